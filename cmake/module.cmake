@@ -1,0 +1,47 @@
+# The few shapes a target has here.
+
+# sluice_module(<name> SOURCES a.c b.c [PUBLIC libs...] [PRIVATE libs...])
+# A static library called sluice_<name>.
+function(sluice_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(sluice_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(sluice_${name} PUBLIC sluice::options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+endfunction()
+
+# sluice_program(<name> SOURCES main.c ... LINK libs...)
+# A program in <build>/bin.
+function(sluice_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice::options ${ARG_LINK})
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+# sluice_test(<name> SOURCES test_x.c ... LINK libs... [LABELS ...] [TIMEOUT s])
+# A CUnit program (tests/support) that ctest runs as <name>; exit 77 is "skipped".
+function(sluice_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  string(REPLACE "/" "_" target "test_${name}")
+  add_executable(${target} ${ARG_SOURCES})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  target_link_libraries(${target} PRIVATE sluice_test_support ${ARG_LINK})
+  add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS})
+  set_tests_properties(${name} PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+# sluice_script_test(<name> COMMAND ... [LABELS ...] [TIMEOUT s])
+# A script that ctest runs with the build's programs on SLUICE_BIN.
+function(sluice_script_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  set_tests_properties(${name} PROPERTIES
+    SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin;SLUICE_SOURCE=${PROJECT_SOURCE_DIR};SLUICE_SANITIZE=${SLUICE_SANITIZE}")
+endfunction()

@@ -1,0 +1,37 @@
+# sluice::options: what every target of ours is compiled with.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_package(Threads REQUIRED)
+
+add_library(sluice_options INTERFACE)
+add_library(sluice::options ALIAS sluice_options)
+
+target_compile_definitions(sluice_options INTERFACE
+  _GNU_SOURCE
+  SLUICE_VERSION="${PROJECT_VERSION}")
+
+# A fused multiply-add rounds once where two roundings are part of the result
+# (docs/NUMERICS.md), so contraction is off everywhere.
+target_compile_options(sluice_options INTERFACE
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    -Wpointer-arith -Wvla -Wundef -Wformat=2 -Wno-format-nonliteral -fno-strict-aliasing
+    -ffp-contract=off -fvisibility=hidden>)
+target_include_directories(sluice_options INTERFACE
+  "${PROJECT_SOURCE_DIR}/lib" "${PROJECT_SOURCE_DIR}")
+target_link_libraries(sluice_options INTERFACE Threads::Threads m)
+
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_options INTERFACE
+    $<$<COMPILE_LANGUAGE:C>:-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
+      -fno-sanitize-recover=all>)
+  target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
+endif()
+if(SLUICE_COVERAGE)
+  target_compile_options(sluice_options INTERFACE --coverage)
+  target_link_options(sluice_options INTERFACE --coverage)
+endif()

@@ -1,0 +1,75 @@
+#ifndef SLUICE_DATASETS_MANIFEST_H
+#define SLUICE_DATASETS_MANIFEST_H
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a dataset holds: every image under a root, in one order that all nodes
+ * agree on.
+ *
+ * Layouts: ROOT/class/.../file, ROOT/{train,val}/class/.../file, or ROOT/file
+ * (one class, "").  A sample is a regular file whose name ends in .jpg, .jpeg or
+ * .png in any case; names that begin with a dot are passed over.  Samples are
+ * ordered by path, bytewise; a sample's id is its place in that order.  Classes
+ * are the sorted names over the whole dataset, train and val alike.
+ *
+ * Threads: immutable once made. */
+
+enum sluice_subset { SLUICE_SUBSET_TRAIN, SLUICE_SUBSET_VAL };
+
+struct sluice_manifest_entry {
+    const char *path; /* relative to the root, '/' between parts; owned by the manifest */
+    uint64_t bytes;
+    uint32_t label;            /* index of the class */
+    enum sluice_subset subset; /* TRAIN unless it lies under val/ */
+    bool has_hash;             /* of the content, if indexed */
+    struct sluice_hash128 hash;
+    uint32_t width, height; /* 0: not known */
+};
+
+struct sluice_manifest {
+    struct sluice_manifest_entry *entries;
+    size_t num_entries;
+    const char **classes;
+    size_t num_classes;
+    void *storage; /* private: the memory behind the strings */
+};
+
+/* Walks the root without following links out of it.  An unreadable folder or an
+ * entry that is no regular file is logged and passed over; an empty result is
+ * SLUICE_E_NOT_FOUND. */
+SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
+                                                   struct sluice_manifest **manifest,
+                                                   struct sluice_err *err);
+
+/* Builds one from rows that came from elsewhere (the wire): copies all of it.
+ * SLUICE_E_INVALID: a label without a class, or paths out of order. */
+SLUICE_MUST_USE sluice_status sluice_manifest_create(const struct sluice_manifest_entry *entries,
+                                                     size_t num_entries, const char *const *classes,
+                                                     size_t num_classes,
+                                                     struct sluice_manifest **manifest,
+                                                     struct sluice_err *err);
+void sluice_manifest_destroy(struct sluice_manifest *manifest); /* NULL is allowed */
+
+/* Names the data: XXH3-128 over every path, size and label.  Two nodes with the
+ * same id deliver the same samples under the same ids. */
+struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest);
+
+/* The file that `offload_dataset index` writes: ROOT/sluice-manifest.tsv. */
+#define SLUICE_MANIFEST_FILE "sluice-manifest.tsv"
+SLUICE_MUST_USE sluice_status sluice_manifest_write(const struct sluice_manifest *manifest,
+                                                    const char *path, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
+                                                   struct sluice_manifest **manifest,
+                                                   struct sluice_err *err);
+
+/* Reads ROOT/sluice-manifest.tsv if it is there and whole, else scans. */
+SLUICE_MUST_USE sluice_status sluice_manifest_open(const char *root,
+                                                   struct sluice_manifest **manifest,
+                                                   struct sluice_err *err);
+
+#endif

@@ -1,0 +1,50 @@
+#ifndef SLUICE_BASE_BUF_H
+#define SLUICE_BASE_BUF_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A reference-counted byte buffer, drawn from a pool.
+ *
+ * A sample's bytes live in one of these from the file to the wire, and from the
+ * wire to the batch: whoever holds a reference may read, and whoever holds the
+ * only one may write.  The last unref gives the memory back to the pool, from
+ * whichever thread it comes (gRPC's release callbacks among them).
+ *
+ * Threads: all functions may be called from any thread; one buffer's bytes are
+ * not locked. */
+
+struct sluice_buf_pool;
+
+struct sluice_buf {
+    uint8_t
+        *data;  /* 64-byte aligned; at least SLUICE_BUF_SLACK bytes beyond capacity may be read */
+    size_t len; /* bytes in use, set by the writer */
+    size_t capacity;
+    struct sluice_buf_pool *pool; /* private, like all below */
+    struct sluice_buf *next;
+    unsigned size_class;
+    _Atomic unsigned refs;
+};
+
+#define SLUICE_BUF_SLACK 64
+
+/* A pool keeps at most `max_cached_bytes` of unused buffers; the rest is freed.
+ * It lives until it is destroyed and its last buffer is back. */
+SLUICE_MUST_USE sluice_status sluice_buf_pool_create(size_t max_cached_bytes,
+                                                     struct sluice_buf_pool **pool,
+                                                     struct sluice_err *err);
+void sluice_buf_pool_destroy(struct sluice_buf_pool *pool); /* NULL is allowed */
+
+/* A new buffer with one reference, len 0 and room for `capacity` bytes (0 is
+ * allowed), contents undefined.  `pool` NULL: plain allocation.
+ * SLUICE_E_NO_MEMORY leaves *buf untouched. */
+SLUICE_MUST_USE sluice_status sluice_buf_create(struct sluice_buf_pool *pool, size_t capacity,
+                                                struct sluice_buf **buf, struct sluice_err *err);
+
+struct sluice_buf *sluice_buf_ref(struct sluice_buf *buf); /* returns buf */
+void sluice_buf_unref(struct sluice_buf *buf);             /* NULL is allowed */
+
+#endif

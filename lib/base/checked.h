@@ -1,0 +1,28 @@
+#ifndef SLUICE_BASE_CHECKED_H
+#define SLUICE_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Arithmetic on sizes that come from outside: false, and *out untouched, if the
+ * result does not fit. */
+
+static inline bool sluice_mul_size(size_t a, size_t b, size_t *out)
+{
+    size_t product;
+    if (__builtin_mul_overflow(a, b, &product))
+        return false;
+    *out = product;
+    return true;
+}
+
+static inline bool sluice_add_size(size_t a, size_t b, size_t *out)
+{
+    size_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+#endif

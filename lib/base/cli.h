@@ -1,0 +1,94 @@
+#ifndef SLUICE_BASE_CLI_H
+#define SLUICE_BASE_CLI_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Command lines from one table, which also makes --help and --print-config.
+ *
+ * Every program has --help, --version, --print-config, --json and --log-level
+ * beside its own options.  "--name value", "--name=value", "-x value" and
+ * "-xvalue" are the same; "--" ends the options.  A usage error is one line on
+ * stderr and exit 2; it names the flag and what was wrong with its value.
+ *
+ * Threads: at start, on the main thread. */
+
+enum sluice_option_type {
+    SLUICE_OPTION_FLAG,    /* bool *; no value; "--no-name" clears it */
+    SLUICE_OPTION_STRING,  /* const char **; borrows argv */
+    SLUICE_OPTION_UINT,    /* uint64_t * */
+    SLUICE_OPTION_DOUBLE,  /* double * */
+    SLUICE_OPTION_BYTES,   /* uint64_t *; "64", "64k", "64M", "2G" (powers of 1024) */
+    SLUICE_OPTION_RATE,    /* double *, bytes per second; "500mbit", "1gbit", "62.5MB" (powers of
+                              1000; a bare number is Mbit/s); 0 or "none": no limit */
+    SLUICE_OPTION_CHOICE,  /* const char **; one of `choices`, NULL-terminated */
+    SLUICE_OPTION_STRINGS, /* struct sluice_option_strings *; may be given many times */
+};
+
+struct sluice_option_strings {
+    const char *items[64];
+    size_t num_items;
+};
+
+struct sluice_option {
+    const char *name; /* without dashes */
+    char short_name;  /* 0: none */
+    enum sluice_option_type type;
+    void *value;      /* holds the default before parsing */
+    const char *arg;  /* placeholder in --help, e.g. "DIR" */
+    const char *help; /* one sentence; --help appends the default */
+    const char *const *choices;
+    double min, max; /* inclusive, for numbers; both 0: unchecked */
+    bool is_required;
+    bool *is_given;    /* set if the option was on the command line; may be NULL */
+    const char *alias; /* another long name for the same option; may be NULL */
+};
+
+struct sluice_cli {
+    const char *program;    /* "offload_server" */
+    const char *summary;    /* what it is for, one sentence */
+    const char *positional; /* "[DIR]"; NULL: none are taken */
+    size_t min_positional, max_positional;
+    const struct sluice_option *options;
+    size_t num_options;
+    const char *epilog; /* printed under the options in --help; may be NULL */
+};
+
+struct sluice_cli_result {
+    bool is_json; /* --json */
+    const char *positional[16];
+    size_t num_positional;
+    bool should_exit; /* --help, --version, --print-config or a usage error: */
+    int exit_code;    /* end with this, everything is printed already */
+};
+
+/* Parses argv[1..argc).  --print-config prints "name = value" lines, with every
+ * option's final value, and asks for exit 0. */
+struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv);
+
+/* A usage error found after parsing (two options that exclude each other, say):
+ * prints the one line and returns 2. */
+int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...) SLUICE_PRINTF(2, 3);
+
+/* The value parsers, for values that come from elsewhere (files, environment). */
+SLUICE_MUST_USE sluice_status sluice_parse_bytes(const char *text, uint64_t *bytes,
+                                                 struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_parse_rate(const char *text, double *bytes_per_s,
+                                                struct sluice_err *err);
+
+/* A progress line for long work: rewritten in place on a terminal, a plain line
+ * every few seconds elsewhere, nothing below --log-level info. */
+struct sluice_progress {
+    const char *what; /* "downloading" */
+    uint64_t total;   /* 0: unknown */
+    uint64_t started_ns, last_ns;
+    bool is_terminal, is_shown;
+};
+void sluice_progress_start(struct sluice_progress *progress, const char *what, uint64_t total);
+void sluice_progress_update(struct sluice_progress *progress, uint64_t done, const char *extra);
+void sluice_progress_end(struct sluice_progress *progress, uint64_t done);
+
+#endif

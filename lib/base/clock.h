@@ -1,0 +1,11 @@
+#ifndef SLUICE_BASE_CLOCK_H
+#define SLUICE_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Time for measuring and for deadlines.  Threads: any.  Cannot fail. */
+
+uint64_t sluice_clock_ns(void);      /* monotonic, from an arbitrary start */
+uint64_t sluice_thread_cpu_ns(void); /* CPU time of the calling thread */
+
+#endif

@@ -1,0 +1,16 @@
+#ifndef SLUICE_BASE_COMPILER_H
+#define SLUICE_BASE_COMPILER_H
+
+/* The compiler attributes we use, under one name each. */
+
+#define SLUICE_MUST_USE __attribute__((warn_unused_result))
+#define SLUICE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define SLUICE_UNUSED __attribute__((unused))
+
+#define SLUICE_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The struct of type `type` whose member `member` is at `ptr`. */
+#define SLUICE_CONTAINER_OF(ptr, type, member)                                                     \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+#endif

@@ -1,0 +1,42 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *sluice_status_name(sluice_status status)
+{
+    switch (status) {
+    case SLUICE_OK:
+        return "ok";
+    case SLUICE_E_INVALID:
+        return "invalid";
+    case SLUICE_E_CORRUPT:
+        return "corrupt";
+    case SLUICE_E_UNSUPPORTED:
+        return "unsupported";
+    case SLUICE_E_NOT_FOUND:
+        return "not found";
+    case SLUICE_E_IO:
+        return "i/o";
+    case SLUICE_E_NO_MEMORY:
+        return "no memory";
+    case SLUICE_E_AGAIN:
+        return "again";
+    case SLUICE_E_CLOSED:
+        return "closed";
+    case SLUICE_E_INTERNAL:
+        return "internal";
+    }
+    return "unknown";
+}
+
+sluice_status sluice_fail(struct sluice_err *err, sluice_status status, const char *fmt, ...)
+{
+    if (err && !err->text[0]) {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(err->text, sizeof(err->text), fmt, args);
+        va_end(args);
+    }
+    return status;
+}

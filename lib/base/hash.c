@@ -1,0 +1,68 @@
+#include "base/hash.h"
+
+#include <xxhash.h>
+
+#include <stdio.h>
+
+uint64_t sluice_hash64(const void *data, size_t len)
+{
+    return XXH3_64bits(data, len);
+}
+
+struct sluice_hash128 sluice_hash128(const void *data, size_t len)
+{
+    const XXH128_hash_t hash = XXH3_128bits(data, len);
+    return (struct sluice_hash128){.high = hash.high64, .low = hash.low64};
+}
+
+void sluice_hash128_hex(struct sluice_hash128 hash, char out[33])
+{
+    snprintf(out, 33, "%016llx%016llx", (unsigned long long)hash.high,
+             (unsigned long long)hash.low);
+}
+
+void sluice_hash128_bytes(struct sluice_hash128 hash, uint8_t out[16])
+{
+    for (int i = 0; i < 8; i++) {
+        out[i] = (uint8_t)(hash.high >> (56 - 8 * i));
+        out[8 + i] = (uint8_t)(hash.low >> (56 - 8 * i));
+    }
+}
+
+/* The library's state is the struct; the name keeps xxhash.h out of our header. */
+static XXH3_state_t *state_of(struct sluice_hasher *hasher)
+{
+    return (XXH3_state_t *)(void *)hasher;
+}
+
+sluice_status sluice_hasher_create(struct sluice_hasher **hasher, struct sluice_err *err)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a hash state");
+    XXH3_128bits_reset(state);
+    *hasher = (struct sluice_hasher *)(void *)state;
+    return SLUICE_OK;
+}
+
+void sluice_hasher_destroy(struct sluice_hasher *hasher)
+{
+    if (hasher)
+        XXH3_freeState(state_of(hasher));
+}
+
+void sluice_hasher_reset(struct sluice_hasher *hasher)
+{
+    XXH3_128bits_reset(state_of(hasher));
+}
+
+void sluice_hasher_update(struct sluice_hasher *hasher, const void *data, size_t len)
+{
+    XXH3_128bits_update(state_of(hasher), data, len);
+}
+
+struct sluice_hash128 sluice_hasher_digest(const struct sluice_hasher *hasher)
+{
+    const XXH128_hash_t hash = XXH3_128bits_digest((const XXH3_state_t *)(const void *)hasher);
+    return (struct sluice_hash128){.high = hash.high64, .low = hash.low64};
+}

@@ -1,0 +1,36 @@
+#ifndef SLUICE_BASE_HASH_H
+#define SLUICE_BASE_HASH_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* XXH3 (libxxhash) behind one door: content hashes, fingerprints, digests.
+ * Not against an adversary: it finds accidents, not forgeries.
+ *
+ * Threads: a state belongs to one thread at a time; the rest is pure. */
+
+struct sluice_hash128 {
+    uint64_t high, low;
+};
+
+uint64_t sluice_hash64(const void *data, size_t len);               /* XXH3-64, seed 0 */
+struct sluice_hash128 sluice_hash128(const void *data, size_t len); /* XXH3-128, seed 0 */
+
+/* 32 lower-case hex digits, high word first (xxhash's canonical form), and NUL. */
+void sluice_hash128_hex(struct sluice_hash128 hash, char out[33]);
+
+/* The same 16 bytes in canonical (big-endian) order. */
+void sluice_hash128_bytes(struct sluice_hash128 hash, uint8_t out[16]);
+
+/* A running XXH3-128. */
+struct sluice_hasher;
+SLUICE_MUST_USE sluice_status sluice_hasher_create(struct sluice_hasher **hasher,
+                                                   struct sluice_err *err);
+void sluice_hasher_destroy(struct sluice_hasher *hasher); /* NULL is allowed */
+void sluice_hasher_reset(struct sluice_hasher *hasher);
+void sluice_hasher_update(struct sluice_hasher *hasher, const void *data, size_t len);
+struct sluice_hash128 sluice_hasher_digest(const struct sluice_hasher *hasher); /* so far */
+
+#endif

@@ -1,0 +1,72 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+/* Relaxed: a flag, nothing is published through it. */
+static atomic_int current_level = SLUICE_LOG_INFO;
+static const char *_Atomic program_name;
+
+sluice_status sluice_log_level_parse(const char *text, enum sluice_log_level *level,
+                                     struct sluice_err *err)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(level_names); i++) {
+        if (strcmp(text, level_names[i]) == 0) {
+            *level = (enum sluice_log_level)i;
+            return SLUICE_OK;
+        }
+    }
+    return sluice_fail(err, SLUICE_E_INVALID, "log level '%s' is none of error, warn, info, debug",
+                       text);
+}
+
+const char *sluice_log_level_name(enum sluice_log_level level)
+{
+    return level_names[level];
+}
+
+void sluice_log_set_level(enum sluice_log_level level)
+{
+    atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+void sluice_log_set_program(const char *name)
+{
+    atomic_store(&program_name, name);
+}
+
+void sluice_log(enum sluice_log_level level, const char *fmt, ...)
+{
+    if ((int)level > atomic_load_explicit(&current_level, memory_order_relaxed))
+        return;
+
+    char line[1024];
+    const char *program = atomic_load(&program_name);
+    const char *mark = level == SLUICE_LOG_ERROR  ? "error: "
+                       : level == SLUICE_LOG_WARN ? "warning: "
+                                                  : "";
+    int head =
+        snprintf(line, sizeof(line), "%s%s%s", program ? program : "", program ? ": " : "", mark);
+    size_t len = head < 0 ? 0 : (size_t)head;
+    if (len > sizeof(line) - 2)
+        len = sizeof(line) - 2;
+
+    va_list args;
+    va_start(args, fmt);
+    int body = vsnprintf(line + len, sizeof(line) - 1 - len, fmt, args);
+    va_end(args);
+    if (body > 0)
+        len += (size_t)body;
+    if (len > sizeof(line) - 2)
+        len = sizeof(line) - 2;
+    line[len++] = '\n';
+
+    /* Nothing sensible can be done about a log line that cannot be written. */
+    ssize_t written = write(STDERR_FILENO, line, len);
+    (void)written;
+}

@@ -1,0 +1,33 @@
+#ifndef SLUICE_BASE_LOG_H
+#define SLUICE_BASE_LOG_H
+
+#include "base/compiler.h"
+#include "base/error.h"
+
+/* Lines for the person who runs a program, on stderr.
+ *
+ * One line is one write, so lines of different threads never mix.  Results go
+ * to stdout and never through here.
+ *
+ * Threads: any. */
+
+enum sluice_log_level {
+    SLUICE_LOG_ERROR,
+    SLUICE_LOG_WARN,
+    SLUICE_LOG_INFO, /* the default */
+    SLUICE_LOG_DEBUG,
+};
+
+/* "error", "warn", "info" or "debug"; SLUICE_E_INVALID names what was given. */
+SLUICE_MUST_USE sluice_status sluice_log_level_parse(const char *text, enum sluice_log_level *level,
+                                                     struct sluice_err *err);
+const char *sluice_log_level_name(enum sluice_log_level level);
+
+void sluice_log_set_level(enum sluice_log_level level);
+
+/* Lines begin with "<program>: " once a name is set.  Borrows `name` for good. */
+void sluice_log_set_program(const char *name);
+
+void sluice_log(enum sluice_log_level level, const char *fmt, ...) SLUICE_PRINTF(2, 3);
+
+#endif

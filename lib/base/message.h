@@ -1,0 +1,76 @@
+#ifndef SLUICE_BASE_MESSAGE_H
+#define SLUICE_BASE_MESSAGE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One message on its way between wire (which knows what it says) and rpc (which
+ * knows how it travels): a list of byte segments, each with its owner.
+ *
+ * Sending: wire appends small header bytes by copy and payloads by reference;
+ * rpc hands the segments to gRPC, which lets go of them on a thread of its own.
+ * Receiving: rpc appends gRPC's slices by reference; wire reads through a
+ * cursor and copies a payload once, straight to its place.
+ *
+ * Threads: a message belongs to one thread at a time; a segment's release may
+ * be called from any thread. */
+
+struct sluice_buf;
+
+struct sluice_segment {
+    const uint8_t *data;
+    size_t len;
+    void (*release)(void *owner); /* NULL: nothing to let go of */
+    void *owner;
+};
+
+struct sluice_message {
+    struct sluice_segment *segments;
+    size_t num_segments, capacity;
+    size_t len; /* total bytes */
+};
+
+/* Releases every segment; {0} again afterwards.  Idempotent. */
+void sluice_message_clear(struct sluice_message *message);
+
+/* Appends a copy of the bytes.  Neighbouring small copies share one segment's
+ * memory where they can. */
+SLUICE_MUST_USE sluice_status sluice_message_append_copy(struct sluice_message *message,
+                                                         const void *data, size_t len,
+                                                         struct sluice_err *err);
+
+/* Appends the bytes by reference; `release(owner)` is called exactly once, when
+ * the message is cleared or its taker is done.  On failure it is NOT called and
+ * the owner stays the caller's. */
+SLUICE_MUST_USE sluice_status sluice_message_append_ref(struct sluice_message *message,
+                                                        const uint8_t *data, size_t len,
+                                                        void (*release)(void *owner), void *owner,
+                                                        struct sluice_err *err);
+
+/* Appends buf's bytes [0, len); adds a reference of its own to buf. */
+SLUICE_MUST_USE sluice_status sluice_message_append_buf(struct sluice_message *message,
+                                                        struct sluice_buf *buf,
+                                                        struct sluice_err *err);
+
+/* A read position.  Borrows the message, which must not change meanwhile. */
+struct sluice_cursor {
+    const struct sluice_message *message;
+    size_t segment, offset; /* of the next byte */
+    size_t pos, end;        /* bytes read so far; where reading stops */
+};
+
+struct sluice_cursor sluice_cursor_init(const struct sluice_message *message);
+size_t sluice_cursor_left(const struct sluice_cursor *cursor);
+
+/* All return false, with the cursor where it was, if fewer bytes are left. */
+bool sluice_cursor_read(struct sluice_cursor *cursor, void *out, size_t len);
+bool sluice_cursor_skip(struct sluice_cursor *cursor, size_t len);
+/* A cursor over the next len bytes alone; `cursor` moves past them. */
+bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_cursor *sub);
+/* A protobuf varint (at most 10 bytes, and 64 bits). */
+bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value);
+
+#endif

@@ -1,0 +1,33 @@
+#ifndef SLUICE_BASE_QUIT_H
+#define SLUICE_BASE_QUIT_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Signals as plain events: a handler writes one byte to a pipe, and one thread
+ * of the program waits on it where it is safe to act.
+ *
+ * SIGTERM and SIGINT ask for a clean stop; a second one ends the process at
+ * once.  SIGUSR1 asks for a report.  SIGPIPE is ignored: a write says EPIPE. */
+
+enum sluice_quit_event {
+    SLUICE_QUIT_NONE, /* the timeout passed */
+    SLUICE_QUIT_STOP,
+    SLUICE_QUIT_REPORT,
+};
+
+/* Installs the handlers; once per process, before threads start. */
+SLUICE_MUST_USE sluice_status sluice_quit_init(struct sluice_err *err);
+
+/* Waits for the next event; timeout_ms < 0 waits for ever.  One thread only. */
+enum sluice_quit_event sluice_quit_wait(int timeout_ms);
+
+/* True once a stop was asked for.  Any thread. */
+bool sluice_quit_requested(void);
+
+/* Asks for a stop from inside, as SIGTERM would.  Any thread. */
+void sluice_quit_request(void);
+
+#endif

@@ -1,0 +1,85 @@
+#ifndef SLUICE_IMAGE_CODEC_H
+#define SLUICE_IMAGE_CODEC_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Image files to RGB pixels and back, as Pillow's convert("RGB") gives them.
+ *
+ * The format is told by the content, never by the name.  EXIF orientation is
+ * ignored, as torchvision does.  Every size is checked before it is used to
+ * allocate; bytes from outside can make a call fail, never more.
+ *
+ * Threads: a codec belongs to one thread at a time; the rest is pure. */
+
+struct sluice_buf;
+struct sluice_buf_pool;
+
+enum sluice_image_format {
+    SLUICE_IMAGE_JPEG,
+    SLUICE_IMAGE_PNG,
+};
+
+/* What a file's header says, without decoding. */
+struct sluice_image_info {
+    enum sluice_image_format format;
+    uint32_t width, height;
+    uint8_t num_components; /* JPEG: 1, 3 or 4; PNG: of its colour type (palette: 1) */
+    uint8_t h_samp, v_samp; /* JPEG: luma sampling over chroma's, 1 or 2 or 4; else 1 */
+    bool is_progressive;    /* JPEG: SOF2; PNG: interlaced */
+};
+
+/* SLUICE_E_UNSUPPORTED: neither JPEG nor PNG (says what it looks like where that
+ * is known); SLUICE_E_CORRUPT: the header is cut or contradicts itself. */
+SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t len,
+                                                 struct sluice_image_info *info,
+                                                 struct sluice_err *err);
+
+const char *sluice_image_format_name(enum sluice_image_format format); /* "jpeg", "png" */
+
+/* Decompressor state that is kept from one image to the next. */
+struct sluice_codec;
+SLUICE_MUST_USE sluice_status sluice_codec_create(struct sluice_codec **codec,
+                                                  struct sluice_err *err);
+void sluice_codec_destroy(struct sluice_codec *codec); /* NULL is allowed */
+
+struct sluice_rgb {
+    uint32_t width, height;    /* 1 .. 65,535 */
+    struct sluice_buf *pixels; /* height x width x 3 u8, rows packed; owns one reference */
+};
+
+/* Decodes the whole image into a new buffer from `pool` (NULL: plain memory).
+ * SLUICE_E_NO_MEMORY: more than max_pixels (0: 178,956,970, Pillow's limit) or
+ * no memory; SLUICE_E_CORRUPT: what Pillow raises on (any truncation among it);
+ * *rgb is untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *bytes,
+                                                  size_t len, uint64_t max_pixels,
+                                                  struct sluice_buf_pool *pool,
+                                                  struct sluice_rgb *rgb, struct sluice_err *err);
+
+/* What an encoder may be asked for; {0} is a good default (baseline, 4:2:0). */
+struct sluice_jpeg_encode_options {
+    int quality;        /* 1 .. 100; 0: 90 */
+    int h_samp, v_samp; /* luma sampling factors over chroma's; 0: 2 and 2 */
+    bool is_progressive;
+    bool is_gray;          /* encode luma only */
+    bool is_cmyk;          /* an Adobe CMYK file (inverted), for tests */
+    unsigned restart_rows; /* a restart marker every so many MCU rows; 0: none */
+    bool optimize;         /* optimised Huffman tables */
+};
+
+/* Encodes height x width x 3 u8.  *file is a new buffer from plain memory. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_encode(const uint8_t *rgb, uint32_t width,
+                                                 uint32_t height,
+                                                 const struct sluice_jpeg_encode_options *options,
+                                                 struct sluice_buf **file, struct sluice_err *err);
+
+/* level: zlib's 0 .. 9. */
+SLUICE_MUST_USE sluice_status sluice_png_encode(const uint8_t *rgb, uint32_t width, uint32_t height,
+                                                int level, struct sluice_buf **file,
+                                                struct sluice_err *err);
+
+#endif

@@ -1,0 +1,36 @@
+#ifndef SLUICE_IMAGE_RESIZE_H
+#define SLUICE_IMAGE_RESIZE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bilinear resize with antialias, bit-exact with Pillow's 8-bit
+ * Image.resize(size, BILINEAR) of a crop, which is what torchvision's
+ * resized_crop and resize do to a PIL image (method: docs/NUMERICS.md).
+ *
+ * Threads: a resizer belongs to one thread at a time. */
+
+struct sluice_resizer; /* coefficient tables and the rows between the two passes */
+
+SLUICE_MUST_USE sluice_status sluice_resizer_create(struct sluice_resizer **resizer,
+                                                    struct sluice_err *err);
+void sluice_resizer_destroy(struct sluice_resizer *resizer); /* NULL is allowed */
+
+struct sluice_image_view {
+    const uint8_t *pixels; /* the first pixel of the region; RGB, 3 bytes a pixel */
+    size_t stride;         /* bytes from row to row */
+    uint32_t width, height;
+};
+
+/* Resizes the view (already a crop: taps never reach outside it) to
+ * out_width x out_height x 3 at `out`, rows packed; mirrored left to right if
+ * `flip`.  All sizes 1 .. 65,535.  SLUICE_E_NO_MEMORY for the tables. */
+SLUICE_MUST_USE sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
+                                                const struct sluice_image_view *view,
+                                                uint32_t out_width, uint32_t out_height, bool flip,
+                                                uint8_t *out, struct sluice_err *err);
+
+#endif

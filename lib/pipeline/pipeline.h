@@ -1,0 +1,178 @@
+#ifndef SLUICE_PIPELINE_PIPELINE_H
+#define SLUICE_PIPELINE_PIPELINE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A preprocessing pipeline that can stop after any op and go on elsewhere.
+ *
+ *     file --decode--> u8 --crop--> u8 --flip--> u8 --to_tensor--> f32 --normalize--> f32
+ *       0            1           2           3                4                   5
+ *
+ * The numbers are splits: split k means that ops [0, k) ran on the storage
+ * node and ops [k, n) run on the compute node.
+ *
+ * The contract that everything above relies on, and that tests/property/
+ * test_split.c checks for every op list, split and CPU level:
+ *
+ *     running [0, k) here and [k, n) there gives the same bytes as [0, n).
+ *
+ * It holds because an op may depend on its input, its own constants and
+ * sluice_draw_key() only: never on a thread, a clock or a shared generator.
+ *
+ * Threads: a pipeline is immutable once made and may be shared.  A scratch and
+ * a sample belong to one thread at a time. */
+
+#define SLUICE_MAX_OPS 8
+
+struct sluice_buf; /* base/buf.h: a pooled, reference-counted byte buffer */
+struct sluice_buf_pool;
+struct sluice_scratch; /* decompressor state and row memory for one thread */
+struct sluice_pipeline;
+
+enum sluice_kind {
+    SLUICE_KIND_FILE, /* bytes as stored: JPEG or PNG */
+    SLUICE_KIND_U8,   /* height x width x channels */
+    SLUICE_KIND_F32,  /* channels x height x width, little endian on the wire */
+};
+
+/* How a sample crosses the wire at one split.  The same kind of data can travel
+ * in several forms; the names are part of the reports ("jpeg_crop@0"). */
+enum sluice_form {
+    SLUICE_FORM_RAW,       /* split 0: the file's bytes */
+    SLUICE_FORM_JPEG_CROP, /* split 0: a JPEG of the MCUs that the coming crop needs */
+    SLUICE_FORM_U8,        /* u8 splits: height x width x channels */
+    SLUICE_FORM_U8_PACKED, /* u8 splits: the same pixels, losslessly coded */
+    SLUICE_FORM_F32,       /* f32 splits: channels x height x width, little endian */
+    SLUICE_NUM_FORMS,
+};
+
+const char *sluice_form_name(enum sluice_form form); /* "raw", "jpeg_crop", "u8", ... */
+
+/* Names the random draws of one sample in one epoch.  Both nodes derive the
+ * same crop and flip from it, so no draw is ever sent. */
+struct sluice_draw_key {
+    uint64_t seed;
+    uint32_t epoch;
+    uint64_t sample_id;
+};
+
+/* One sample on its way.  Owns one reference to `data`. */
+struct sluice_sample {
+    struct sluice_draw_key key;
+    unsigned ops_done; /* the split it stands at */
+    enum sluice_kind kind;
+    uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
+    struct sluice_buf *data;
+};
+
+void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {0} */
+
+/* Builds a pipeline from text such as
+ *     "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
+ *     "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
+ * random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
+ * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5),
+ * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
+ * decode stands first; to_tensor comes after every u8 op, normalize after it.
+ * SLUICE_E_INVALID names the op and the position in err.  Destroy the result. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
+                                                    struct sluice_pipeline **pipeline,
+                                                    struct sluice_err *err);
+void sluice_pipeline_destroy(struct sluice_pipeline *pipeline); /* NULL is allowed */
+
+unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline);
+const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op);
+
+/* The canonical text: every constant spelled out; parses to an equal pipeline. */
+const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline);
+
+/* Equal fingerprints: same ops, same constants, same numerics version.  Client
+ * and server compare them once, when they connect, and refuse to differ. */
+uint64_t sluice_pipeline_fingerprint(const struct sluice_pipeline *pipeline);
+
+/* What a sample is at a split: FILE at 0, then U8, then F32. */
+enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, unsigned split);
+
+/* The last split whose data is u8: where every batch meets, and what is hashed. */
+unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline);
+
+/* Side length of the square that every sample ends as; 0 if it depends on the
+ * image (no crop op). */
+uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
+
+/* Bytes of one finished sample (f32) and of its u8 image; 0 as above. */
+size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
+size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
+
+/* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
+ * tail of the pipeline makes of it, in torch's float32 arithmetic:
+ * ((float)v / 255 - mean) / std.  CPU and GPU share it.  All zero if the
+ * pipeline ends in u8. */
+typedef float sluice_pipeline_table[3][256];
+const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline);
+
+/* What the random ops of the pipeline draw for one sample: the crop box (the
+ * whole image if there is no crop op) in the coordinates of the image that the
+ * crop op sees, and the flip. */
+struct sluice_draws {
+    uint32_t top, left, height, width;
+    bool flip;
+};
+struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline,
+                                          const struct sluice_draw_key *key, uint32_t width,
+                                          uint32_t height);
+
+/* Runs ops [sample->ops_done, end) in place; end <= num_ops.  Each op swaps
+ * sample->data for its result, so at most two buffers live at once.
+ *
+ * On failure the sample is left as the last whole op made it and may be sent
+ * on or cleared.  SLUICE_E_CORRUPT is about this one sample and not a reason to
+ * stop; sizes from a header are checked before anything is allocated. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
+                                                  struct sluice_scratch *scratch,
+                                                  struct sluice_sample *sample, unsigned end,
+                                                  struct sluice_err *err);
+
+/* Runs all remaining ops and writes the final tensor straight to `out`, which
+ * is how a sample lands in batch memory without one more copy.  `out_len` must
+ * equal sluice_pipeline_output_bytes().  On success the sample is cleared. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
+                                                     struct sluice_scratch *scratch,
+                                                     struct sluice_sample *sample, void *out,
+                                                     size_t out_len, struct sluice_err *err);
+
+/* The same, but stops at the u8 split: `out_len` must equal
+ * sluice_pipeline_u8_bytes().  A sample that is already f32 is taken back
+ * through the table; a value that the table does not hold is SLUICE_E_CORRUPT. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
+                                                        struct sluice_scratch *scratch,
+                                                        struct sluice_sample *sample, uint8_t *out,
+                                                        size_t out_len, struct sluice_err *err);
+
+/* Checks that a sample which came from outside is what split `sample->ops_done`
+ * of this pipeline can be: kind, sizes, and data->len against them, within
+ * max_pixels.  SLUICE_E_CORRUPT says what is wrong. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipeline,
+                                                           const struct sluice_sample *sample,
+                                                           uint64_t max_pixels,
+                                                           struct sluice_err *err);
+
+struct sluice_scratch_options {
+    struct sluice_buf_pool *pool; /* borrowed; where op results come from; NULL: plain memory */
+    uint64_t max_image_pixels;    /* 0: the codec's default */
+    bool measure_ops;             /* keep the time of each op: one clock read per op */
+};
+
+SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
+                                                    struct sluice_scratch **scratch,
+                                                    struct sluice_err *err); /* NULL: all {0} */
+void sluice_scratch_destroy(struct sluice_scratch *scratch);                 /* NULL is allowed */
+
+/* With measure_ops: thread CPU ns that op `op` took when it last ran here. */
+uint64_t sluice_scratch_op_ns(const struct sluice_scratch *scratch, unsigned op);
+
+#endif

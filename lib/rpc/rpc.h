@@ -1,0 +1,41 @@
+#ifndef SLUICE_RPC_RPC_H
+#define SLUICE_RPC_RPC_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+/* What client and server share of the gRPC C core, without its headers: the
+ * library's start and stop, status codes, and how they map to ours.
+ *
+ * Only lib/rpc includes <grpc/...>. */
+
+/* gRPC's canonical status codes that we use; the numbers are the wire's. */
+enum sluice_rpc_code {
+    SLUICE_RPC_OK = 0,
+    SLUICE_RPC_CANCELLED = 1,
+    SLUICE_RPC_UNKNOWN = 2,
+    SLUICE_RPC_INVALID_ARGUMENT = 3,
+    SLUICE_RPC_DEADLINE_EXCEEDED = 4,
+    SLUICE_RPC_NOT_FOUND = 5,
+    SLUICE_RPC_PERMISSION_DENIED = 7,
+    SLUICE_RPC_RESOURCE_EXHAUSTED = 8,
+    SLUICE_RPC_FAILED_PRECONDITION = 9,
+    SLUICE_RPC_UNIMPLEMENTED = 12,
+    SLUICE_RPC_INTERNAL = 13,
+    SLUICE_RPC_UNAVAILABLE = 14,
+};
+
+const char *sluice_rpc_code_name(enum sluice_rpc_code code);
+
+/* UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED are SLUICE_E_IO (worth a retry), FAILED_PRECONDITION
+ * and INVALID_ARGUMENT SLUICE_E_INVALID, and so on. */
+sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code);
+enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
+
+/* Tunes malloc for megabyte messages that come and go (M_TRIM_THRESHOLD,
+ * M_TOP_PAD, M_MMAP_THRESHOLD); once per process, before threads start.
+ * Without it glibc gives the heap back and faults it in again all the time. */
+void sluice_rpc_process_init(void);
+
+#endif

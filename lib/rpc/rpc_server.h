@@ -1,0 +1,104 @@
+#ifndef SLUICE_RPC_RPC_SERVER_H
+#define SLUICE_RPC_RPC_SERVER_H
+
+#include "base/error.h"
+#include "base/message.h"
+#include "rpc/rpc.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A gRPC server of byte messages: methods in, messages in, messages out.
+ *
+ * Every kind of method is the same shape: a call is opened, messages arrive, the
+ * peer half-closes, the handler finishes.  A unary method is one that gets one
+ * message, sends one and finishes.
+ *
+ * Threads: the callbacks of one call run on completion threads, one at a time
+ * and in order.  They must not block: work goes to a worker pool.  The
+ * functions on a call may be called from any thread while the call is live or a
+ * reference is held; workers send, completion threads write. */
+
+struct sluice_rpc_server;
+struct sluice_rpc_call;
+
+struct sluice_rpc_method {
+    const char *path; /* "/sluice.v1.Offload/Fetch" */
+
+    /* The call began.  Optional. */
+    void (*on_open)(void *ctx, struct sluice_rpc_call *call);
+    /* A message arrived; borrowed for the time of the callback (take the
+     * content by moving *message out and leaving {0} behind). */
+    void (*on_message)(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message);
+    /* The peer will send no more.  Optional. */
+    void (*on_half_close)(void *ctx, struct sluice_rpc_call *call);
+    /* Everything sent so far has been handed to the transport: send more.  Optional. */
+    void (*on_writable)(void *ctx, struct sluice_rpc_call *call);
+    /* The last callback: finished or lost.  Sends after it say SLUICE_E_CLOSED.
+     * Release the call's state here. */
+    void (*on_done)(void *ctx, struct sluice_rpc_call *call);
+};
+
+struct sluice_rpc_server_options {
+    const char *listen;                      /* "0.0.0.0:50051"; port 0: a free one */
+    unsigned num_threads;                    /* completion threads, each with its own queue; >= 1 */
+    const struct sluice_rpc_method *methods; /* borrowed; any other method: UNIMPLEMENTED */
+    size_t num_methods;
+    void *ctx; /* for the callbacks; borrowed */
+
+    size_t max_receive_bytes;        /* 0: 4 MiB */
+    unsigned max_concurrent_streams; /* 0: 128 */
+
+    /* Paces what is sent: called on a completion thread just before a message of
+     * `bytes` is written; 0: write now (the bytes are spent), else ask again in
+     * so many ns.  NULL: no limit. */
+    uint64_t (*pace)(void *ctx, size_t bytes);
+};
+
+/* SLUICE_E_IO if the address cannot be bound, naming it. */
+SLUICE_MUST_USE sluice_status
+sluice_rpc_server_create(const struct sluice_rpc_server_options *options,
+                         struct sluice_rpc_server **server, struct sluice_err *err);
+
+int sluice_rpc_server_port(const struct sluice_rpc_server *server); /* the bound one */
+
+/* Sum over everything sent since the start: serialized messages with gRPC's
+ * 5-byte frame headers, HTTP/2 framing not counted. */
+uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
+
+/* Refuses new calls with UNAVAILABLE, waits up to grace_ms for those in flight
+ * (poke them to finish through their on_done / your own state first), cancels
+ * the rest, waits until every on_done has run, joins the threads.  Once. */
+void sluice_rpc_server_shutdown(struct sluice_rpc_server *server, unsigned grace_ms);
+
+/* After shutdown.  NULL is allowed. */
+void sluice_rpc_server_destroy(struct sluice_rpc_server *server);
+
+/* The handler's own pointer; set it in on_open. */
+void sluice_rpc_call_set_state(struct sluice_rpc_call *call, void *state);
+void *sluice_rpc_call_state(struct sluice_rpc_call *call);
+const char *sluice_rpc_call_peer(struct sluice_rpc_call *call); /* "ipv4:10.0.0.1:4242" */
+
+/* Keeps the struct valid (not the connection) beyond on_done, for workers. */
+struct sluice_rpc_call *sluice_rpc_call_ref(struct sluice_rpc_call *call);
+void sluice_rpc_call_unref(struct sluice_rpc_call *call);
+
+/* Queues a message; takes its content (leaves {0}) whatever it returns.  Messages
+ * leave in the order they were sent.  SLUICE_E_CLOSED: the call is over. */
+sluice_status sluice_rpc_call_send(struct sluice_rpc_call *call, struct sluice_message *message);
+
+/* Ends the call once everything queued is written.  The first finish counts;
+ * `text` is copied, may be NULL. */
+void sluice_rpc_call_finish(struct sluice_rpc_call *call, enum sluice_rpc_code code,
+                            const char *text);
+
+/* Bytes queued and not yet handed to the transport. */
+size_t sluice_rpc_call_queued_bytes(struct sluice_rpc_call *call);
+
+/* No further on_message until resumed (HTTP/2 flow control then holds the peer).
+ * One that was already on its way may still come. */
+void sluice_rpc_call_pause(struct sluice_rpc_call *call);
+void sluice_rpc_call_resume(struct sluice_rpc_call *call);
+
+#endif

@@ -1,0 +1,234 @@
+#ifndef SLUICE_WIRE_WIRE_H
+#define SLUICE_WIRE_WIRE_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/message.h"
+#include "pipeline/pipeline.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the messages of protos/offload.proto say, as plain structs.
+ *
+ * The only module that knows protobuf: `put` turns a struct into a message ready
+ * to send (payloads by reference), `get` checks a received message and turns it
+ * into a struct (strings copied; payloads gathered once, into a pooled buffer).
+ * A `get` of bytes that are no such message is SLUICE_E_CORRUPT; nothing that it
+ * returns needs to be checked for consistency with itself again.
+ *
+ * Threads: pure functions. */
+
+#define SLUICE_WIRE_PROTOCOL_VERSION 1
+
+#define SLUICE_METHOD_HELLO "/sluice.v1.Offload/Hello"
+#define SLUICE_METHOD_LIST_SAMPLES "/sluice.v1.Offload/ListSamples"
+#define SLUICE_METHOD_FETCH "/sluice.v1.Offload/Fetch"
+#define SLUICE_METHOD_PROBE "/sluice.v1.Offload/Probe"
+#define SLUICE_METHOD_STATS "/sluice.v1.Offload/Stats"
+#define SLUICE_METHOD_HEALTH_CHECK "/grpc.health.v1.Health/Check"
+#define SLUICE_METHOD_HEALTH_WATCH "/grpc.health.v1.Health/Watch"
+#define SLUICE_METHOD_DT_NOOFF "/DataTransfer/get_data_nooff"
+#define SLUICE_METHOD_DT_ALLOFF "/DataTransfer/get_data_alloff"
+#define SLUICE_METHOD_DT_PILOFF "/DataTransfer/get_data_piloff"
+#define SLUICE_METHOD_DT_SOPHON "/DataTransfer/get_data_sophon"
+#define SLUICE_METHOD_DT_SMARTOFF "/DataTransfer/get_data_smartoff"
+
+/* --- Hello --- */
+
+struct sluice_wire_hello {
+    uint32_t protocol_version;
+    char *peer;     /* the sender's program and version; owned */
+    char *pipeline; /* request only; owned */
+    uint64_t pipeline_fingerprint;
+    char dataset_id[33]; /* empty: not compared */
+    /* reply only: */
+    uint64_t num_samples;
+    uint32_t prep_workers;
+    uint32_t max_in_flight;
+    uint64_t max_image_pixels, max_file_bytes;
+    uint32_t forms; /* bit (1 << enum sluice_form) */
+};
+void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
+
+SLUICE_MUST_USE sluice_status sluice_wire_put_hello_request(const struct sluice_wire_hello *hello,
+                                                            struct sluice_message *message,
+                                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_get_hello_request(const struct sluice_message *message,
+                                                            struct sluice_wire_hello *hello,
+                                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
+                                                          struct sluice_message *message,
+                                                          struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
+                                                          struct sluice_wire_hello *hello,
+                                                          struct sluice_err *err);
+
+/* --- ListSamples: rows as datasets/manifest.h has them, without including it --- */
+
+struct sluice_wire_sample_info {
+    uint64_t sample_id;
+    char *path; /* owned */
+    uint64_t bytes;
+    uint32_t label;
+    bool is_val;
+    uint32_t width, height;
+    bool has_hash;
+    uint8_t hash[16];
+};
+
+struct sluice_wire_list {
+    char **classes; /* first message only; owned */
+    size_t num_classes;
+    char dataset_id[33];                     /* first message only */
+    uint64_t num_samples;                    /* first message only */
+    struct sluice_wire_sample_info *samples; /* owned */
+    size_t num_samples_here;
+};
+void sluice_wire_list_clear(struct sluice_wire_list *list);
+
+SLUICE_MUST_USE sluice_status sluice_wire_put_list_request(const char *subset,
+                                                           struct sluice_message *message,
+                                                           struct sluice_err *err);
+/* *subset is a new string. */
+SLUICE_MUST_USE sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
+                                                           char **subset, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
+                                                         struct sluice_message *message,
+                                                         struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_get_list_reply(const struct sluice_message *message,
+                                                         struct sluice_wire_list *list,
+                                                         struct sluice_err *err);
+
+/* --- Fetch --- */
+
+struct sluice_wire_fetch_open {
+    bool is_present;
+    uint32_t protocol_version;
+    char *pipeline; /* owned */
+    uint64_t pipeline_fingerprint;
+    char dataset_id[33];
+    uint64_t window_bytes;
+};
+
+struct sluice_wire_sample_request {
+    uint64_t request_id;
+    struct sluice_draw_key key; /* sample id, seed, epoch */
+    uint32_t split;
+    enum sluice_form form;
+};
+
+struct sluice_wire_fetch_request {
+    struct sluice_wire_fetch_open open;
+    struct sluice_wire_sample_request *samples; /* owned */
+    size_t num_samples;
+    uint64_t grant_bytes;
+};
+void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request);
+
+SLUICE_MUST_USE sluice_status
+sluice_wire_put_fetch_request(const struct sluice_wire_fetch_request *request,
+                              struct sluice_message *message, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status
+sluice_wire_get_fetch_request(const struct sluice_message *message,
+                              struct sluice_wire_fetch_request *request, struct sluice_err *err);
+
+struct sluice_wire_sample_reply {
+    uint64_t request_id;
+    sluice_status status; /* SLUICE_OK: there is a payload */
+    char error[200];
+    uint32_t ops_done;
+    enum sluice_form form;
+    uint32_t width, height, channels;
+    uint32_t queue_us, cpu_us;
+    struct sluice_buf *payload; /* one reference; NULL unless status is OK */
+};
+void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);
+
+/* Appends one sample to a FetchReply under construction.  The payload travels by
+ * reference: the message takes a reference of its own. */
+SLUICE_MUST_USE sluice_status
+sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply *reply,
+                             struct sluice_message *message, struct sluice_err *err);
+/* Appends the queue depth; at most once per message. */
+SLUICE_MUST_USE sluice_status sluice_wire_put_queue_depth(uint32_t queue_depth,
+                                                          struct sluice_message *message,
+                                                          struct sluice_err *err);
+
+/* Walks a FetchReply: calls on_sample for each, in order; payloads are gathered
+ * into buffers from `pool`; on_sample takes over *reply's content or leaves it
+ * to be cleared.  Payloads above max_payload_bytes and messages that break off
+ * are SLUICE_E_CORRUPT; samples before that were delivered. */
+SLUICE_MUST_USE sluice_status sluice_wire_get_fetch_reply(
+    const struct sluice_message *message, struct sluice_buf_pool *pool, size_t max_payload_bytes,
+    void (*on_sample)(void *ctx, struct sluice_wire_sample_reply *reply), void *ctx,
+    uint32_t *queue_depth, struct sluice_err *err);
+
+/* --- Probe, Stats, health --- */
+
+SLUICE_MUST_USE sluice_status sluice_wire_put_probe_request(uint64_t bytes, uint32_t message_bytes,
+                                                            struct sluice_message *message,
+                                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_get_probe_request(const struct sluice_message *message,
+                                                            uint64_t *bytes,
+                                                            uint32_t *message_bytes,
+                                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_put_probe_reply(struct sluice_buf *payload,
+                                                          struct sluice_message *message,
+                                                          struct sluice_err *err);
+
+#define SLUICE_WIRE_MAX_SPLITS (SLUICE_MAX_OPS + 1)
+#define SLUICE_WIRE_NUM_STATUS (SLUICE_E_INTERNAL + 1)
+
+struct sluice_wire_stats {
+    double uptime_s;
+    struct {
+        uint64_t samples, bytes;
+    } choices[SLUICE_WIRE_MAX_SPLITS][SLUICE_NUM_FORMS];
+    uint64_t errors[SLUICE_WIRE_NUM_STATUS]; /* by sluice_status */
+    uint64_t samples, payload_bytes, wire_bytes, reduced, refused_paths;
+    uint32_t queue_depth, queue_peak, prep_workers, streams;
+    double busy_cores;
+};
+
+SLUICE_MUST_USE sluice_status sluice_wire_put_stats_request(struct sluice_message *message,
+                                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
+                                                          struct sluice_message *message,
+                                                          struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
+                                                          struct sluice_wire_stats *stats,
+                                                          struct sluice_err *err);
+
+/* *service is a new string. */
+SLUICE_MUST_USE sluice_status sluice_wire_get_health_request(const struct sluice_message *message,
+                                                             char **service,
+                                                             struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_wire_put_health_reply(int serving_status,
+                                                           struct sluice_message *message,
+                                                           struct sluice_err *err);
+
+/* --- DataTransfer, the original's wire --- */
+
+struct sluice_wire_data_request {
+    char *fname; /* owned */
+    int32_t pproc, size;
+};
+void sluice_wire_data_request_clear(struct sluice_wire_data_request *request);
+SLUICE_MUST_USE sluice_status sluice_wire_get_data_request(const struct sluice_message *message,
+                                                           struct sluice_wire_data_request *request,
+                                                           struct sluice_err *err);
+
+struct sluice_wire_data_response {
+    struct sluice_buf *image; /* borrowed; the message takes its own reference */
+    const char *label, *fname, *pil_mode, *dtype; /* borrowed; NULL: empty */
+    int32_t pproc, width, height;
+    int32_t shape[3];
+    size_t num_shape;
+};
+SLUICE_MUST_USE sluice_status
+sluice_wire_put_data_response(const struct sluice_wire_data_response *response,
+                              struct sluice_message *message, struct sluice_err *err);
+
+#endif

@@ -1,0 +1,119 @@
+#include "support/test.h"
+
+#include <CUnit/Basic.h>
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int sluice_test_run(const char *suite_name, const struct sluice_test *tests, size_t num_tests)
+{
+    if (CU_initialize_registry() != CUE_SUCCESS)
+        return 1;
+    CU_pSuite suite = CU_add_suite(suite_name, NULL, NULL);
+    for (size_t i = 0; suite && i < num_tests; i++) {
+        if (!CU_add_test(suite, tests[i].name, tests[i].fn))
+            suite = NULL;
+    }
+    if (!suite) {
+        fprintf(stderr, "%s\n", CU_get_error_msg());
+        return 1;
+    }
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    const unsigned failed = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    return failed ? 1 : 0;
+}
+
+void sluice_test_skip(const char *reason)
+{
+    printf("SKIPPED: %s\n", reason);
+    exit(77);
+}
+
+uint64_t sluice_test_seed(void)
+{
+    static uint64_t seed;
+    if (!seed) {
+        const char *text = getenv("SLUICE_TEST_SEED");
+        seed = text ? strtoull(text, NULL, 0) : 20240708;
+        printf("seed %llu (SLUICE_TEST_SEED)\n", (unsigned long long)seed);
+    }
+    return seed;
+}
+
+static char test_dir[512];
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+{
+    (void)st, (void)kind, (void)ftw;
+    return remove(path);
+}
+
+static void remove_test_dir(void)
+{
+    nftw(test_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+const char *sluice_test_dir(void)
+{
+    if (!test_dir[0]) {
+        const char *tmp = getenv("TMPDIR");
+        snprintf(test_dir, sizeof(test_dir), "%s/sluice-test-XXXXXX", tmp ? tmp : "/tmp");
+        if (!mkdtemp(test_dir)) {
+            perror("mkdtemp");
+            exit(1);
+        }
+        atexit(remove_test_dir);
+    }
+    return test_dir;
+}
+
+const char *sluice_test_source_dir(void)
+{
+    return SLUICE_SOURCE_DIR;
+}
+
+const char *sluice_test_data(const char *name)
+{
+    static char path[1024];
+    const char *base = getenv("SLUICE_DATA");
+    if (base)
+        snprintf(path, sizeof(path), "%s/%s", base, name);
+    else
+        snprintf(path, sizeof(path), "%s/../shared/data/%s", SLUICE_SOURCE_DIR, name);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+uint8_t *sluice_test_read_file(const char *path, size_t *len)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    fseek(file, 0, SEEK_END);
+    const long size = ftell(file);
+    rewind(file);
+    uint8_t *data = malloc(size > 0 ? (size_t)size : 1);
+    if (!data || size < 0 || fread(data, 1, (size_t)size, file) != (size_t)size) {
+        perror(path);
+        exit(1);
+    }
+    fclose(file);
+    *len = (size_t)size;
+    return data;
+}
+
+void sluice_test_write_file(const char *path, const void *data, size_t len)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, len, file) != len || fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}

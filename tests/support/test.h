@@ -1,0 +1,53 @@
+#ifndef SLUICE_TESTS_SUPPORT_TEST_H
+#define SLUICE_TESTS_SUPPORT_TEST_H
+
+#include <CUnit/CUnit.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The little that every CUnit program here shares.
+ *
+ *     static void rejects_zero_width(void) { ... CU_ASSERT_EQUAL(...); }
+ *     int main(void)
+ *     {
+ *         static const struct sluice_test tests[] = {SLUICE_TEST(rejects_zero_width)};
+ *         return sluice_test_run("codec", tests, SLUICE_TEST_COUNT(tests));
+ *     }
+ *
+ * Exit codes: 0 all passed, 1 some failed, 77 skipped. */
+
+struct sluice_test {
+    const char *name;
+    void (*fn)(void);
+};
+
+#define SLUICE_TEST(fn)                                                                            \
+    {                                                                                              \
+#fn, fn                                                                                    \
+    }
+#define SLUICE_TEST_COUNT(tests) (sizeof(tests) / sizeof((tests)[0]))
+
+int sluice_test_run(const char *suite, const struct sluice_test *tests, size_t num_tests);
+
+/* Ends the program as skipped, saying why. */
+void sluice_test_skip(const char *reason) __attribute__((noreturn));
+
+/* The seed for this run's random inputs: SLUICE_TEST_SEED if set, else fixed; printed once. */
+uint64_t sluice_test_seed(void);
+
+/* A new empty folder under TMPDIR, removed with all it holds when the program ends. */
+const char *sluice_test_dir(void);
+
+/* Folders of real images for tests that need them: $SLUICE_DATA/<name> if that is set, else
+ * ../shared/data/<name> beside the source tree; NULL where there is none. */
+const char *sluice_test_data(const char *name);
+
+/* The source tree, for committed test files. */
+const char *sluice_test_source_dir(void);
+
+/* Reads a whole file into malloc'ed memory; fails the program if it cannot. */
+uint8_t *sluice_test_read_file(const char *path, size_t *len);
+void sluice_test_write_file(const char *path, const void *data, size_t len);
+
+#endif
