@@ -11,11 +11,11 @@
 /* What a dataset holds: every image under a root, in one order that all nodes
  * agree on.
  *
- * Layouts: ROOT/class/.../file, ROOT/{train,val}/class/.../file, or ROOT/file
- * (one class, "").  A sample is a regular file whose name ends in .jpg, .jpeg or
- * .png in any case; names that begin with a dot are passed over.  Samples are
- * ordered by path, bytewise; a sample's id is its place in that order.  Classes
- * are the sorted names over the whole dataset, train and val alike.
+ * Layouts: ROOT/class/.../file, ROOT/file (class ""), or ROOT/{train,val}/class/.../file
+ * where nothing stands beside train/ and val/.  A sample is a regular file whose name ends in .jpg,
+ * .jpeg or .png in any case; names that begin with a dot are passed over.  Samples are ordered by
+ * path, bytewise; a sample's id is its place in that order.  Classes are the sorted names over the
+ * whole dataset, train and val alike.
  *
  * Threads: immutable once made. */
 

@@ -1,0 +1,251 @@
+#include "datasets/manifest.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static void make_folder(const char *name)
+{
+    CU_ASSERT_EQUAL(mkdir(in_dir(name), 0755), 0);
+}
+
+static void make_file(const char *name, size_t len)
+{
+    uint8_t bytes[64] = {1, 2, 3};
+    sluice_test_write_file(in_dir(name), bytes, len);
+}
+
+static struct sluice_manifest *scan(const char *name)
+{
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    const sluice_status status = sluice_manifest_scan(in_dir(name), &manifest, &err);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    return manifest;
+}
+
+static void orders_samples_and_classes_bytewise(void)
+{
+    make_folder("plain");
+    make_folder("plain/zebra");
+    make_folder("plain/cat");
+    make_folder("plain/cat/deep");
+    make_folder("plain/train");
+    make_file("plain/zebra/1.JPEG", 3);
+    make_file("plain/cat/2.png", 5);
+    make_file("plain/cat/deep/0.jpg", 7);
+    make_file("plain/train/a.jpg", 9);
+    make_file("plain/cat/readme.txt", 9);
+    make_file("plain/cat/.hidden.jpg", 9);
+    struct sluice_manifest *manifest = scan("plain");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 4);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 3);
+    CU_ASSERT_STRING_EQUAL(manifest->classes[0], "cat");
+    CU_ASSERT_STRING_EQUAL(manifest->classes[1], "train");
+    CU_ASSERT_STRING_EQUAL(manifest->classes[2], "zebra");
+    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "cat/2.png");
+    CU_ASSERT_STRING_EQUAL(manifest->entries[1].path, "cat/deep/0.jpg");
+    CU_ASSERT_STRING_EQUAL(manifest->entries[2].path, "train/a.jpg");
+    CU_ASSERT_STRING_EQUAL(manifest->entries[3].path, "zebra/1.JPEG");
+    CU_ASSERT_EQUAL(manifest->entries[1].bytes, 7);
+    const uint32_t labels[] = {0, 0, 1, 2};
+    for (size_t i = 0; i < 4; i++) {
+        CU_ASSERT_EQUAL(manifest->entries[i].label, labels[i]);
+        CU_ASSERT_EQUAL(manifest->entries[i].subset, SLUICE_SUBSET_TRAIN);
+    }
+    sluice_manifest_destroy(manifest);
+}
+
+static void knows_train_and_val(void)
+{
+    make_folder("split");
+    make_folder("split/train");
+    make_folder("split/val");
+    make_folder("split/train/b");
+    make_folder("split/val/a");
+    make_folder("split/val/b");
+    make_file("split/train/b/1.jpg", 1);
+    make_file("split/val/a/2.jpg", 2);
+    make_file("split/val/b/3.jpg", 3);
+    struct sluice_manifest *manifest = scan("split");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 2);
+    CU_ASSERT_EQUAL(manifest->entries[0].subset, SLUICE_SUBSET_TRAIN);
+    CU_ASSERT_EQUAL(manifest->entries[0].label, 1);
+    CU_ASSERT_EQUAL(manifest->entries[1].subset, SLUICE_SUBSET_VAL);
+    CU_ASSERT_EQUAL(manifest->entries[1].label, 0);
+    CU_ASSERT_EQUAL(manifest->entries[2].label, 1);
+    sluice_manifest_destroy(manifest);
+}
+
+static void passes_over_what_is_no_sample(void)
+{
+    make_folder("odd");
+    make_folder("odd/x.jpg");
+    make_file("odd/good.jpg", 4);
+    make_file("odd/zero.jpg", 0);
+    make_file("odd/bad\xff.jpg", 4);
+    CU_ASSERT_EQUAL(symlink("/etc/passwd", in_dir("odd/out.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink("nowhere", in_dir("odd/dangling.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink("good.jpg", in_dir("odd/link.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink(".", in_dir("odd/loop")), 0);
+    CU_ASSERT_EQUAL(mkfifo(in_dir("odd/pipe.jpg"), 0600), 0);
+    struct sluice_manifest *manifest = scan("odd");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 3);
+    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "good.jpg");
+    CU_ASSERT_STRING_EQUAL(manifest->entries[1].path, "link.jpg");
+    CU_ASSERT_EQUAL(manifest->entries[1].bytes, 4);
+    CU_ASSERT_STRING_EQUAL(manifest->entries[2].path, "zero.jpg");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 1);
+    CU_ASSERT_STRING_EQUAL(manifest->classes[0], "");
+    sluice_manifest_destroy(manifest);
+}
+
+static void refuses_an_empty_or_missing_root(void)
+{
+    make_folder("empty");
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("empty"), &manifest, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "empty"));
+    err.text[0] = '\0';
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("none"), &manifest, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NULL(manifest);
+}
+
+static bool ids_are_equal(const struct sluice_manifest *a, const struct sluice_manifest *b)
+{
+    const struct sluice_hash128 x = sluice_manifest_id(a), y = sluice_manifest_id(b);
+    return x.high == y.high && x.low == y.low;
+}
+
+static void write_and_read_give_the_same_manifest(void)
+{
+    const char *classes[] = {"", "a\tb", "c\\d\ne"};
+    const struct sluice_manifest_entry entries[] = {
+        {.path = "a\tb/x y.jpg", .bytes = 1ull << 40, .label = 1, .width = 640, .height = 480},
+        {.path = "c\\d\ne/\xc3\xa4.png",
+         .bytes = 0,
+         .label = 2,
+         .subset = SLUICE_SUBSET_VAL,
+         .has_hash = true,
+         .hash = {.high = 0x0123456789abcdef, .low = 0xfedcba9876543210}},
+    };
+    struct sluice_manifest *manifest = NULL, *read = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 2, classes, 3, &manifest, &err),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("m.tsv"), &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("m.tsv"), &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(read->num_entries, 2);
+    CU_ASSERT_EQUAL_FATAL(read->num_classes, 3);
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_STRING_EQUAL(read->classes[i], classes[i]);
+    for (size_t i = 0; i < 2; i++) {
+        CU_ASSERT_STRING_EQUAL(read->entries[i].path, entries[i].path);
+        CU_ASSERT_EQUAL(read->entries[i].bytes, entries[i].bytes);
+        CU_ASSERT_EQUAL(read->entries[i].label, entries[i].label);
+        CU_ASSERT_EQUAL(read->entries[i].subset, entries[i].subset);
+        CU_ASSERT_EQUAL(read->entries[i].width, entries[i].width);
+        CU_ASSERT_EQUAL(read->entries[i].has_hash, entries[i].has_hash);
+        CU_ASSERT_EQUAL(read->entries[i].hash.high, entries[i].hash.high);
+        CU_ASSERT_EQUAL(read->entries[i].hash.low, entries[i].hash.low);
+    }
+    CU_ASSERT(ids_are_equal(manifest, read));
+    sluice_manifest_destroy(manifest);
+    sluice_manifest_destroy(read);
+}
+
+static void a_damaged_file_is_refused_by_line(void)
+{
+    struct sluice_manifest *manifest = scan("split");
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("whole.tsv"), &err), SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(in_dir("whole.tsv"), &len);
+    /* Every prefix is refused, and so is every changed byte that changes the meaning. */
+    for (size_t cut = 0; cut < len; cut++) {
+        struct sluice_manifest *read = NULL;
+        memset(&err, 0, sizeof(err));
+        sluice_test_write_file(in_dir("cut.tsv"), bytes, cut);
+        CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("cut.tsv"), &read, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cut.tsv:"));
+    }
+    char *size = strstr((char *)bytes, "1.jpg\t1\t");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(size);
+    size[6] = '2';
+    struct sluice_manifest *read = NULL;
+    memset(&err, 0, sizeof(err));
+    sluice_test_write_file(in_dir("cut.tsv"), bytes, len);
+    CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("cut.tsv"), &read, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "id"));
+    free(bytes);
+}
+
+static void open_prefers_the_file_and_falls_back_to_walking(void)
+{
+    struct sluice_manifest *walked = scan("split"), *opened = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), &opened, &err), SLUICE_OK);
+    CU_ASSERT(ids_are_equal(walked, opened));
+    sluice_manifest_destroy(opened);
+
+    walked->entries[0].bytes = 99; /* so that we can tell which one was opened */
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_manifest_write(walked, in_dir("split/" SLUICE_MANIFEST_FILE), &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), &opened, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(opened->entries[0].bytes, 99);
+    sluice_manifest_destroy(opened);
+
+    sluice_test_write_file(in_dir("split/" SLUICE_MANIFEST_FILE), "junk\n", 5);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_open(in_dir("split"), &opened, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(opened->entries[0].bytes, 1);
+    sluice_manifest_destroy(opened);
+    sluice_manifest_destroy(walked);
+}
+
+static void create_refuses_bad_rows(void)
+{
+    const char *classes[] = {"a"};
+    struct sluice_manifest_entry entries[] = {{.path = "b"}, {.path = "a"}};
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_manifest_create(entries, 2, classes, 1, &manifest, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "order"));
+    memset(&err, 0, sizeof(err));
+    entries[0].label = 1;
+    CU_ASSERT_EQUAL(sluice_manifest_create(entries, 1, classes, 1, &manifest, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "label"));
+    CU_ASSERT_PTR_NULL(manifest);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(orders_samples_and_classes_bytewise),
+        SLUICE_TEST(knows_train_and_val),
+        SLUICE_TEST(passes_over_what_is_no_sample),
+        SLUICE_TEST(refuses_an_empty_or_missing_root),
+        SLUICE_TEST(write_and_read_give_the_same_manifest),
+        SLUICE_TEST(a_damaged_file_is_refused_by_line),
+        SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
+        SLUICE_TEST(create_refuses_bad_rows),
+    };
+    return sluice_test_run("manifest", tests, SLUICE_TEST_COUNT(tests));
+}
