@@ -15,6 +15,13 @@ struct chunk {
     uint8_t bytes[];
 };
 
+/* A function of our own and not plain free: its address is what tells a chunk
+ * from memory that a caller appended by reference. */
+static void free_chunk(void *owner)
+{
+    free(owner);
+}
+
 void sluice_message_clear(struct sluice_message *message)
 {
     for (size_t i = 0; i < message->num_segments; i++) {
@@ -55,7 +62,7 @@ sluice_status sluice_message_append_copy(struct sluice_message *message, const v
 
     struct sluice_segment *last =
         message->num_segments ? &message->segments[message->num_segments - 1] : NULL;
-    if (last && last->release == free) {
+    if (last && last->release == free_chunk) {
         struct chunk *chunk = last->owner;
         if (chunk->capacity - chunk->used >= len) {
             memcpy(chunk->bytes + chunk->used, data, len);
@@ -74,7 +81,7 @@ sluice_status sluice_message_append_copy(struct sluice_message *message, const v
     chunk->capacity = capacity;
     memcpy(chunk->bytes, data, len);
     const sluice_status status =
-        sluice_message_append_ref(message, chunk->bytes, len, free, chunk, err);
+        sluice_message_append_ref(message, chunk->bytes, len, free_chunk, chunk, err);
     if (status != SLUICE_OK)
         free(chunk);
     return status;
