@@ -9,18 +9,20 @@
 
 /* Command lines from one table, which also makes --help and --print-config.
  *
- * Every program has --help, --version, --print-config, --json and --log-level
- * beside its own options.  "--name value", "--name=value", "-x value" and
- * "-xvalue" are the same; "--" ends the options.  A usage error is one line on
- * stderr and exit 2; it names the flag and what was wrong with its value.
+ * Every program has --help (-h, unless the table uses it), --version,
+ * --print-config, --json and --log-level beside its own options.  "--name value",
+ * "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options;
+ * a value that itself begins with "--" must be given as "--name=value".  Of an
+ * option given twice the last counts.  A usage error is one line on stderr and
+ * exit 2; it names the flag and what was wrong with its value.
  *
  * Threads: at start, on the main thread. */
 
 enum sluice_option_type {
     SLUICE_OPTION_FLAG,    /* bool *; no value; "--no-name" clears it */
     SLUICE_OPTION_STRING,  /* const char **; borrows argv */
-    SLUICE_OPTION_UINT,    /* uint64_t * */
-    SLUICE_OPTION_DOUBLE,  /* double * */
+    SLUICE_OPTION_UINT,    /* uint64_t *; decimal digits */
+    SLUICE_OPTION_DOUBLE,  /* double *; finite */
     SLUICE_OPTION_BYTES,   /* uint64_t *; "64", "64k", "64M", "2G" (powers of 1024) */
     SLUICE_OPTION_RATE,    /* double *, bytes per second; "500mbit", "1gbit", "62.5MB" (powers of
                               1000; a bare number is Mbit/s); 0 or "none": no limit */
@@ -41,8 +43,9 @@ struct sluice_option {
     const char *arg;  /* placeholder in --help, e.g. "DIR" */
     const char *help; /* one sentence; --help appends the default */
     const char *const *choices;
-    double min, max; /* inclusive, for numbers; both 0: unchecked */
-    bool is_required;
+    double min, max;   /* inclusive, for numbers, rates in bytes per second; both 0: unchecked;
+                          max below min: no upper end */
+    bool is_required;  /* not checked with --print-config */
     bool *is_given;    /* set if the option was on the command line; may be NULL */
     const char *alias; /* another long name for the same option; may be NULL */
 };
@@ -73,22 +76,31 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
  * prints the one line and returns 2. */
 int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...) SLUICE_PRINTF(2, 3);
 
-/* The value parsers, for values that come from elsewhere (files, environment). */
+/* The value parsers, for values that come from elsewhere (files, environment).
+ * All take the whole text or none of it: SLUICE_E_INVALID, out untouched. */
+SLUICE_MUST_USE sluice_status sluice_parse_uint(const char *text, uint64_t *value,
+                                                struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_parse_double(const char *text, double *value,
+                                                  struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_parse_bytes(const char *text, uint64_t *bytes,
                                                  struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_parse_rate(const char *text, double *bytes_per_s,
                                                 struct sluice_err *err);
 
-/* A progress line for long work: rewritten in place on a terminal, a plain line
- * every few seconds elsewhere, nothing below --log-level info. */
+/* A progress line for long work on stderr: rewritten in place on a terminal, a
+ * plain line every few seconds elsewhere, nothing below --log-level info.
+ *
+ * Threads: one at a time for each progress. */
 struct sluice_progress {
-    const char *what; /* "downloading" */
+    const char *what; /* "downloading"; borrowed until the end */
     uint64_t total;   /* 0: unknown */
     uint64_t started_ns, last_ns;
     bool is_terminal, is_shown;
 };
 void sluice_progress_start(struct sluice_progress *progress, const char *what, uint64_t total);
+/* Cheap enough to call for every item; `extra` (may be NULL) ends the line. */
 void sluice_progress_update(struct sluice_progress *progress, uint64_t done, const char *extra);
+/* Always says, as a line of its own, how much was done in what time. */
 void sluice_progress_end(struct sluice_progress *progress, uint64_t done);
 
 #endif

@@ -35,6 +35,11 @@ void sluice_log_set_level(enum sluice_log_level level)
     atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
 }
 
+bool sluice_log_is_enabled(enum sluice_log_level level)
+{
+    return (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
 void sluice_log_set_program(const char *name)
 {
     atomic_store(&program_name, name);
@@ -42,7 +47,7 @@ void sluice_log_set_program(const char *name)
 
 void sluice_log(enum sluice_log_level level, const char *fmt, ...)
 {
-    if ((int)level > atomic_load_explicit(&current_level, memory_order_relaxed))
+    if (!sluice_log_is_enabled(level))
         return;
 
     char line[1024];

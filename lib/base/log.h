@@ -4,6 +4,8 @@
 #include "base/compiler.h"
 #include "base/error.h"
 
+#include <stdbool.h>
+
 /* Lines for the person who runs a program, on stderr.
  *
  * One line is one write, so lines of different threads never mix.  Results go
@@ -24,6 +26,7 @@ SLUICE_MUST_USE sluice_status sluice_log_level_parse(const char *text, enum slui
 const char *sluice_log_level_name(enum sluice_log_level level);
 
 void sluice_log_set_level(enum sluice_log_level level);
+bool sluice_log_is_enabled(enum sluice_log_level level); /* would a line of this level show? */
 
 /* Lines begin with "<program>: " once a name is set.  Borrows `name` for good. */
 void sluice_log_set_program(const char *name);
