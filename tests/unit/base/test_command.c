@@ -1,0 +1,53 @@
+#include "base/command.h"
+
+#include "support/test.h"
+
+#include <string.h>
+
+static int seen_argc;
+static char seen_program[128];
+
+static int remember(int argc, char **argv)
+{
+    seen_argc = argc;
+    strncpy(seen_program, argv[0], sizeof(seen_program) - 1);
+    return 42;
+}
+
+static const struct sluice_command commands[] = {{"plan", remember, "plan without running"}};
+static const struct sluice_program program = {"offload_x", "does things", commands, 1};
+
+static void runs_the_command_with_its_own_argv(void)
+{
+    char *argv[] = {"offload_x", "plan", "--json", NULL};
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 3, argv), 42);
+    CU_ASSERT_EQUAL(seen_argc, 2);
+    CU_ASSERT_STRING_EQUAL(seen_program, "offload_x plan");
+    CU_ASSERT_STRING_EQUAL(argv[2], "--json");
+}
+
+static void no_command_and_an_unknown_one_are_usage_errors(void)
+{
+    char *none[] = {"offload_x", NULL};
+    char *unknown[] = {"offload_x", "pla", NULL};
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 1, none), 2);
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 2, unknown), 2);
+}
+
+static void help_and_version_end_well(void)
+{
+    char *help[] = {"offload_x", "--help", NULL};
+    char *version[] = {"offload_x", "--version", NULL};
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 2, help), 0);
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 2, version), 0);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(runs_the_command_with_its_own_argv),
+        SLUICE_TEST(no_command_and_an_unknown_one_are_usage_errors),
+        SLUICE_TEST(help_and_version_end_well),
+    };
+    return sluice_test_run("command", tests, SLUICE_TEST_COUNT(tests));
+}
