@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,8 +58,8 @@ struct sluice_param {
     unsigned num_dims;
     size_t count;
     enum sluice_init init;
-    uint32_t fan;   /* fan_in or fan_out, as init needs it */
-    int is_trained; /* 0: running statistics */
+    uint32_t fan;    /* fan_in or fan_out, as init needs it */
+    bool is_trained; /* 0: running statistics */
 };
 
 struct sluice_net {
@@ -77,11 +78,16 @@ SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t image
                                                uint32_t num_classes, double dropout,
                                                struct sluice_net *net, struct sluice_err *err);
 
-/* Writes the parameter's initial values; the same on every machine. */
+/* Writes the parameter's initial values, the same on every machine (the normal ones as far as its
+ * log, sin and cos agree to a float's precision).  Element i comes from word i % 4 of Philox with
+ * the seed as key (low word first) and the counter (i / 4 low, i / 4 high, param, 0x49000000);
+ * word pairs make a pair of normal values (Box and Muller). */
 void sluice_net_init_param(const struct sluice_net *net, unsigned param, uint64_t seed, float *out);
 
 /* Dropout's mask for one layer and step: out[i] is 0 or 1 / (1 - p).  Element i is a pure function
- * of (seed, step, layer, i), so CPU and GPU drop the same units. */
+ * of (seed, step, layer, i), so CPU and GPU drop the same units: with the seed as Philox's key (low
+ * word first) and the counter (i / 4, step low, step high, 0x44000000 | layer), word i % 4 drops it
+ * if it is below p * 2^32.  `layer` is the index in net->layers; count <= 2^34. */
 void sluice_net_dropout_mask(uint64_t seed, uint64_t step, unsigned layer, double p, float *out,
                              size_t count);
 

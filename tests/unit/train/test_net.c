@@ -1,0 +1,249 @@
+#include "compute_client/train/net.h"
+
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_net net; /* large for a stack frame */
+
+static void build(const char *model, uint32_t image_size, uint32_t num_classes)
+{
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL_FATAL(sluice_net_build(model, image_size, num_classes, -1, &net, &err),
+                          SLUICE_OK);
+}
+
+static size_t count_trained(void)
+{
+    size_t count = 0;
+    for (unsigned i = 0; i < net.num_params; i++)
+        count += net.params[i].is_trained ? net.params[i].count : 0;
+    return count;
+}
+
+static int find_param(const char *name)
+{
+    for (unsigned i = 0; i < net.num_params; i++) {
+        if (strcmp(net.params[i].name, name) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+/* torchvision publishes these totals with its weights ("num_params"). */
+static void alexnet_has_torchvisions_parameters(void)
+{
+    build("alexnet", 224, 1000);
+    CU_ASSERT_EQUAL(count_trained(), 61100840);
+    CU_ASSERT_EQUAL(net.num_params, 16);
+    CU_ASSERT_STRING_EQUAL(net.params[0].name, "features.0.weight");
+    CU_ASSERT_STRING_EQUAL(net.params[15].name, "classifier.6.bias");
+    const int weight = find_param("classifier.1.weight");
+    CU_ASSERT_FATAL(weight >= 0);
+    CU_ASSERT_EQUAL(net.params[weight].dims[0], 4096);
+    CU_ASSERT_EQUAL(net.params[weight].dims[1], 9216);
+}
+
+static void resnet18_has_torchvisions_parameters(void)
+{
+    build("resnet18", 224, 1000);
+    CU_ASSERT_EQUAL(count_trained(), 11689512);
+    CU_ASSERT_EQUAL(net.num_params, 20 + 20 * 4 + 2);
+    CU_ASSERT_STRING_EQUAL(net.params[0].name, "conv1.weight");
+    CU_ASSERT(find_param("layer1.1.bn2.running_var") >= 0);
+    CU_ASSERT(find_param("layer1.0.downsample.0.weight") < 0);
+    const int weight = find_param("layer3.0.downsample.0.weight");
+    CU_ASSERT_FATAL(weight >= 0);
+    CU_ASSERT_EQUAL(net.params[weight].dims[0], 256);
+    CU_ASSERT_EQUAL(net.params[weight].dims[1], 128);
+    CU_ASSERT_EQUAL(net.params[weight].dims[3], 1);
+    CU_ASSERT(net.params[find_param("layer3.0.downsample.1.weight")].is_trained);
+    CU_ASSERT(!net.params[find_param("layer3.0.downsample.1.running_mean")].is_trained);
+}
+
+static void shapes_chain_from_the_image_to_the_classes(void)
+{
+    static const struct {
+        const char *model;
+        uint32_t image_size;
+    } cases[] = {{"alexnet", 224}, {"alexnet", 63},   {"resnet18", 224},
+                 {"resnet18", 33}, {"small_cnn", 64}, {"small_cnn", 1}};
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
+        build(cases[k].model, cases[k].image_size, 7);
+        for (unsigned i = 0; i < net.num_layers; i++) {
+            const struct sluice_layer *layer = &net.layers[i];
+            CU_ASSERT_FATAL(layer->input <= i);
+            const struct sluice_shape input =
+                layer->input ? net.layers[layer->input - 1].out
+                             : (struct sluice_shape){3, net.image_size, net.image_size};
+            CU_ASSERT_EQUAL(memcmp(&input, &layer->in, sizeof(input)), 0);
+            if (layer->kind == SLUICE_LAYER_ADD) {
+                CU_ASSERT_FATAL(layer->input2 > 0 && layer->input2 <= i);
+                CU_ASSERT_EQUAL(
+                    memcmp(&net.layers[layer->input2 - 1].out, &layer->out, sizeof(input)), 0);
+            }
+        }
+        const struct sluice_shape out = net.layers[net.num_layers - 1].out;
+        CU_ASSERT(out.c == 7 && out.h == 1 && out.w == 1);
+    }
+    build("alexnet", 224, 7);
+    CU_ASSERT_EQUAL(net.layers[0].out.h, 55);
+    CU_ASSERT_EQUAL(net.layers[2].out.h, 27);
+    CU_ASSERT_EQUAL(net.layers[12].out.h, 6);
+}
+
+static void every_parameter_belongs_to_one_layer(void)
+{
+    build("resnet18", 64, 10);
+    unsigned uses[SLUICE_NET_MAX_PARAMS] = {0};
+    for (unsigned i = 0; i < net.num_layers; i++) {
+        const struct sluice_layer *layer = &net.layers[i];
+        const int params[] = {layer->weight, layer->bias, layer->running_mean, layer->running_var};
+        for (int k = 0; k < 4; k++) {
+            if (params[k] >= 0)
+                uses[params[k]]++;
+        }
+    }
+    for (unsigned i = 0; i < net.num_params; i++)
+        CU_ASSERT_EQUAL(uses[i], 1);
+}
+
+static void names_what_it_refuses(void)
+{
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_net_build("vgg", 224, 10, -1, &net, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "vgg"));
+    err.text[0] = '\0';
+    CU_ASSERT_EQUAL(sluice_net_build("alexnet", 62, 10, -1, &net, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "at least 63"));
+    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 0, 10, -1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 100000, 10, -1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build("small_cnn", 64, 0, -1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build("alexnet", 224, 10, 1, &net, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_net_build(NULL, 224, 10, -1, &net, NULL), SLUICE_E_INVALID);
+}
+
+static void dropout_is_the_models_unless_given(void)
+{
+    build("alexnet", 64, 10);
+    unsigned num_dropouts = 0;
+    for (unsigned i = 0; i < net.num_layers; i++) {
+        if (net.layers[i].kind == SLUICE_LAYER_DROPOUT) {
+            num_dropouts++;
+            CU_ASSERT_EQUAL(net.layers[i].p, 0.5);
+        }
+    }
+    CU_ASSERT_EQUAL(num_dropouts, 2);
+    CU_ASSERT_EQUAL(sluice_net_build("alexnet", 64, 10, 0.25, &net, NULL), SLUICE_OK);
+    for (unsigned i = 0; i < net.num_layers; i++) {
+        if (net.layers[i].kind == SLUICE_LAYER_DROPOUT)
+            CU_ASSERT_EQUAL(net.layers[i].p, 0.25);
+    }
+}
+
+static void moments(const float *values, size_t count, double *mean, double *variance, double *max)
+{
+    double sum = 0, squares = 0;
+    *max = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += values[i];
+        squares += (double)values[i] * values[i];
+        *max = fmax(*max, fabs(values[i]));
+    }
+    *mean = sum / (double)count;
+    *variance = squares / (double)count - *mean * *mean;
+}
+
+static void initial_values_have_torchs_distributions(void)
+{
+    double mean, variance, max;
+    build("alexnet", 64, 10);
+    int param = find_param("features.3.weight"); /* fan_in 64 * 25 */
+    size_t count = net.params[param].count;
+    float *values = malloc(count * sizeof(*values));
+    sluice_net_init_param(&net, (unsigned)param, 1, values);
+    moments(values, count, &mean, &variance, &max);
+    CU_ASSERT_DOUBLE_EQUAL(mean, 0, 0.0002);
+    CU_ASSERT(max <= 1 / 40.0 && max > 0.999 / 40.0);
+    CU_ASSERT_DOUBLE_EQUAL(variance * 1600 * 3, 1, 0.01);
+    free(values);
+
+    build("resnet18", 64, 10);
+    param = find_param("layer4.1.conv2.weight"); /* fan_out 512 * 9 */
+    count = net.params[param].count;
+    values = malloc(count * sizeof(*values));
+    sluice_net_init_param(&net, (unsigned)param, 1, values);
+    moments(values, count, &mean, &variance, &max);
+    const double deviation = sqrt(2 / (512 * 9.0));
+    CU_ASSERT_DOUBLE_EQUAL(mean / deviation, 0, 0.005);
+    CU_ASSERT_DOUBLE_EQUAL(sqrt(variance) / deviation, 1, 0.005);
+    CU_ASSERT(max > 4 * deviation && max < 7 * deviation);
+    free(values);
+
+    float ones[64], zeros[64];
+    sluice_net_init_param(&net, (unsigned)find_param("bn1.running_var"), 1, ones);
+    sluice_net_init_param(&net, (unsigned)find_param("bn1.bias"), 1, zeros);
+    for (int i = 0; i < 64; i++)
+        CU_ASSERT(ones[i] == 1 && zeros[i] == 0);
+}
+
+static void initial_values_differ_by_seed_and_parameter_alone(void)
+{
+    build("small_cnn", 64, 10);
+    const unsigned param = (unsigned)find_param("classifier.weight");
+    const size_t bytes = net.params[param].count * sizeof(float);
+    float *a = malloc(bytes), *b = malloc(bytes);
+    sluice_net_init_param(&net, param, 5, a);
+    sluice_net_init_param(&net, param, 5, b);
+    CU_ASSERT_EQUAL(memcmp(a, b, bytes), 0);
+    sluice_net_init_param(&net, param, 5ull << 32, b);
+    CU_ASSERT_NOT_EQUAL(memcmp(a, b, bytes), 0);
+    sluice_net_init_param(&net, param + 1, 5, b); /* the bias: 10 values */
+    CU_ASSERT_NOT_EQUAL(memcmp(a, b, 10 * sizeof(float)), 0);
+    free(a);
+    free(b);
+}
+
+static void dropout_drops_p_and_scales_the_rest(void)
+{
+    enum { COUNT = 40001 };
+    static float mask[COUNT + 1], other[COUNT];
+    mask[COUNT] = -1;
+    sluice_net_dropout_mask(sluice_test_seed(), 9, 3, 0.2, mask, COUNT);
+    unsigned dropped = 0;
+    for (int i = 0; i < COUNT; i++) {
+        CU_ASSERT(mask[i] == 0 || mask[i] == 1.25f);
+        dropped += mask[i] == 0;
+    }
+    CU_ASSERT_DOUBLE_EQUAL(dropped / (double)COUNT, 0.2, 0.01);
+    CU_ASSERT_EQUAL(mask[COUNT], -1);
+
+    /* An element depends on its own index, not on how many are asked for. */
+    sluice_net_dropout_mask(sluice_test_seed(), 9, 3, 0.2, other, 1001);
+    CU_ASSERT_EQUAL(memcmp(mask, other, 1001 * sizeof(float)), 0);
+    sluice_net_dropout_mask(sluice_test_seed(), 10, 3, 0.2, other, COUNT);
+    CU_ASSERT_NOT_EQUAL(memcmp(mask, other, sizeof(other)), 0);
+    sluice_net_dropout_mask(sluice_test_seed(), 9, 4, 0.2, other, COUNT);
+    CU_ASSERT_NOT_EQUAL(memcmp(mask, other, sizeof(other)), 0);
+    sluice_net_dropout_mask(sluice_test_seed(), 9, 3, 0, other, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        CU_ASSERT_EQUAL(other[i], 1);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(alexnet_has_torchvisions_parameters),
+        SLUICE_TEST(resnet18_has_torchvisions_parameters),
+        SLUICE_TEST(shapes_chain_from_the_image_to_the_classes),
+        SLUICE_TEST(every_parameter_belongs_to_one_layer),
+        SLUICE_TEST(names_what_it_refuses),
+        SLUICE_TEST(dropout_is_the_models_unless_given),
+        SLUICE_TEST(initial_values_have_torchs_distributions),
+        SLUICE_TEST(initial_values_differ_by_seed_and_parameter_alone),
+        SLUICE_TEST(dropout_drops_p_and_scales_the_rest),
+    };
+    return sluice_test_run("net", tests, SLUICE_TEST_COUNT(tests));
+}
