@@ -18,16 +18,19 @@ enum sluice_quit_event {
     SLUICE_QUIT_REPORT,
 };
 
-/* Installs the handlers; once per process, before threads start. */
+/* Installs the handlers; once per process, before threads start.  A second call
+ * changes nothing and is SLUICE_E_INVALID. */
 SLUICE_MUST_USE sluice_status sluice_quit_init(struct sluice_err *err);
 
-/* Waits for the next event; timeout_ms < 0 waits for ever.  One thread only. */
+/* Waits for the next event; timeout_ms < 0 waits for ever.  A stop is returned
+ * once, before any report that waits.  One thread only, after sluice_quit_init. */
 enum sluice_quit_event sluice_quit_wait(int timeout_ms);
 
 /* True once a stop was asked for.  Any thread. */
 bool sluice_quit_requested(void);
 
-/* Asks for a stop from inside, as SIGTERM would.  Any thread. */
+/* Asks for a stop from inside.  Any thread.  Does not count as the first signal:
+ * a SIGTERM that follows does not end the process at once. */
 void sluice_quit_request(void);
 
 #endif

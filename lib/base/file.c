@@ -1,0 +1,170 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static sluice_status fail_errno(struct sluice_err *err, const char *path, const char *what)
+{
+    const bool is_absent = errno == ENOENT || errno == ENOTDIR;
+    return sluice_fail(err, is_absent ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s: %s", path, what,
+                       strerror(errno));
+}
+
+/* Fills buf from fd, which must hold exactly `size` bytes. */
+static sluice_status read_all(int fd, const char *path, size_t size, struct sluice_buf *buf,
+                              struct sluice_err *err)
+{
+    /* One byte more than it should have shows a file that grew. */
+    while (buf->len <= size) {
+        const ssize_t got = read(fd, buf->data + buf->len, size + 1 - buf->len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(err, path, "read");
+        if (got == 0)
+            break;
+        buf->len += (size_t)got;
+    }
+    if (buf->len != size)
+        return sluice_fail(err, SLUICE_E_IO, "%s: changed while it was read", path);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_file_read(const char *path, size_t max_bytes, struct sluice_buf_pool *pool,
+                               struct sluice_buf **out, struct sluice_err *err)
+{
+    struct sluice_buf *buf = NULL;
+    sluice_status status;
+    struct stat st;
+    /* Not blocking, or opening a FIFO would wait for its writer. */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return fail_errno(err, path, "open");
+    if (fstat(fd, &st) != 0) {
+        status = fail_errno(err, path, "stat");
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        status = sluice_fail(err, SLUICE_E_INVALID, "%s: not a regular file", path);
+        goto fail;
+    }
+    if ((uintmax_t)st.st_size > max_bytes || (uintmax_t)st.st_size >= SIZE_MAX) {
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: %lld bytes are more than the limit %zu",
+                             path, (long long)st.st_size, max_bytes);
+        goto fail;
+    }
+    status = sluice_buf_create(pool, (size_t)st.st_size + 1, &buf, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    status = read_all(fd, path, (size_t)st.st_size, buf, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    close(fd);
+    *out = buf;
+    return SLUICE_OK;
+
+fail:
+    sluice_buf_unref(buf);
+    close(fd);
+    return status;
+}
+
+static bool write_all(int fd, const uint8_t *data, size_t len)
+{
+    while (len > 0) {
+        const ssize_t put = write(fd, data, len);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return false;
+        data += put;
+        len -= (size_t)put;
+    }
+    return true;
+}
+
+/* The rename itself is safe only once the folder is on disk too.  A file system
+ * that cannot sync a folder says EINVAL; there is nothing more to do then. */
+static bool sync_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        snprintf(folder, sizeof(folder), ".");
+    else
+        snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES; /* may write into it, may not list it */
+    const bool is_synced = fsync(fd) == 0 || errno == EINVAL;
+    const int saved = errno;
+    close(fd);
+    errno = saved;
+    return is_synced;
+}
+
+sluice_status sluice_file_write_atomic(const char *path, const void *data, size_t len,
+                                       struct sluice_err *err)
+{
+    /* Process and count make the name ours alone; O_EXCL makes sure. */
+    static atomic_uint count;
+    char beside[PATH_MAX];
+    const int bytes = snprintf(beside, sizeof(beside), "%s.tmp-%ld-%u", path, (long)getpid(),
+                               atomic_fetch_add(&count, 1));
+    if (bytes < 0 || (size_t)bytes >= sizeof(beside))
+        return sluice_fail(err, SLUICE_E_INVALID, "%.64s...: path too long", path);
+
+    const int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, path, "create a file beside it");
+    bool is_written = write_all(fd, data, len) && fsync(fd) == 0;
+    int saved = errno;
+    if (close(fd) != 0 && is_written) {
+        is_written = false;
+        saved = errno;
+    }
+    errno = saved;
+    if (!is_written || rename(beside, path) != 0) {
+        const sluice_status status = fail_errno(err, path, is_written ? "rename" : "write");
+        unlink(beside);
+        return status;
+    }
+    if (!sync_folder_of(path))
+        return fail_errno(err, path, "sync its folder");
+    return SLUICE_OK;
+}
+
+sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)
+{
+    char part[PATH_MAX];
+    const size_t len = strlen(path);
+    if (len == 0 || len >= sizeof(part))
+        return sluice_fail(err, SLUICE_E_INVALID, "'%.64s': not a path", path);
+
+    for (size_t end = 1; end <= len; end++) {
+        if (path[end] != '/' && path[end] != 0)
+            continue;
+        memcpy(part, path, end);
+        part[end] = 0;
+        if (mkdir(part, 0777) == 0)
+            continue;
+        /* Somebody made it, now or long ago; or the folder above cannot be written but
+         * this one stands (EACCES, EROFS): what counts is that a folder is there. */
+        const int saved = errno;
+        struct stat st;
+        if (stat(part, &st) == 0 && S_ISDIR(st.st_mode))
+            continue;
+        errno = saved == EEXIST ? ENOTDIR : saved;
+        return sluice_fail(err, SLUICE_E_IO, "%s: cannot make the folder %s: %s", path, part,
+                           strerror(errno));
+    }
+    return SLUICE_OK;
+}

@@ -1,0 +1,34 @@
+#ifndef SLUICE_BASE_FILE_H
+#define SLUICE_BASE_FILE_H
+
+#include "base/buf.h"
+#include "base/error.h"
+
+#include <stddef.h>
+
+/* Whole files, for configuration, plans, manifests and checkpoints.  The paths
+ * are the operator's own: a server that takes paths from outside confines them
+ * first.
+ *
+ * Threads: any.  Statuses beside SLUICE_E_IO are named at each function; every
+ * text names the path. */
+
+/* Reads a regular file into a new buffer drawn from `pool` (NULL: none).
+ * SLUICE_E_NOT_FOUND; SLUICE_E_INVALID: not a regular file; SLUICE_E_NO_MEMORY:
+ * larger than max_bytes, too; SLUICE_E_IO: also if it changes while it is read. */
+SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_bytes,
+                                               struct sluice_buf_pool *pool,
+                                               struct sluice_buf **buf, struct sluice_err *err);
+
+/* Puts the bytes in place of `path` at once and for good: written beside it,
+ * synced, renamed over it.  A reader sees the old file or the new one; after a
+ * failure the old one stands and nothing is left beside it (but if only the sync
+ * of the folder failed, the new one stands).  A symbolic link is replaced, not
+ * followed.  The mode is the umask's. */
+SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
+                                                       size_t len, struct sluice_err *err);
+
+/* Makes the folder and those above it, as far as they are missing. */
+SLUICE_MUST_USE sluice_status sluice_mkdirs(const char *path, struct sluice_err *err);
+
+#endif

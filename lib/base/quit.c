@@ -1,0 +1,118 @@
+#include "base/quit.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Set before the handlers are installed and never changed after. */
+static int pipe_read = -1;
+static int pipe_write = -1;
+
+/* Lock-free atomics, so that a handler may touch them. */
+static atomic_bool is_requested;
+static atomic_bool is_signalled;
+
+static bool is_stop_returned; /* the waiting thread's own */
+
+/* A full pipe loses the byte, not the event: its reader is awake anyway, and a
+ * stop is also in is_requested. */
+static void wake(char what)
+{
+    const ssize_t written = write(pipe_write, &what, 1);
+    (void)written;
+}
+
+static void on_signal(int number)
+{
+    const int saved = errno;
+    if (number == SIGUSR1) {
+        wake('r');
+    } else if (atomic_exchange(&is_signalled, true)) {
+        /* Somebody insists.  The signal waits until this handler returns, then
+         * ends the process as it would have without us. */
+        signal(number, SIG_DFL);
+        raise(number);
+    } else {
+        atomic_store(&is_requested, true);
+        wake('s');
+    }
+    errno = saved;
+}
+
+sluice_status sluice_quit_init(struct sluice_err *err)
+{
+    if (pipe_read >= 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "signal handlers are installed already");
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "pipe: %s", strerror(errno));
+    pipe_read = ends[0];
+    pipe_write = ends[1];
+
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    /* One handler at a time, so that each sees whether another came first. */
+    sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGTERM);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGUSR1);
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
+        sigaction(SIGUSR1, &action, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "sigaction: %s", strerror(errno));
+
+    /* A request from before there was a pipe. */
+    if (atomic_load(&is_requested))
+        wake('s');
+    return SLUICE_OK;
+}
+
+enum sluice_quit_event sluice_quit_wait(int timeout_ms)
+{
+    assert(pipe_read >= 0);
+    const uint64_t until_ns =
+        timeout_ms > 0 ? sluice_clock_ns() + (uint64_t)timeout_ms * 1000000u : 0;
+    for (;;) {
+        if (atomic_load(&is_requested) && !is_stop_returned) {
+            is_stop_returned = true;
+            return SLUICE_QUIT_STOP;
+        }
+        char what;
+        const ssize_t got = read(pipe_read, &what, 1);
+        if (got == 1) {
+            if (what == 'r')
+                return SLUICE_QUIT_REPORT;
+            continue; /* the flag tells about a stop */
+        }
+
+        int wait_ms = -1;
+        if (timeout_ms >= 0) {
+            const uint64_t now_ns = sluice_clock_ns();
+            if (now_ns >= until_ns)
+                return SLUICE_QUIT_NONE;
+            const uint64_t left_ms = (until_ns - now_ns + 999999u) / 1000000u;
+            wait_ms = left_ms < INT_MAX ? (int)left_ms : INT_MAX;
+        }
+        struct pollfd fd = {.fd = pipe_read, .events = POLLIN};
+        poll(&fd, 1, wait_ms); /* interrupted or not: look again */
+    }
+}
+
+bool sluice_quit_requested(void)
+{
+    return atomic_load(&is_requested);
+}
+
+void sluice_quit_request(void)
+{
+    atomic_store(&is_requested, true);
+    if (pipe_write >= 0)
+        wake('s');
+}
