@@ -28,7 +28,7 @@ struct sluice_image_info {
     enum sluice_image_format format;
     uint32_t width, height;
     uint8_t num_components; /* JPEG: 1, 3 or 4; PNG: of its colour type (palette: 1) */
-    uint8_t h_samp, v_samp; /* JPEG: luma sampling over chroma's, 1 or 2 or 4; else 1 */
+    uint8_t h_samp, v_samp; /* JPEG: luma sampling over chroma's where whole (1 .. 4); else 1 */
     bool is_progressive;    /* JPEG: SOF2; PNG: interlaced */
 };
 
@@ -40,7 +40,8 @@ SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t le
 
 const char *sluice_image_format_name(enum sluice_image_format format); /* "jpeg", "png" */
 
-/* Decompressor state that is kept from one image to the next. */
+/* What one thread keeps from one image to the next: memory, and nothing that a
+ * result could depend on. */
 struct sluice_codec;
 SLUICE_MUST_USE sluice_status sluice_codec_create(struct sluice_codec **codec,
                                                   struct sluice_err *err);

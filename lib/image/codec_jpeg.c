@@ -1,0 +1,363 @@
+/* The one door to libjpeg(-turbo). */
+
+#include "base/buf.h"
+#include "image/codec.h"
+#include "image/codec_internal.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+/* libjpeg reports an error by calling error_exit, which must not return: it jumps
+ * back to the function that called libjpeg.  Everything that must survive the
+ * jump lives in a job struct, never in a local variable. */
+struct error_manager {
+    struct jpeg_error_mgr base;
+    jmp_buf on_error;
+};
+
+static void jump_out(j_common_ptr cinfo)
+{
+    struct error_manager *manager = SLUICE_CONTAINER_OF(cinfo->err, struct error_manager, base);
+    longjmp(manager->on_error, 1);
+}
+
+/* Warnings (a wrong Huffman code, bytes before a marker) are passed over: Pillow
+ * takes what libjpeg makes of such a file. */
+static void ignore_message(j_common_ptr cinfo, int level)
+{
+    (void)cinfo, (void)level;
+}
+
+static void error_manager_init(struct error_manager *manager)
+{
+    jpeg_std_error(&manager->base);
+    manager->base.error_exit = jump_out;
+    manager->base.emit_message = ignore_message;
+}
+
+/* After a jump: the status and the words for what libjpeg stopped at. */
+static sluice_status fail_with_message(j_common_ptr cinfo, struct sluice_err *err)
+{
+    char text[JMSG_LENGTH_MAX];
+    cinfo->err->format_message(cinfo, text);
+    sluice_status status = SLUICE_E_CORRUPT;
+    switch (cinfo->err->msg_code) {
+    case JERR_OUT_OF_MEMORY:
+        status = SLUICE_E_NO_MEMORY;
+        break;
+    case JERR_BAD_PRECISION:
+    case JERR_SOF_UNSUPPORTED:
+    case JERR_ARITH_NOTIMPL:
+    case JERR_CCIR601_NOTIMPL:
+    case JERR_CONVERSION_NOTIMPL:
+    case JERR_FRACT_SAMPLE_NOTIMPL:
+    case JERR_NOTIMPL:
+    case JERR_NOT_COMPILED:
+        status = SLUICE_E_UNSUPPORTED;
+        break;
+    default:
+        break;
+    }
+    return sluice_fail(err, status, "JPEG: %s", text);
+}
+
+/* The input is one piece of memory.  Unlike jpeg_mem_src, which makes up an EOI
+ * at the end, running out of bytes is an error: a file is whole only if its
+ * own EOI is there, which jpeg_finish_decompress() looks for. */
+static void source_nothing(j_decompress_ptr cinfo)
+{
+    (void)cinfo;
+}
+
+static boolean source_end(j_decompress_ptr cinfo)
+{
+    ERREXIT(cinfo, JERR_INPUT_EOF);
+    return FALSE;
+}
+
+static void source_skip(j_decompress_ptr cinfo, long num_bytes)
+{
+    if (num_bytes <= 0)
+        return;
+    if ((unsigned long)num_bytes > cinfo->src->bytes_in_buffer)
+        ERREXIT(cinfo, JERR_INPUT_EOF);
+    cinfo->src->next_input_byte += num_bytes;
+    cinfo->src->bytes_in_buffer -= (size_t)num_bytes;
+}
+
+struct decode_job {
+    struct jpeg_decompress_struct cinfo;
+    struct error_manager errors;
+    struct jpeg_source_mgr source;
+    struct sluice_codec *codec;
+    struct sluice_buf_pool *pool;
+    struct sluice_buf *pixels; /* owned until the job has succeeded */
+    uint64_t max_pixels;
+};
+
+/* x / 255, rounded, for x in 0 .. 255 * 255. */
+static unsigned div255(unsigned x)
+{
+    x += 128;
+    return (x + (x >> 8)) >> 8;
+}
+
+/* Files with four components hold inverted inks, as Adobe writes them and Pillow
+ * takes for granted; so `k` is already 255 - black, and so on. */
+static void cmyk_to_rgb(const uint8_t *cmyk, uint32_t width, uint8_t *rgb)
+{
+    for (uint32_t x = 0; x < width; x++) {
+        const unsigned k = cmyk[4 * x + 3];
+        for (unsigned c = 0; c < 3; c++)
+            rgb[3 * x + c] = (uint8_t)(k - div255((255u - cmyk[4 * x + c]) * k));
+    }
+}
+
+static sluice_status decode_cmyk_rows(struct decode_job *job, struct sluice_err *err)
+{
+    struct jpeg_decompress_struct *cinfo = &job->cinfo;
+    const sluice_status status =
+        sluice_codec_reserve_row(job->codec, (size_t)cinfo->output_width * 4, err);
+    if (status != SLUICE_OK)
+        return status;
+    while (cinfo->output_scanline < cinfo->output_height) {
+        const size_t y = cinfo->output_scanline;
+        JSAMPROW row = job->codec->row;
+        jpeg_read_scanlines(cinfo, &row, 1);
+        cmyk_to_rgb(row, cinfo->output_width, job->pixels->data + y * cinfo->output_width * 3);
+    }
+    return SLUICE_OK;
+}
+
+static void decode_rgb_rows(struct decode_job *job)
+{
+    struct jpeg_decompress_struct *cinfo = &job->cinfo;
+    const size_t stride = (size_t)cinfo->output_width * 3;
+    while (cinfo->output_scanline < cinfo->output_height) {
+        JSAMPROW rows[16];
+        const uint32_t left = cinfo->output_height - cinfo->output_scanline;
+        const uint32_t num_rows =
+            left < SLUICE_ARRAY_LEN(rows) ? left : (uint32_t)SLUICE_ARRAY_LEN(rows);
+        for (uint32_t i = 0; i < num_rows; i++)
+            rows[i] = job->pixels->data + (cinfo->output_scanline + i) * stride;
+        jpeg_read_scanlines(cinfo, rows, num_rows);
+    }
+}
+
+static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *err)
+{
+    struct jpeg_decompress_struct *cinfo = &job->cinfo;
+    if (setjmp(job->errors.on_error))
+        return fail_with_message((j_common_ptr)cinfo, err);
+    jpeg_create_decompress(cinfo);
+    cinfo->src = &job->source;
+
+    /* A stream of tables alone may come first. */
+    while (jpeg_read_header(cinfo, FALSE) == JPEG_HEADER_TABLES_ONLY)
+        continue;
+    sluice_status status =
+        sluice_image_check_size(cinfo->image_width, cinfo->image_height, job->max_pixels, err);
+    if (status != SLUICE_OK)
+        return status;
+
+    if (cinfo->num_components == 4)
+        cinfo->out_color_space = JCS_CMYK;
+    else if (cinfo->num_components == 3 || cinfo->num_components == 1)
+        cinfo->out_color_space = JCS_RGB;
+    else
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %d components",
+                           cinfo->num_components);
+    /* The defaults are what Pillow uses: the accurate integer DCT, fancy upsampling. */
+    status = sluice_image_alloc_rgb(job->pool, cinfo->image_width, cinfo->image_height,
+                                    &job->pixels, err);
+    if (status != SLUICE_OK)
+        return status;
+    jpeg_start_decompress(cinfo);
+    if (cinfo->num_components == 4) {
+        status = decode_cmyk_rows(job, err);
+        if (status != SLUICE_OK)
+            return status;
+    } else {
+        decode_rgb_rows(job);
+    }
+    jpeg_finish_decompress(cinfo); /* reads on to the EOI */
+    return SLUICE_OK;
+}
+
+sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *bytes, size_t len,
+                                 uint64_t max_pixels, struct sluice_buf_pool *pool,
+                                 struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    struct decode_job job = {
+        .source =
+            {
+                .next_input_byte = bytes,
+                .bytes_in_buffer = len,
+                .init_source = source_nothing,
+                .fill_input_buffer = source_end,
+                .skip_input_data = source_skip,
+                .resync_to_restart = jpeg_resync_to_restart,
+                .term_source = source_nothing,
+            },
+        .codec = codec,
+        .pool = pool,
+        .max_pixels = max_pixels,
+    };
+    error_manager_init(&job.errors);
+    job.cinfo.err = &job.errors.base;
+    const sluice_status status = decode_job_run(&job, err);
+    if (status == SLUICE_OK) {
+        *rgb = (struct sluice_rgb){
+            .width = job.cinfo.image_width,
+            .height = job.cinfo.image_height,
+            .pixels = job.pixels,
+        };
+    } else {
+        sluice_buf_unref(job.pixels);
+    }
+    jpeg_destroy_decompress(&job.cinfo);
+    return status;
+}
+
+struct encode_job {
+    struct jpeg_compress_struct cinfo;
+    struct error_manager errors;
+    struct jpeg_destination_mgr destination;
+    struct sluice_image_writer writer;
+    uint8_t *row; /* from cinfo's own memory; NULL unless rows are converted */
+    sluice_status writer_status;
+    struct sluice_err *err;
+};
+
+/* Offers libjpeg the free part of the buffer, at least `room` bytes of it. */
+static void destination_offer(j_compress_ptr cinfo, size_t room)
+{
+    struct encode_job *job = SLUICE_CONTAINER_OF(cinfo, struct encode_job, cinfo);
+    job->writer_status = sluice_image_writer_reserve(&job->writer, room, job->err);
+    if (job->writer_status != SLUICE_OK)
+        ERREXIT1(cinfo, JERR_OUT_OF_MEMORY, 0);
+    struct sluice_buf *file = job->writer.file;
+    job->destination.next_output_byte = file->data + file->len;
+    job->destination.free_in_buffer = file->capacity - file->len;
+}
+
+static void destination_start(j_compress_ptr cinfo)
+{
+    destination_offer(cinfo, 1);
+}
+
+static boolean destination_full(j_compress_ptr cinfo)
+{
+    struct encode_job *job = SLUICE_CONTAINER_OF(cinfo, struct encode_job, cinfo);
+    job->writer.file->len = job->writer.file->capacity; /* libjpeg counts all of it as full */
+    destination_offer(cinfo, 1);
+    return TRUE;
+}
+
+static void destination_end(j_compress_ptr cinfo)
+{
+    struct encode_job *job = SLUICE_CONTAINER_OF(cinfo, struct encode_job, cinfo);
+    job->writer.file->len = job->writer.file->capacity - job->destination.free_in_buffer;
+}
+
+/* Grey-component replacement: all that the inks share goes into black.  Written
+ * inverted, as Adobe does. */
+static void rgb_to_inverted_cmyk(const uint8_t *rgb, uint32_t width, uint8_t *cmyk)
+{
+    for (uint32_t x = 0; x < width; x++) {
+        const uint8_t *p = rgb + 3 * (size_t)x;
+        unsigned k = p[0] > p[1] ? p[0] : p[1];
+        k = k > p[2] ? k : p[2];
+        for (unsigned c = 0; c < 3; c++)
+            cmyk[4 * (size_t)x + c] = (uint8_t)(k > 0 ? (p[c] * 255u + k / 2) / k : 255);
+        cmyk[4 * (size_t)x + 3] = (uint8_t)k;
+    }
+}
+
+static sluice_status encode_job_run(struct encode_job *job, const uint8_t *rgb, uint32_t width,
+                                    uint32_t height,
+                                    const struct sluice_jpeg_encode_options *options)
+{
+    struct jpeg_compress_struct *cinfo = &job->cinfo;
+    if (setjmp(job->errors.on_error)) {
+        if (job->writer_status != SLUICE_OK)
+            return job->writer_status;
+        const sluice_status status = fail_with_message((j_common_ptr)cinfo, job->err);
+        return status == SLUICE_E_NO_MEMORY ? status : SLUICE_E_INVALID;
+    }
+    jpeg_create_compress(cinfo);
+    cinfo->dest = &job->destination;
+    cinfo->image_width = width;
+    cinfo->image_height = height;
+    cinfo->input_components = options->is_cmyk ? 4 : 3;
+    cinfo->in_color_space = options->is_cmyk ? JCS_CMYK : JCS_RGB;
+    jpeg_set_defaults(cinfo);
+    if (options->is_gray)
+        jpeg_set_colorspace(cinfo, JCS_GRAYSCALE);
+    jpeg_set_quality(cinfo, options->quality ? options->quality : 90, TRUE);
+    if (!options->is_gray && !options->is_cmyk) {
+        cinfo->comp_info[0].h_samp_factor = options->h_samp ? options->h_samp : 2;
+        cinfo->comp_info[0].v_samp_factor = options->v_samp ? options->v_samp : 2;
+    }
+    cinfo->optimize_coding = options->optimize ? TRUE : FALSE;
+    cinfo->restart_in_rows = (int)options->restart_rows;
+    if (options->is_progressive)
+        jpeg_simple_progression(cinfo);
+    jpeg_start_compress(cinfo, TRUE);
+    if (options->is_cmyk)
+        job->row =
+            (uint8_t *)cinfo->mem->alloc_large((j_common_ptr)cinfo, JPOOL_IMAGE, (size_t)width * 4);
+    while (cinfo->next_scanline < height) {
+        const uint8_t *in = rgb + (size_t)cinfo->next_scanline * width * 3;
+        JSAMPROW row = (JSAMPROW)in;
+        if (options->is_cmyk) {
+            rgb_to_inverted_cmyk(in, width, job->row);
+            row = job->row;
+        }
+        jpeg_write_scanlines(cinfo, &row, 1);
+    }
+    jpeg_finish_compress(cinfo);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_jpeg_encode(const uint8_t *rgb, uint32_t width, uint32_t height,
+                                 const struct sluice_jpeg_encode_options *options,
+                                 struct sluice_buf **file, struct sluice_err *err)
+{
+    if (width < 1 || height < 1 || width > JPEG_MAX_DIMENSION || height > JPEG_MAX_DIMENSION)
+        return sluice_fail(err, SLUICE_E_INVALID, "cannot write a JPEG of %u x %u pixels", width,
+                           height);
+    if (options->quality < 0 || options->quality > 100)
+        return sluice_fail(err, SLUICE_E_INVALID, "JPEG quality %d is not in 1 .. 100",
+                           options->quality);
+    if (options->h_samp < 0 || options->h_samp > 4 || options->v_samp < 0 || options->v_samp > 4)
+        return sluice_fail(err, SLUICE_E_INVALID, "JPEG sampling %d x %d is not in 1 .. 4",
+                           options->h_samp, options->v_samp);
+    if (options->is_gray && options->is_cmyk)
+        return sluice_fail(err, SLUICE_E_INVALID, "a JPEG cannot be both gray and CMYK");
+    if (options->restart_rows > 65535)
+        return sluice_fail(err, SLUICE_E_INVALID, "JPEG restart interval of %u rows",
+                           options->restart_rows);
+    struct encode_job job = {
+        .destination =
+            {
+                .init_destination = destination_start,
+                .empty_output_buffer = destination_full,
+                .term_destination = destination_end,
+            },
+        .err = err,
+    };
+    error_manager_init(&job.errors);
+    job.cinfo.err = &job.errors.base;
+    const sluice_status status = encode_job_run(&job, rgb, width, height, options);
+    jpeg_destroy_compress(&job.cinfo);
+    if (status == SLUICE_OK)
+        *file = job.writer.file;
+    else
+        sluice_buf_unref(job.writer.file);
+    return status;
+}

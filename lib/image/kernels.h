@@ -1,0 +1,60 @@
+#ifndef SLUICE_IMAGE_KERNELS_H
+#define SLUICE_IMAGE_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The inner loops of the image module, one table per instruction set.
+ *
+ * kernels_c.c says what the result is; every other table gives the same bytes.
+ * The level is chosen once, by base/cpu.h.
+ *
+ * Threads: pure functions over the caller's memory. */
+
+/* Coefficients are fixed point with this many bits after the point. */
+#define SLUICE_RESIZE_BITS 22
+
+/* Which inputs make one output, and with what weights. */
+struct sluice_tap_span {
+    uint32_t first, count; /* inputs first .. first + count - 1; count >= 1 */
+};
+
+/* One pass of a resize: num_out outputs of at most `stride` taps each.
+ *
+ * coeffs[o * stride + k] weighs input spans[o].first + k; zero from count on.
+ * Weights are 0 .. 1 << SLUICE_RESIZE_BITS and the weights of one output sum to
+ * 1 << SLUICE_RESIZE_BITS but for rounding, at most one half a tap.
+ *
+ * `halves` holds the same weights cut in two for 16-bit multiplies: for every
+ * four taps, the four lower parts (SLUICE_RESIZE_LOW_BITS bits), then the four
+ * upper ones. */
+struct sluice_taps {
+    uint32_t num_out;
+    uint32_t stride; /* a multiple of 4 */
+    struct sluice_tap_span *spans;
+    int32_t *coeffs;
+    int16_t *halves;
+};
+#define SLUICE_RESIZE_LOW_BITS 11
+
+struct sluice_kernels {
+    /* One RGB row of in_width pixels to one of taps->num_out pixels: each
+     * channel is the weighted sum, plus one half, shifted and clipped to 0 .. 255.
+     * Reads nothing outside the in_width * 3 bytes, writes num_out * 3. */
+    void (*resize_row)(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
+                       uint8_t *out);
+
+    /* Output row `o` of a vertical pass, byte by byte: rows[k] is the row that tap
+     * k weighs.  Reads and writes exactly num_bytes of each row. */
+    void (*blend_rows)(const struct sluice_taps *taps, uint32_t o, const uint8_t *const *rows,
+                       uint8_t *out, size_t num_bytes);
+};
+
+/* The table for a level; the next lower one where a level has none of its own. */
+const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
+
+extern const struct sluice_kernels sluice_kernels_c;
+
+#endif

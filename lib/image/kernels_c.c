@@ -1,0 +1,47 @@
+/* What the results are: plain C, one sum after the other. */
+
+#include "image/kernels.h"
+
+static uint8_t round_and_clip(int32_t sum)
+{
+    const int32_t value = (sum + (1 << (SLUICE_RESIZE_BITS - 1))) >> SLUICE_RESIZE_BITS;
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
+                       uint8_t *out)
+{
+    (void)in_width;
+    for (uint32_t o = 0; o < taps->num_out; o++) {
+        const int32_t *coeffs = taps->coeffs + (size_t)o * taps->stride;
+        const uint8_t *p = in + (size_t)taps->spans[o].first * 3;
+        int32_t red = 0, green = 0, blue = 0;
+        for (uint32_t k = 0; k < taps->spans[o].count; k++, p += 3) {
+            red += p[0] * coeffs[k];
+            green += p[1] * coeffs[k];
+            blue += p[2] * coeffs[k];
+        }
+        out[0] = round_and_clip(red);
+        out[1] = round_and_clip(green);
+        out[2] = round_and_clip(blue);
+        out += 3;
+    }
+}
+
+static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t *const *rows,
+                       uint8_t *out, size_t num_bytes)
+{
+    const int32_t *coeffs = taps->coeffs + (size_t)o * taps->stride;
+    const uint32_t count = taps->spans[o].count;
+    for (size_t i = 0; i < num_bytes; i++) {
+        int32_t sum = 0;
+        for (uint32_t k = 0; k < count; k++)
+            sum += rows[k][i] * coeffs[k];
+        out[i] = round_and_clip(sum);
+    }
+}
+
+const struct sluice_kernels sluice_kernels_c = {
+    .resize_row = resize_row,
+    .blend_rows = blend_rows,
+};

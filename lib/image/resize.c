@@ -1,0 +1,215 @@
+#include "image/resize.h"
+
+#include "base/checked.h"
+#include "image/kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SIDE 65535u
+
+/* Memory that grows and is kept. */
+struct growing {
+    void *data;
+    size_t capacity;
+};
+
+static bool grow(struct growing *memory, size_t bytes)
+{
+    if (memory->capacity >= bytes)
+        return true;
+    void *data = malloc(bytes);
+    if (!data)
+        return false;
+    free(memory->data);
+    memory->data = data;
+    memory->capacity = bytes;
+    return true;
+}
+
+struct pass {
+    struct sluice_taps taps;
+    uint32_t max_count; /* the most taps any output has */
+    struct growing spans, coeffs, halves;
+};
+
+struct sluice_resizer {
+    const struct sluice_kernels *kernels;
+    struct pass across, down;
+    struct growing weights; /* of one output, in double */
+    struct growing ring;    /* the rows between the passes that are still needed */
+    struct growing rows;    /* pointers to the rows that one output row weighs */
+};
+
+sluice_status sluice_resizer_create(struct sluice_resizer **out, struct sluice_err *err)
+{
+    struct sluice_resizer *resizer = calloc(1, sizeof(*resizer));
+    if (!resizer)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a resizer");
+    resizer->kernels = sluice_kernels_for(SLUICE_CPU_C);
+    *out = resizer;
+    return SLUICE_OK;
+}
+
+static void pass_clear(struct pass *pass)
+{
+    free(pass->spans.data);
+    free(pass->coeffs.data);
+    free(pass->halves.data);
+}
+
+void sluice_resizer_destroy(struct sluice_resizer *resizer)
+{
+    if (!resizer)
+        return;
+    pass_clear(&resizer->across);
+    pass_clear(&resizer->down);
+    free(resizer->weights.data);
+    free(resizer->ring.data);
+    free(resizer->rows.data);
+    free(resizer);
+}
+
+/* The triangle filter, as wide as the scale when it shrinks: what makes the
+ * bilinear resize antialiased. */
+static double triangle(double x)
+{
+    x = fabs(x);
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+/* Weights of one pass in fixed point.  The order of the floating-point operations
+ * is Pillow's, because the last bit of a weight depends on it.  `is_mirrored`
+ * stores the outputs from the last to the first. */
+static bool pass_prepare(struct pass *pass, struct growing *weights, uint32_t in, uint32_t out,
+                         bool is_mirrored)
+{
+    const double scale = (double)in / out;
+    const double support = scale < 1.0 ? 1.0 : scale;
+    const double inverse = 1.0 / support;
+    const size_t stride = ((size_t)ceil(support) * 2 + 1 + 3) & ~(size_t)3;
+    size_t num_coeffs;
+    if (!sluice_mul_size(stride, out, &num_coeffs) || num_coeffs > SIZE_MAX / 8 ||
+        !grow(weights, stride * sizeof(double)) ||
+        !grow(&pass->spans, out * sizeof(struct sluice_tap_span)) ||
+        !grow(&pass->coeffs, num_coeffs * sizeof(int32_t)) ||
+        !grow(&pass->halves, num_coeffs * 2 * sizeof(int16_t)))
+        return false;
+    pass->taps = (struct sluice_taps){
+        .num_out = out,
+        .stride = (uint32_t)stride,
+        .spans = pass->spans.data,
+        .coeffs = pass->coeffs.data,
+        .halves = pass->halves.data,
+    };
+    pass->max_count = 1;
+
+    double *weight = weights->data;
+    for (uint32_t i = 0; i < out; i++) {
+        const double center = (i + 0.5) * scale;
+        int first = (int)(center - support + 0.5);
+        first = first < 0 ? 0 : first;
+        int end = (int)(center + support + 0.5);
+        end = end > (int)in ? (int)in : end;
+        const size_t count = (size_t)(end - first);
+        assert(count >= 1 && count <= stride);
+
+        double sum = 0;
+        for (size_t k = 0; k < count; k++) {
+            weight[k] = triangle(((int)k + first - center + 0.5) * inverse);
+            sum += weight[k];
+        }
+        const uint32_t o = is_mirrored ? out - 1 - i : i;
+        int32_t *coeffs = pass->taps.coeffs + o * stride;
+        int16_t *halves = pass->taps.halves + o * stride * 2;
+        for (size_t k = 0; k < stride; k++) {
+            int32_t coeff = 0;
+            if (k < count) {
+                const double normalized = sum != 0.0 ? weight[k] / sum : weight[k];
+                coeff = (int32_t)(0.5 + normalized * (1 << SLUICE_RESIZE_BITS));
+            }
+            coeffs[k] = coeff;
+            int16_t *low = halves + k / 4 * 8 + k % 4;
+            low[0] = (int16_t)(coeff & ((1 << SLUICE_RESIZE_LOW_BITS) - 1));
+            low[4] = (int16_t)(coeff >> SLUICE_RESIZE_LOW_BITS);
+        }
+        pass->taps.spans[o] = (struct sluice_tap_span){(uint32_t)first, (uint32_t)count};
+        if (count > pass->max_count)
+            pass->max_count = (uint32_t)count;
+    }
+    return true;
+}
+
+/* Both passes, row by row: an input row goes through the horizontal pass when the
+ * first output row that weighs it comes up, into a ring just large enough for
+ * the rows of one output row, where it stays until it is no longer needed. */
+static void run_both(struct sluice_resizer *resizer, const struct sluice_image_view *view,
+                     uint32_t out_width, bool is_across_identity, uint8_t *out)
+{
+    const struct sluice_taps *down = &resizer->down.taps;
+    const size_t row_bytes = (size_t)out_width * 3;
+    const uint8_t **rows = resizer->rows.data;
+    uint8_t *ring = resizer->ring.data;
+    uint32_t next = 0; /* the first input row not in the ring yet */
+    for (uint32_t o = 0; o < down->num_out; o++) {
+        const struct sluice_tap_span span = down->spans[o];
+        if (next < span.first)
+            next = span.first;
+        for (; !is_across_identity && next < span.first + span.count; next++)
+            resizer->kernels->resize_row(&resizer->across.taps, view->pixels + next * view->stride,
+                                         view->width,
+                                         ring + next % resizer->down.max_count * row_bytes);
+        for (uint32_t k = 0; k < span.count; k++) {
+            const size_t y = span.first + k;
+            rows[k] = is_across_identity ? view->pixels + y * view->stride
+                                         : ring + y % resizer->down.max_count * row_bytes;
+        }
+        resizer->kernels->blend_rows(down, o, rows, out + o * row_bytes, row_bytes);
+    }
+}
+
+sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
+                                const struct sluice_image_view *view, uint32_t out_width,
+                                uint32_t out_height, bool flip, uint8_t *out,
+                                struct sluice_err *err)
+{
+    if (view->width < 1 || view->height < 1 || view->width > MAX_SIDE || view->height > MAX_SIDE ||
+        out_width < 1 || out_height < 1 || out_width > MAX_SIDE || out_height > MAX_SIDE)
+        return sluice_fail(err, SLUICE_E_INVALID, "cannot resize %u x %u pixels to %u x %u",
+                           view->width, view->height, out_width, out_height);
+
+    /* A pass that keeps its size weighs each pixel by one: nothing to do. */
+    const bool is_across_identity = out_width == view->width && !flip;
+    const bool is_down_identity = out_height == view->height;
+    const size_t row_bytes = (size_t)out_width * 3;
+    bool has_memory = true;
+    if (!is_across_identity)
+        has_memory =
+            pass_prepare(&resizer->across, &resizer->weights, view->width, out_width, flip);
+    if (has_memory && !is_down_identity) {
+        has_memory =
+            pass_prepare(&resizer->down, &resizer->weights, view->height, out_height, false);
+        has_memory =
+            has_memory && grow(&resizer->rows, resizer->down.max_count * sizeof(const uint8_t *)) &&
+            (is_across_identity || grow(&resizer->ring, resizer->down.max_count * row_bytes));
+    }
+    if (!has_memory)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
+                           view->width, view->height, out_width, out_height);
+
+    if (!is_down_identity) {
+        run_both(resizer, view, out_width, is_across_identity, out);
+        return SLUICE_OK;
+    }
+    for (uint32_t y = 0; y < out_height; y++) {
+        const uint8_t *in = view->pixels + y * view->stride;
+        if (is_across_identity)
+            memcpy(out + y * row_bytes, in, row_bytes);
+        else
+            resizer->kernels->resize_row(&resizer->across.taps, in, view->width,
+                                         out + y * row_bytes);
+    }
+    return SLUICE_OK;
+}
