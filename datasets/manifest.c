@@ -1,5 +1,6 @@
 #include "datasets/manifest.h"
 
+#include "base/file.h"
 #include "base/log.h"
 
 #include <dirent.h>
@@ -480,17 +481,8 @@ static bool unescape(char *text)
     return true;
 }
 
-sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, const char *path,
-                                    struct sluice_err *err)
+static void write_rows(const struct sluice_manifest *manifest, FILE *file)
 {
-    char beside[MAX_PATH_BYTES];
-    const int len = snprintf(beside, sizeof(beside), "%s.tmp.%ld", path, (long)getpid());
-    if (len < 0 || (size_t)len >= sizeof(beside))
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", path);
-    FILE *file = fopen(beside, "we");
-    if (!file)
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", beside, strerror(errno));
-
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,
@@ -512,16 +504,23 @@ sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, cons
                 entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
                 entry->height, hash);
     }
+}
 
-    const bool is_written = fflush(file) == 0 && !ferror(file) && fsync(fileno(file)) == 0;
-    const int error = errno;
-    if (fclose(file) != 0 || !is_written || rename(beside, path) != 0) {
-        const sluice_status status =
-            sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(is_written ? errno : error));
-        unlink(beside);
-        return status;
-    }
-    return SLUICE_OK;
+sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, const char *path,
+                                    struct sluice_err *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    sluice_status status;
+    FILE *memory = open_memstream(&text, &len);
+    if (memory)
+        write_rows(manifest, memory);
+    if (!memory || fclose(memory) != 0)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
+    else
+        status = sluice_file_write_atomic(path, text, len, err);
+    free(text);
+    return status;
 }
 
 struct reader {

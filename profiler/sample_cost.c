@@ -1,12 +1,13 @@
 #include "profiler/sample_cost.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SIZES_FILE "prep_sizes.csv"
@@ -310,25 +311,6 @@ void sluice_cost_table_model_times(struct sluice_cost_table *table)
 
 /* --- writing --- */
 
-static sluice_status make_folders(const char *folder, struct sluice_err *err)
-{
-    char path[MAX_PATH_BYTES];
-    const size_t len = strlen(folder);
-    if (len == 0 || len >= sizeof(path))
-        return sluice_fail(err, SLUICE_E_INVALID, "'%.100s' is no name for a folder", folder);
-    memcpy(path, folder, len + 1);
-    for (size_t i = 1; i <= len; i++) {
-        if (path[i] != '/' && path[i] != '\0')
-            continue;
-        const char end = path[i];
-        path[i] = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
-        path[i] = end;
-    }
-    return SLUICE_OK;
-}
-
 static void write_sizes(FILE *file, const struct sluice_cost_table *table)
 {
     for (size_t i = 0; i < NUM_SIZE_COLUMNS; i++)
@@ -359,31 +341,27 @@ static sluice_status write_file(const char *folder, const char *name,
                                 void (*write_rows)(FILE *, const struct sluice_cost_table *),
                                 const struct sluice_cost_table *table, struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES], beside[MAX_PATH_BYTES];
+    char path[MAX_PATH_BYTES];
     sluice_status status = path_in(folder, name, path, err);
     if (status != SLUICE_OK)
         return status;
-    const int len = snprintf(beside, sizeof(beside), "%s.tmp.%ld", path, (long)getpid());
-    if (len < 0 || (size_t)len >= sizeof(beside))
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", folder);
-    FILE *file = fopen(beside, "we");
-    if (!file)
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", beside, strerror(errno));
-    write_rows(file, table);
-    const bool is_written = fflush(file) == 0 && !ferror(file);
-    const int error = errno;
-    if (fclose(file) != 0 || !is_written || rename(beside, path) != 0) {
-        status =
-            sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(is_written ? errno : error));
-        unlink(beside);
-    }
+    char *text = NULL;
+    size_t len = 0;
+    FILE *memory = open_memstream(&text, &len);
+    if (memory)
+        write_rows(memory, table);
+    if (!memory || fclose(memory) != 0)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
+    else
+        status = sluice_file_write_atomic(path, text, len, err);
+    free(text);
     return status;
 }
 
 sluice_status sluice_cost_table_write(const char *folder, const struct sluice_cost_table *table,
                                       struct sluice_err *err)
 {
-    sluice_status status = make_folders(folder, err);
+    sluice_status status = sluice_mkdirs(folder, err);
     if (status == SLUICE_OK)
         status = write_file(folder, SIZES_FILE, write_sizes, table, err);
     if (status == SLUICE_OK)

@@ -1,0 +1,18 @@
+#include "base/command.h"
+#include "base/compiler.h"
+#include "profiler/commands.h"
+
+int main(int argc, char **argv)
+{
+    static const struct sluice_command commands[] = {
+        {"plan", sluice_profile_cmd_plan, "plan an epoch from cost tables, without running"},
+        {"report", sluice_profile_cmd_report, "draw figures of cost tables and of runs"},
+    };
+    static const struct sluice_program program = {
+        .name = "offload_profile",
+        .summary = "Cost tables: where each sample shrinks, what each step costs, what follows.",
+        .commands = commands,
+        .num_commands = SLUICE_ARRAY_LEN(commands),
+    };
+    return sluice_program_run(&program, argc, argv);
+}
