@@ -1,0 +1,26 @@
+#ifndef SLUICE_WIRE_MESSAGE_WRITER_H
+#define SLUICE_WIRE_MESSAGE_WRITER_H
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/message.h"
+
+#include <protobuf-c/protobuf-c.h>
+
+/* Serializes protobuf-c structs into segments.  Private to lib/wire.
+ *
+ * Threads: pure functions. */
+
+/* Payloads shorter than this are cheaper to copy than to hand over. */
+#define SLUICE_WIRE_MIN_REF_BYTES 1024
+
+/* Appends `source` to `message`.  A bytes field that points at payload->data with
+ * payload->len bytes travels by reference (the message adds a reference of its
+ * own); everything else is copied.  `payload` may be NULL.  On failure
+ * (SLUICE_E_NO_MEMORY) the message is as it was. */
+SLUICE_MUST_USE sluice_status sluice_wire_pack(const ProtobufCMessage *source,
+                                               struct sluice_buf *payload,
+                                               struct sluice_message *message,
+                                               struct sluice_err *err);
+
+#endif

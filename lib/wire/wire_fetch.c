@@ -1,0 +1,341 @@
+#include "wire/message_reader.h"
+#include "wire/message_writer.h"
+#include "wire/wire.h"
+#include "wire/wire_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of the fields in protos/offload.proto that are read by hand. */
+enum {
+    FETCH_REPLY_SAMPLES = 1,
+    FETCH_REPLY_QUEUE_DEPTH = 2,
+};
+enum {
+    SAMPLE_REPLY_REQUEST_ID = 1,
+    SAMPLE_REPLY_STATUS = 2,
+    SAMPLE_REPLY_ERROR = 3,
+    SAMPLE_REPLY_OPS_DONE = 4,
+    SAMPLE_REPLY_FORM = 5,
+    SAMPLE_REPLY_WIDTH = 6,
+    SAMPLE_REPLY_HEIGHT = 7,
+    SAMPLE_REPLY_CHANNELS = 8,
+    SAMPLE_REPLY_QUEUE_US = 9,
+    SAMPLE_REPLY_CPU_US = 10,
+    SAMPLE_REPLY_PAYLOAD = 15,
+};
+
+/* --- requests --- */
+
+void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request)
+{
+    free(request->open.pipeline);
+    free(request->samples);
+    *request = (struct sluice_wire_fetch_request){0};
+}
+
+sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_request *request,
+                                            struct sluice_message *message, struct sluice_err *err)
+{
+    const size_t num_samples = request->num_samples;
+    Sluice__V1__SampleRequest *rows = calloc(num_samples + 1, sizeof(*rows));
+    Sluice__V1__SampleRequest **samples = calloc(num_samples + 1, sizeof(*samples));
+    sluice_status status;
+    if (rows && samples) {
+        for (size_t i = 0; i < num_samples; i++) {
+            const struct sluice_wire_sample_request *sample = &request->samples[i];
+            sluice__v1__sample_request__init(&rows[i]);
+            rows[i].request_id = sample->request_id;
+            rows[i].sample_id = sample->key.sample_id;
+            rows[i].seed = sample->key.seed;
+            rows[i].epoch = sample->key.epoch;
+            rows[i].split = sample->split;
+            rows[i].form = (Sluice__V1__Form)sample->form;
+            samples[i] = &rows[i];
+        }
+        Sluice__V1__FetchOpen open = SLUICE__V1__FETCH_OPEN__INIT;
+        open.protocol_version = request->open.protocol_version;
+        open.pipeline = request->open.pipeline;
+        open.pipeline_fingerprint = request->open.pipeline_fingerprint;
+        open.dataset_id = (char *)request->open.dataset_id;
+        open.window_bytes = request->open.window_bytes;
+        Sluice__V1__FetchRequest wire = SLUICE__V1__FETCH_REQUEST__INIT;
+        wire.open = request->open.is_present ? &open : NULL;
+        wire.n_samples = num_samples;
+        wire.samples = samples;
+        wire.grant_bytes = request->grant_bytes;
+        status = sluice_wire_pack(&wire.base, NULL, message, err);
+    } else {
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a request of %zu samples",
+                             num_samples);
+    }
+    free(rows);
+    free(samples);
+    return status;
+}
+
+static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
+                                 struct sluice_wire_fetch_request *got, struct sluice_err *err)
+{
+    got->grant_bytes = wire->grant_bytes;
+    if (wire->open) {
+        got->open.is_present = true;
+        got->open.protocol_version = wire->open->protocol_version;
+        got->open.pipeline_fingerprint = wire->open->pipeline_fingerprint;
+        got->open.window_bytes = wire->open->window_bytes;
+        sluice_status status =
+            sluice_wire_copy_dataset_id(wire->open->dataset_id, got->open.dataset_id, err);
+        if (status == SLUICE_OK)
+            status = sluice_wire_copy_string(wire->open->pipeline, &got->open.pipeline, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    got->samples = calloc(wire->n_samples + 1, sizeof(*got->samples));
+    if (!got->samples)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a request of %zu samples",
+                           wire->n_samples);
+    got->num_samples = wire->n_samples;
+    for (size_t i = 0; i < wire->n_samples; i++) {
+        const Sluice__V1__SampleRequest *sample = wire->samples[i];
+        /* A hint in words of a later version: the file serves every client. */
+        const bool is_known = sample->form >= 0 && sample->form < (int)SLUICE_NUM_FORMS;
+        got->samples[i] = (struct sluice_wire_sample_request){
+            .request_id = sample->request_id,
+            .key = {.seed = sample->seed, .epoch = sample->epoch, .sample_id = sample->sample_id},
+            .split = is_known ? sample->split : 0,
+            .form = is_known ? (enum sluice_form)sample->form : SLUICE_FORM_RAW,
+        };
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_wire_get_fetch_request(const struct sluice_message *message,
+                                            struct sluice_wire_fetch_request *request,
+                                            struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status =
+        sluice_wire_unpack(&sluice__v1__fetch_request__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_wire_fetch_request got = {0};
+    status = get_request((const Sluice__V1__FetchRequest *)unpacked, &got, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    if (status == SLUICE_OK)
+        *request = got;
+    else
+        sluice_wire_fetch_request_clear(&got);
+    return status;
+}
+
+/* --- replies --- */
+
+void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply)
+{
+    sluice_buf_unref(reply->payload);
+    *reply = (struct sluice_wire_sample_reply){0};
+}
+
+sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply *reply,
+                                           struct sluice_message *message, struct sluice_err *err)
+{
+    assert((reply->status == SLUICE_OK) == (reply->payload != NULL));
+    assert(reply->form < SLUICE_NUM_FORMS);
+    char error[sizeof(reply->error)];
+    sluice_wire_copy_utf8(reply->error, error, sizeof(error));
+
+    Sluice__V1__SampleReply sample = SLUICE__V1__SAMPLE_REPLY__INIT;
+    sample.request_id = reply->request_id;
+    sample.status = sluice_wire_status_to_wire(reply->status);
+    sample.error = error;
+    sample.ops_done = reply->ops_done;
+    sample.form = (Sluice__V1__Form)reply->form;
+    sample.width = reply->width;
+    sample.height = reply->height;
+    sample.channels = reply->channels;
+    sample.queue_us = reply->queue_us;
+    sample.cpu_us = reply->cpu_us;
+    if (reply->payload)
+        sample.payload =
+            (ProtobufCBinaryData){.len = reply->payload->len, .data = reply->payload->data};
+
+    /* A message that holds one sample, appended to what is there: repeated
+     * fields of concatenated messages are one list. */
+    Sluice__V1__SampleReply *samples[1] = {&sample};
+    Sluice__V1__FetchReply wire = SLUICE__V1__FETCH_REPLY__INIT;
+    wire.n_samples = 1;
+    wire.samples = samples;
+    return sluice_wire_pack(&wire.base, reply->payload, message, err);
+}
+
+sluice_status sluice_wire_put_queue_depth(uint32_t queue_depth, struct sluice_message *message,
+                                          struct sluice_err *err)
+{
+    Sluice__V1__FetchReply wire = SLUICE__V1__FETCH_REPLY__INIT;
+    wire.queue_depth = queue_depth;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+/* Takes a string of any length, keeps what fits. */
+static bool read_error(struct sluice_cursor data, char *out, size_t capacity)
+{
+    char text[sizeof(((struct sluice_wire_sample_reply *)0)->error)];
+    size_t left = sluice_cursor_left(&data);
+    const size_t keep = left < sizeof(text) - 1 ? left : sizeof(text) - 1;
+    if (!sluice_cursor_read(&data, text, keep) || memchr(text, 0, keep))
+        return false;
+    text[keep] = 0;
+    for (left -= keep; left > 0;) {
+        char rest[64];
+        const size_t take = left < sizeof(rest) ? left : sizeof(rest);
+        if (!sluice_cursor_read(&data, rest, take) || memchr(rest, 0, take))
+            return false;
+        left -= take;
+    }
+    sluice_wire_copy_utf8(text, out, capacity);
+    return true;
+}
+
+/* What a SampleReply says, before its payload is gathered. */
+struct parsed {
+    struct sluice_wire_sample_reply reply;
+    uint64_t status, form;
+    struct sluice_cursor payload;
+    bool has_payload;
+};
+
+static bool parse_field(const struct sluice_wire_field *field, struct parsed *parsed)
+{
+    struct sluice_wire_sample_reply *reply = &parsed->reply;
+    uint32_t *narrow = NULL;
+    uint64_t *wide = NULL;
+    switch (field->number) {
+    case SAMPLE_REPLY_ERROR:
+        return field->type == SLUICE_WIRE_BYTES &&
+               read_error(field->data, reply->error, sizeof(reply->error));
+    case SAMPLE_REPLY_PAYLOAD:
+        parsed->payload = field->data;
+        parsed->has_payload = true;
+        return field->type == SLUICE_WIRE_BYTES;
+    case SAMPLE_REPLY_REQUEST_ID:
+        wide = &reply->request_id;
+        break;
+    case SAMPLE_REPLY_STATUS:
+        wide = &parsed->status;
+        break;
+    case SAMPLE_REPLY_FORM:
+        wide = &parsed->form;
+        break;
+    case SAMPLE_REPLY_OPS_DONE:
+        narrow = &reply->ops_done;
+        break;
+    case SAMPLE_REPLY_WIDTH:
+        narrow = &reply->width;
+        break;
+    case SAMPLE_REPLY_HEIGHT:
+        narrow = &reply->height;
+        break;
+    case SAMPLE_REPLY_CHANNELS:
+        narrow = &reply->channels;
+        break;
+    case SAMPLE_REPLY_QUEUE_US:
+        narrow = &reply->queue_us;
+        break;
+    case SAMPLE_REPLY_CPU_US:
+        narrow = &reply->cpu_us;
+        break;
+    default:
+        return true;
+    }
+    if (field->type != SLUICE_WIRE_VARINT || (narrow && field->value > UINT32_MAX))
+        return false;
+    if (narrow)
+        *narrow = (uint32_t)field->value;
+    else
+        *wide = field->value;
+    return true;
+}
+
+static sluice_status get_sample_reply(struct sluice_cursor cursor, struct sluice_buf_pool *pool,
+                                      size_t max_payload_bytes,
+                                      struct sluice_wire_sample_reply *out, struct sluice_err *err)
+{
+    struct parsed parsed = {0};
+    while (sluice_cursor_left(&cursor) > 0) {
+        struct sluice_wire_field field;
+        if (!sluice_wire_next_field(&cursor, &field) || !parse_field(&field, &parsed))
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a SampleReply that is not well formed");
+    }
+
+    struct sluice_wire_sample_reply *reply = &parsed.reply;
+    if (!sluice_wire_status_from_wire((int64_t)parsed.status, &reply->status)) {
+        reply->status = SLUICE_E_INTERNAL;
+        if (!reply->error[0])
+            snprintf(reply->error, sizeof(reply->error),
+                     "the server gave a status that this version does not know (%" PRId64 ")",
+                     (int64_t)parsed.status);
+    }
+    if (parsed.form < SLUICE_NUM_FORMS) {
+        reply->form = (enum sluice_form)parsed.form;
+    } else if (reply->status == SLUICE_OK) {
+        reply->status = SLUICE_E_UNSUPPORTED;
+        snprintf(reply->error, sizeof(reply->error),
+                 "the payload has a form that this version does not know (%" PRId64 ")",
+                 (int64_t)parsed.form);
+    }
+
+    if (reply->status == SLUICE_OK) {
+        /* An empty payload is not on the wire at all. */
+        const size_t len = parsed.has_payload ? sluice_cursor_left(&parsed.payload) : 0;
+        if (len > max_payload_bytes)
+            return sluice_fail(err, SLUICE_E_CORRUPT,
+                               "a payload of %zu bytes; at most %zu are taken", len,
+                               max_payload_bytes);
+        const sluice_status status = sluice_buf_create(pool, len, &reply->payload, err);
+        if (status != SLUICE_OK)
+            return status;
+        reply->payload->len = len;
+        if (len > 0 && !sluice_cursor_read(&parsed.payload, reply->payload->data, len)) {
+            sluice_wire_sample_reply_clear(reply);
+            return sluice_fail(err, SLUICE_E_INTERNAL, "a payload is shorter than measured");
+        }
+    }
+    *out = *reply;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_wire_get_fetch_reply(const struct sluice_message *message,
+                                          struct sluice_buf_pool *pool, size_t max_payload_bytes,
+                                          void (*on_sample)(void *ctx,
+                                                            struct sluice_wire_sample_reply *reply),
+                                          void *ctx, uint32_t *queue_depth, struct sluice_err *err)
+{
+    struct sluice_cursor cursor = sluice_cursor_init(message);
+    uint32_t depth = 0;
+    while (sluice_cursor_left(&cursor) > 0) {
+        struct sluice_wire_field field;
+        if (!sluice_wire_next_field(&cursor, &field))
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply that is not well formed");
+        if (field.number == FETCH_REPLY_SAMPLES) {
+            if (field.type != SLUICE_WIRE_BYTES)
+                return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply whose samples are none");
+            struct sluice_wire_sample_reply reply;
+            const sluice_status status =
+                get_sample_reply(field.data, pool, max_payload_bytes, &reply, err);
+            if (status != SLUICE_OK)
+                return status;
+            on_sample(ctx, &reply);
+            sluice_wire_sample_reply_clear(&reply);
+        } else if (field.number == FETCH_REPLY_QUEUE_DEPTH) {
+            if (field.type != SLUICE_WIRE_VARINT || field.value > UINT32_MAX)
+                return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's queue depth is none");
+            depth = (uint32_t)field.value;
+        }
+    }
+    if (queue_depth)
+        *queue_depth = depth;
+    return SLUICE_OK;
+}

@@ -1,0 +1,117 @@
+#include "wire/message_reader.h"
+#include "wire/message_writer.h"
+#include "wire/wire.h"
+#include "wire/wire_internal.h"
+
+#include <stdlib.h>
+
+_Static_assert((int)SLUICE_FORM_RAW == (int)SLUICE__V1__FORM__FORM_RAW &&
+                   (int)SLUICE_FORM_JPEG_CROP == (int)SLUICE__V1__FORM__FORM_JPEG_CROP &&
+                   (int)SLUICE_FORM_U8 == (int)SLUICE__V1__FORM__FORM_U8 &&
+                   (int)SLUICE_FORM_U8_PACKED == (int)SLUICE__V1__FORM__FORM_U8_PACKED &&
+                   (int)SLUICE_FORM_F32 == (int)SLUICE__V1__FORM__FORM_F32 &&
+                   (int)SLUICE_NUM_FORMS == 5,
+               "enum sluice_form and enum Form use the same numbers");
+
+void sluice_wire_hello_clear(struct sluice_wire_hello *hello)
+{
+    free(hello->peer);
+    free(hello->pipeline);
+    *hello = (struct sluice_wire_hello){0};
+}
+
+sluice_status sluice_wire_put_hello_request(const struct sluice_wire_hello *hello,
+                                            struct sluice_message *message, struct sluice_err *err)
+{
+    Sluice__V1__HelloRequest wire = SLUICE__V1__HELLO_REQUEST__INIT;
+    wire.protocol_version = hello->protocol_version;
+    wire.client = hello->peer;
+    wire.pipeline = hello->pipeline;
+    wire.pipeline_fingerprint = hello->pipeline_fingerprint;
+    wire.dataset_id = (char *)hello->dataset_id;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+sluice_status sluice_wire_get_hello_request(const struct sluice_message *message,
+                                            struct sluice_wire_hello *hello, struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status =
+        sluice_wire_unpack(&sluice__v1__hello_request__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    const Sluice__V1__HelloRequest *wire = (const Sluice__V1__HelloRequest *)unpacked;
+    struct sluice_wire_hello got = {
+        .protocol_version = wire->protocol_version,
+        .pipeline_fingerprint = wire->pipeline_fingerprint,
+    };
+    status = sluice_wire_copy_dataset_id(wire->dataset_id, got.dataset_id, err);
+    if (status == SLUICE_OK)
+        status = sluice_wire_copy_string(wire->client, &got.peer, err);
+    if (status == SLUICE_OK)
+        status = sluice_wire_copy_string(wire->pipeline, &got.pipeline, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    if (status == SLUICE_OK)
+        *hello = got;
+    else
+        sluice_wire_hello_clear(&got);
+    return status;
+}
+
+sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
+                                          struct sluice_message *message, struct sluice_err *err)
+{
+    Sluice__V1__Form forms[SLUICE_NUM_FORMS];
+    Sluice__V1__HelloReply wire = SLUICE__V1__HELLO_REPLY__INIT;
+    wire.protocol_version = hello->protocol_version;
+    wire.server = hello->peer;
+    wire.pipeline_fingerprint = hello->pipeline_fingerprint;
+    wire.dataset_id = (char *)hello->dataset_id;
+    wire.num_samples = hello->num_samples;
+    wire.prep_workers = hello->prep_workers;
+    wire.max_in_flight = hello->max_in_flight;
+    wire.max_image_pixels = hello->max_image_pixels;
+    wire.max_file_bytes = hello->max_file_bytes;
+    wire.forms = forms;
+    for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+        if (hello->forms & (1u << form))
+            forms[wire.n_forms++] = (Sluice__V1__Form)form;
+    }
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
+                                          struct sluice_wire_hello *hello, struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status =
+        sluice_wire_unpack(&sluice__v1__hello_reply__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    const Sluice__V1__HelloReply *wire = (const Sluice__V1__HelloReply *)unpacked;
+    struct sluice_wire_hello got = {
+        .protocol_version = wire->protocol_version,
+        .pipeline_fingerprint = wire->pipeline_fingerprint,
+        .num_samples = wire->num_samples,
+        .prep_workers = wire->prep_workers,
+        .max_in_flight = wire->max_in_flight,
+        .max_image_pixels = wire->max_image_pixels,
+        .max_file_bytes = wire->max_file_bytes,
+    };
+    for (size_t i = 0; i < wire->n_forms; i++) {
+        /* A newer server may offer forms that we never ask for. */
+        if (wire->forms[i] >= 0 && wire->forms[i] < (int)SLUICE_NUM_FORMS)
+            got.forms |= 1u << wire->forms[i];
+    }
+    status = sluice_wire_copy_dataset_id(wire->dataset_id, got.dataset_id, err);
+    if (status == SLUICE_OK)
+        status = sluice_wire_copy_string(wire->server, &got.peer, err);
+    if (status == SLUICE_OK)
+        status = sluice_wire_copy_string("", &got.pipeline, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    if (status == SLUICE_OK)
+        *hello = got;
+    else
+        sluice_wire_hello_clear(&got);
+    return status;
+}

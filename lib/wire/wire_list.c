@@ -1,0 +1,184 @@
+#include "wire/message_reader.h"
+#include "wire/message_writer.h"
+#include "wire/wire.h"
+#include "wire/wire_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void sluice_wire_list_clear(struct sluice_wire_list *list)
+{
+    for (size_t i = 0; i < list->num_classes; i++)
+        free(list->classes[i]);
+    for (size_t i = 0; i < list->num_samples_here; i++)
+        free(list->samples[i].path);
+    free(list->classes);
+    free(list->samples);
+    *list = (struct sluice_wire_list){0};
+}
+
+sluice_status sluice_wire_put_list_request(const char *subset, struct sluice_message *message,
+                                           struct sluice_err *err)
+{
+    Sluice__V1__ListSamplesRequest wire = SLUICE__V1__LIST_SAMPLES_REQUEST__INIT;
+    wire.subset = (char *)subset;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+sluice_status sluice_wire_get_list_request(const struct sluice_message *message, char **subset,
+                                           struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status =
+        sluice_wire_unpack(&sluice__v1__list_samples_request__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    const Sluice__V1__ListSamplesRequest *wire = (const Sluice__V1__ListSamplesRequest *)unpacked;
+    status = sluice_wire_copy_string(wire->subset, subset, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    return status;
+}
+
+/* What protobuf-c packs from: its own structs, in one allocation each. */
+struct rows {
+    Sluice__V1__SampleInfo *infos;
+    Sluice__V1__SampleInfo **samples;
+    char **classes;
+    char **owned; /* cleaned strings, NULL where the original served */
+    size_t num_owned;
+};
+
+static void rows_clear(struct rows *rows)
+{
+    for (size_t i = 0; rows->owned && i < rows->num_owned; i++)
+        free(rows->owned[i]);
+    free(rows->owned);
+    free(rows->infos);
+    free(rows->samples);
+    free(rows->classes);
+}
+
+static bool rows_init(struct rows *rows, const struct sluice_wire_list *list)
+{
+    const size_t num_samples = list->num_samples_here;
+    rows->num_owned = num_samples + list->num_classes;
+    rows->owned = calloc(rows->num_owned + 1, sizeof(*rows->owned));
+    rows->infos = calloc(num_samples + 1, sizeof(*rows->infos));
+    rows->samples = calloc(num_samples + 1, sizeof(*rows->samples));
+    rows->classes = calloc(list->num_classes + 1, sizeof(*rows->classes));
+    if (!rows->owned || !rows->infos || !rows->samples || !rows->classes)
+        return false;
+
+    char **owned = rows->owned;
+    for (size_t i = 0; i < list->num_classes; i++) {
+        rows->classes[i] = (char *)sluice_wire_clean_utf8(list->classes[i], owned++);
+        if (!rows->classes[i])
+            return false;
+    }
+    for (size_t i = 0; i < num_samples; i++) {
+        const struct sluice_wire_sample_info *sample = &list->samples[i];
+        Sluice__V1__SampleInfo *info = &rows->infos[i];
+        sluice__v1__sample_info__init(info);
+        info->sample_id = sample->sample_id;
+        info->path = (char *)sluice_wire_clean_utf8(sample->path, owned++);
+        if (!info->path)
+            return false;
+        info->bytes = sample->bytes;
+        info->label = sample->label;
+        info->is_val = sample->is_val;
+        info->width = sample->width;
+        info->height = sample->height;
+        if (sample->has_hash)
+            info->hash =
+                (ProtobufCBinaryData){.len = sizeof(sample->hash), .data = (uint8_t *)sample->hash};
+        rows->samples[i] = info;
+    }
+    return true;
+}
+
+sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
+                                         struct sluice_message *message, struct sluice_err *err)
+{
+    struct rows rows = {0};
+    if (!rows_init(&rows, list)) {
+        rows_clear(&rows);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of %zu samples",
+                           list->num_samples_here);
+    }
+    Sluice__V1__ListSamplesReply wire = SLUICE__V1__LIST_SAMPLES_REPLY__INIT;
+    wire.n_classes = list->num_classes;
+    wire.classes = rows.classes;
+    wire.dataset_id = (char *)list->dataset_id;
+    wire.num_samples = list->num_samples;
+    wire.n_samples = list->num_samples_here;
+    wire.samples = rows.samples;
+    const sluice_status status = sluice_wire_pack(&wire.base, NULL, message, err);
+    rows_clear(&rows);
+    return status;
+}
+
+static sluice_status get_sample_info(const Sluice__V1__SampleInfo *wire,
+                                     struct sluice_wire_sample_info *sample, struct sluice_err *err)
+{
+    if (!wire->path[0])
+        return sluice_fail(err, SLUICE_E_CORRUPT, "listed sample %llu has no path",
+                           (unsigned long long)wire->sample_id);
+    if (wire->hash.len != 0 && wire->hash.len != sizeof(sample->hash))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "listed sample %llu has a hash of %zu bytes",
+                           (unsigned long long)wire->sample_id, wire->hash.len);
+    sample->sample_id = wire->sample_id;
+    sample->bytes = wire->bytes;
+    sample->label = wire->label;
+    sample->is_val = wire->is_val;
+    sample->width = wire->width;
+    sample->height = wire->height;
+    sample->has_hash = wire->hash.len != 0;
+    if (sample->has_hash)
+        memcpy(sample->hash, wire->hash.data, sizeof(sample->hash));
+    return sluice_wire_copy_string(wire->path, &sample->path, err);
+}
+
+static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
+                              struct sluice_wire_list *got, struct sluice_err *err)
+{
+    sluice_status status = sluice_wire_copy_dataset_id(wire->dataset_id, got->dataset_id, err);
+    if (status != SLUICE_OK)
+        return status;
+    got->num_samples = wire->num_samples;
+    got->classes = calloc(wire->n_classes + 1, sizeof(*got->classes));
+    got->samples = calloc(wire->n_samples + 1, sizeof(*got->samples));
+    if (!got->classes || !got->samples)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of %zu samples",
+                           wire->n_samples);
+    for (size_t i = 0; i < wire->n_classes; i++) {
+        status = sluice_wire_copy_string(wire->classes[i], &got->classes[i], err);
+        if (status != SLUICE_OK)
+            return status;
+        got->num_classes++;
+    }
+    for (size_t i = 0; i < wire->n_samples; i++) {
+        status = get_sample_info(wire->samples[i], &got->samples[i], err);
+        if (status != SLUICE_OK)
+            return status;
+        got->num_samples_here++;
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_wire_get_list_reply(const struct sluice_message *message,
+                                         struct sluice_wire_list *list, struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status =
+        sluice_wire_unpack(&sluice__v1__list_samples_reply__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_wire_list got = {0};
+    status = get_list((const Sluice__V1__ListSamplesReply *)unpacked, &got, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    if (status == SLUICE_OK)
+        *list = got;
+    else
+        sluice_wire_list_clear(&got);
+    return status;
+}

@@ -1,0 +1,164 @@
+#include "wire/message_reader.h"
+#include "wire/message_writer.h"
+#include "wire/wire.h"
+#include "wire/wire_internal.h"
+
+#include "health.pb-c.h"
+
+#include <math.h>
+
+/* --- Probe --- */
+
+sluice_status sluice_wire_put_probe_request(uint64_t bytes, uint32_t message_bytes,
+                                            struct sluice_message *message, struct sluice_err *err)
+{
+    Sluice__V1__ProbeRequest wire = SLUICE__V1__PROBE_REQUEST__INIT;
+    wire.bytes = bytes;
+    wire.message_bytes = message_bytes;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+sluice_status sluice_wire_get_probe_request(const struct sluice_message *message, uint64_t *bytes,
+                                            uint32_t *message_bytes, struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    const sluice_status status =
+        sluice_wire_unpack(&sluice__v1__probe_request__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    const Sluice__V1__ProbeRequest *wire = (const Sluice__V1__ProbeRequest *)unpacked;
+    *bytes = wire->bytes;
+    *message_bytes = wire->message_bytes;
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_wire_put_probe_reply(struct sluice_buf *payload,
+                                          struct sluice_message *message, struct sluice_err *err)
+{
+    Sluice__V1__ProbeReply wire = SLUICE__V1__PROBE_REPLY__INIT;
+    wire.payload = (ProtobufCBinaryData){.len = payload->len, .data = payload->data};
+    return sluice_wire_pack(&wire.base, payload, message, err);
+}
+
+/* --- Stats --- */
+
+sluice_status sluice_wire_put_stats_request(struct sluice_message *message, struct sluice_err *err)
+{
+    const Sluice__V1__StatsRequest wire = SLUICE__V1__STATS_REQUEST__INIT;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
+                                          struct sluice_message *message, struct sluice_err *err)
+{
+    Sluice__V1__CountByChoice choices[SLUICE_WIRE_MAX_SPLITS * SLUICE_NUM_FORMS];
+    Sluice__V1__CountByChoice *choice_rows[SLUICE_ARRAY_LEN(choices)];
+    Sluice__V1__CountByError errors[SLUICE_WIRE_NUM_STATUS];
+    Sluice__V1__CountByError *error_rows[SLUICE_ARRAY_LEN(errors)];
+
+    Sluice__V1__StatsReply wire = SLUICE__V1__STATS_REPLY__INIT;
+    wire.choices = choice_rows;
+    wire.errors = error_rows;
+    for (uint32_t split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
+        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+            if (!stats->choices[split][form].samples && !stats->choices[split][form].bytes)
+                continue;
+            Sluice__V1__CountByChoice *row = &choices[wire.n_choices];
+            sluice__v1__count_by_choice__init(row);
+            row->split = split;
+            row->form = (Sluice__V1__Form)form;
+            row->samples = stats->choices[split][form].samples;
+            row->bytes = stats->choices[split][form].bytes;
+            choice_rows[wire.n_choices++] = row;
+        }
+    }
+    for (unsigned status = 0; status < SLUICE_WIRE_NUM_STATUS; status++) {
+        if (!stats->errors[status])
+            continue;
+        Sluice__V1__CountByError *row = &errors[wire.n_errors];
+        sluice__v1__count_by_error__init(row);
+        row->status = sluice_wire_status_to_wire((sluice_status)status);
+        row->samples = stats->errors[status];
+        error_rows[wire.n_errors++] = row;
+    }
+    wire.uptime_s = stats->uptime_s;
+    wire.samples = stats->samples;
+    wire.payload_bytes = stats->payload_bytes;
+    wire.wire_bytes = stats->wire_bytes;
+    wire.reduced = stats->reduced;
+    wire.queue_depth = stats->queue_depth;
+    wire.queue_peak = stats->queue_peak;
+    wire.prep_workers = stats->prep_workers;
+    wire.busy_cores = stats->busy_cores;
+    wire.streams = stats->streams;
+    wire.refused_paths = stats->refused_paths;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}
+
+sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
+                                          struct sluice_wire_stats *stats, struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status =
+        sluice_wire_unpack(&sluice__v1__stats_reply__descriptor, message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    const Sluice__V1__StatsReply *wire = (const Sluice__V1__StatsReply *)unpacked;
+    struct sluice_wire_stats got = {
+        .uptime_s = wire->uptime_s,
+        .samples = wire->samples,
+        .payload_bytes = wire->payload_bytes,
+        .wire_bytes = wire->wire_bytes,
+        .reduced = wire->reduced,
+        .refused_paths = wire->refused_paths,
+        .queue_depth = wire->queue_depth,
+        .queue_peak = wire->queue_peak,
+        .prep_workers = wire->prep_workers,
+        .streams = wire->streams,
+        .busy_cores = wire->busy_cores,
+    };
+    /* Counts by numbers that a newer server knows and we do not are left out. */
+    for (size_t i = 0; i < wire->n_choices; i++) {
+        const Sluice__V1__CountByChoice *row = wire->choices[i];
+        if (row->split < SLUICE_WIRE_MAX_SPLITS && row->form >= 0 &&
+            row->form < (int)SLUICE_NUM_FORMS) {
+            got.choices[row->split][row->form].samples = row->samples;
+            got.choices[row->split][row->form].bytes = row->bytes;
+        }
+    }
+    for (size_t i = 0; i < wire->n_errors; i++) {
+        sluice_status kind;
+        if (sluice_wire_status_from_wire(wire->errors[i]->status, &kind))
+            got.errors[kind] = wire->errors[i]->samples;
+    }
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
+    *stats = got;
+    return SLUICE_OK;
+}
+
+/* --- health --- */
+
+sluice_status sluice_wire_get_health_request(const struct sluice_message *message, char **service,
+                                             struct sluice_err *err)
+{
+    ProtobufCMessage *unpacked;
+    sluice_status status = sluice_wire_unpack(&grpc__health__v1__health_check_request__descriptor,
+                                              message, &unpacked, err);
+    if (status != SLUICE_OK)
+        return status;
+    status = sluice_wire_copy_string(
+        ((const Grpc__Health__V1__HealthCheckRequest *)unpacked)->service, service, err);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
+    return status;
+}
+
+sluice_status sluice_wire_put_health_reply(int serving_status, struct sluice_message *message,
+                                           struct sluice_err *err)
+{
+    Grpc__Health__V1__HealthCheckResponse wire = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    wire.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)serving_status;
+    return sluice_wire_pack(&wire.base, NULL, message, err);
+}

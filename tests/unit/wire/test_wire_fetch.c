@@ -1,0 +1,561 @@
+#include "wire/wire.h"
+
+#include "offload.pb-c.h"
+#include "support/test.h"
+#include "wire_random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PAYLOAD (1u << 20)
+
+/* --- requests --- */
+
+static struct sluice_wire_fetch_request random_request(void)
+{
+    struct sluice_wire_fetch_request request = {.grant_bytes = random_u64()};
+    if (random_bool()) {
+        request.open = (struct sluice_wire_fetch_open){
+            .is_present = true,
+            .protocol_version = random_u32(),
+            .pipeline = random_text(200),
+            .pipeline_fingerprint = random_u64(),
+            .window_bytes = random_u64(),
+        };
+        random_dataset_id(request.open.dataset_id);
+    }
+    request.num_samples = random_u32() % 50;
+    request.samples = calloc(request.num_samples + 1, sizeof(*request.samples));
+    for (size_t i = 0; i < request.num_samples; i++)
+        request.samples[i] = (struct sluice_wire_sample_request){
+            .request_id = random_u64(),
+            .key = {.seed = random_u64(), .epoch = random_u32(), .sample_id = random_u64()},
+            .split = random_u32(),
+            .form = random_u32() % SLUICE_NUM_FORMS,
+        };
+    return request;
+}
+
+static void requests_come_back_as_they_were_put(void)
+{
+    for (int i = 0; i < 300; i++) {
+        struct sluice_wire_fetch_request request = random_request(), got;
+        struct sluice_message message = {0};
+        CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+        message_recut(&message);
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(got.grant_bytes, request.grant_bytes);
+        CU_ASSERT_EQUAL(got.open.is_present, request.open.is_present);
+        if (got.open.is_present) {
+            CU_ASSERT_EQUAL(got.open.protocol_version, request.open.protocol_version);
+            CU_ASSERT_STRING_EQUAL(got.open.pipeline, request.open.pipeline);
+            CU_ASSERT_EQUAL(got.open.pipeline_fingerprint, request.open.pipeline_fingerprint);
+            CU_ASSERT_STRING_EQUAL(got.open.dataset_id, request.open.dataset_id);
+            CU_ASSERT_EQUAL(got.open.window_bytes, request.open.window_bytes);
+        }
+        CU_ASSERT_EQUAL_FATAL(got.num_samples, request.num_samples);
+        for (size_t k = 0; k < got.num_samples; k++) {
+            CU_ASSERT_EQUAL(got.samples[k].request_id, request.samples[k].request_id);
+            CU_ASSERT_EQUAL(got.samples[k].key.seed, request.samples[k].key.seed);
+            CU_ASSERT_EQUAL(got.samples[k].key.epoch, request.samples[k].key.epoch);
+            CU_ASSERT_EQUAL(got.samples[k].key.sample_id, request.samples[k].key.sample_id);
+            CU_ASSERT_EQUAL(got.samples[k].split, request.samples[k].split);
+            CU_ASSERT_EQUAL(got.samples[k].form, request.samples[k].form);
+        }
+        sluice_wire_fetch_request_clear(&request);
+        sluice_wire_fetch_request_clear(&got);
+        sluice_message_clear(&message);
+    }
+}
+
+static void a_form_of_a_later_version_asks_for_the_file(void)
+{
+    static const uint8_t bytes[] = {0x12, 8, 0x08, 9, 0x28, 3, 0x30, 77, 0x10, 5};
+    struct sluice_message message = message_cut(bytes, sizeof(bytes));
+    struct sluice_wire_fetch_request got;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_samples, 1);
+    CU_ASSERT_EQUAL(got.samples[0].request_id, 9);
+    CU_ASSERT_EQUAL(got.samples[0].key.sample_id, 5);
+    CU_ASSERT_EQUAL(got.samples[0].split, 0);
+    CU_ASSERT_EQUAL(got.samples[0].form, SLUICE_FORM_RAW);
+    sluice_wire_fetch_request_clear(&got);
+    sluice_message_clear(&message);
+}
+
+/* --- replies --- */
+
+static struct sluice_wire_sample_reply random_reply(void)
+{
+    struct sluice_wire_sample_reply reply = {
+        .request_id = random_u64(),
+        .status = random_bool() ? SLUICE_OK : random_u32() % SLUICE_WIRE_NUM_STATUS,
+        .ops_done = random_u32(),
+        .form = random_u32() % SLUICE_NUM_FORMS,
+        .width = random_u32(),
+        .height = random_u32(),
+        .channels = random_u32(),
+        .queue_us = random_u32(),
+        .cpu_us = random_u32(),
+    };
+    char *error = random_text(sizeof(reply.error) - 1);
+    strcpy(reply.error, error);
+    free(error);
+    if (reply.status == SLUICE_OK)
+        reply.payload = random_buf(random_u32() % (random_bool() ? 64 : 100000));
+    return reply;
+}
+
+struct collected {
+    struct sluice_wire_sample_reply replies[64];
+    size_t num_replies;
+};
+
+static void collect(void *ctx, struct sluice_wire_sample_reply *reply)
+{
+    struct collected *collected = ctx;
+    CU_ASSERT_FATAL(collected->num_replies < 64);
+    collected->replies[collected->num_replies++] = *reply;
+    *reply = (struct sluice_wire_sample_reply){0};
+}
+
+static void clear_collected(struct collected *collected)
+{
+    for (size_t i = 0; i < collected->num_replies; i++)
+        sluice_wire_sample_reply_clear(&collected->replies[i]);
+    collected->num_replies = 0;
+}
+
+static void assert_replies_equal(const struct sluice_wire_sample_reply *a,
+                                 const struct sluice_wire_sample_reply *b)
+{
+    CU_ASSERT_EQUAL(a->request_id, b->request_id);
+    CU_ASSERT_EQUAL(a->status, b->status);
+    CU_ASSERT_STRING_EQUAL(a->error, b->error);
+    CU_ASSERT_EQUAL(a->ops_done, b->ops_done);
+    CU_ASSERT_EQUAL(a->form, b->form);
+    CU_ASSERT_EQUAL(a->width, b->width);
+    CU_ASSERT_EQUAL(a->height, b->height);
+    CU_ASSERT_EQUAL(a->channels, b->channels);
+    CU_ASSERT_EQUAL(a->queue_us, b->queue_us);
+    CU_ASSERT_EQUAL(a->cpu_us, b->cpu_us);
+    CU_ASSERT_EQUAL_FATAL(a->payload != NULL, b->payload != NULL);
+    if (a->payload) {
+        CU_ASSERT_EQUAL_FATAL(a->payload->len, b->payload->len);
+        CU_ASSERT(memcmp(a->payload->data, b->payload->data, a->payload->len) == 0);
+    }
+}
+
+static void replies_come_back_as_they_were_put(void)
+{
+    struct sluice_buf_pool *pool;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 22, &pool, NULL), SLUICE_OK);
+    for (int i = 0; i < 100; i++) {
+        struct collected put = {0}, got = {0};
+        struct sluice_message message = {0};
+        const uint32_t num_replies = random_u32() % 8;
+        const uint32_t depth = random_u32();
+        uint32_t got_depth = 99;
+        for (uint32_t k = 0; k < num_replies; k++) {
+            put.replies[put.num_replies++] = random_reply();
+            CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[k], &message, NULL),
+                            SLUICE_OK);
+        }
+        CU_ASSERT_EQUAL(sluice_wire_put_queue_depth(depth, &message, NULL), SLUICE_OK);
+        if (random_bool())
+            message_recut(&message);
+        CU_ASSERT_EQUAL(sluice_wire_get_fetch_reply(&message, pool, MAX_PAYLOAD, collect, &got,
+                                                    &got_depth, NULL),
+                        SLUICE_OK);
+        CU_ASSERT_EQUAL(got_depth, depth);
+        CU_ASSERT_EQUAL_FATAL(got.num_replies, put.num_replies);
+        for (size_t k = 0; k < put.num_replies; k++)
+            assert_replies_equal(&got.replies[k], &put.replies[k]);
+        sluice_message_clear(&message);
+        clear_collected(&put);
+        clear_collected(&got);
+    }
+    sluice_buf_pool_destroy(pool);
+}
+
+static void every_status_and_form_survives(void)
+{
+    for (unsigned status = 0; status < SLUICE_WIRE_NUM_STATUS; status++) {
+        for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
+            struct sluice_wire_sample_reply reply = {.status = (sluice_status)status,
+                                                     .form = (enum sluice_form)form};
+            if (status == SLUICE_OK)
+                reply.payload = random_buf(3);
+            struct sluice_message message = {0};
+            struct collected got = {0};
+            CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+            CU_ASSERT_EQUAL(
+                sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, collect, &got, NULL, NULL),
+                SLUICE_OK);
+            CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
+            assert_replies_equal(&got.replies[0], &reply);
+            clear_collected(&got);
+            sluice_wire_sample_reply_clear(&reply);
+            sluice_message_clear(&message);
+        }
+    }
+}
+
+static void payloads_travel_by_reference(void)
+{
+    struct sluice_message message = {0};
+    struct sluice_buf *bufs[3];
+    for (int i = 0; i < 3; i++) {
+        struct sluice_wire_sample_reply reply = {.request_id = 7, .form = SLUICE_FORM_U8};
+        bufs[i] = reply.payload = random_buf(150528);
+        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+    }
+    unsigned found = 0;
+    size_t other_bytes = 0;
+    for (size_t s = 0; s < message.num_segments; s++) {
+        bool is_payload = false;
+        for (int i = 0; i < 3; i++) {
+            if (message.segments[s].data == bufs[i]->data) {
+                CU_ASSERT_EQUAL(message.segments[s].len, bufs[i]->len);
+                CU_ASSERT_EQUAL(bufs[i]->refs, 2);
+                is_payload = true;
+                found |= 1u << i;
+            }
+        }
+        other_bytes += is_payload ? 0 : message.segments[s].len;
+    }
+    CU_ASSERT_EQUAL(found, 7);
+    CU_ASSERT(other_bytes < 3 * 40); /* 0.03 % of the payload */
+    sluice_message_clear(&message);
+    for (int i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(bufs[i]->refs, 1);
+        sluice_buf_unref(bufs[i]);
+    }
+}
+
+static void a_payload_too_large_for_any_message_leaves_it_as_it_was(void)
+{
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_queue_depth(5, &message, NULL), SLUICE_OK);
+    const size_t len = message.len;
+    struct sluice_wire_sample_reply reply = {.payload = random_buf(16)};
+    reply.payload->len = (size_t)1 << 31; /* nothing reads that far: it is refused first */
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT(strstr(err.text, "2147483648") != NULL);
+    CU_ASSERT_EQUAL(message.len, len);
+    sluice_wire_sample_reply_clear(&reply);
+    sluice_message_clear(&message);
+}
+
+static void error_texts_are_made_utf8(void)
+{
+    struct sluice_wire_sample_reply reply = {.status = SLUICE_E_NOT_FOUND,
+                                             .error = "no file a\xFF.\xC3-\xC3\xA4.jpg"};
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+    uint8_t *flat = message_flatten(&message);
+    Sluice__V1__FetchReply *wire = sluice__v1__fetch_reply__unpack(NULL, message.len, flat);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
+    CU_ASSERT_STRING_EQUAL(wire->samples[0]->error, "no file a?.?-\xC3\xA4.jpg");
+    sluice__v1__fetch_reply__free_unpacked(wire, NULL);
+    free(flat);
+    sluice_message_clear(&message);
+}
+
+static void protobuf_c_reads_what_is_put(void)
+{
+    struct collected put = {0};
+    struct sluice_message message = {0};
+    for (int i = 0; i < 20; i++) {
+        put.replies[put.num_replies++] = random_reply();
+        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[i], &message, NULL), SLUICE_OK);
+    }
+    CU_ASSERT_EQUAL(sluice_wire_put_queue_depth(123456, &message, NULL), SLUICE_OK);
+    uint8_t *flat = message_flatten(&message);
+    Sluice__V1__FetchReply *wire = sluice__v1__fetch_reply__unpack(NULL, message.len, flat);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
+    CU_ASSERT_EQUAL(wire->queue_depth, 123456);
+    CU_ASSERT_EQUAL_FATAL(wire->n_samples, 20);
+    for (int i = 0; i < 20; i++) {
+        const Sluice__V1__SampleReply *a = wire->samples[i];
+        const struct sluice_wire_sample_reply *b = &put.replies[i];
+        CU_ASSERT_EQUAL(a->request_id, b->request_id);
+        CU_ASSERT_EQUAL((int)a->status, (int)b->status); /* the numbers agree by choice */
+        CU_ASSERT_EQUAL(a->ops_done, b->ops_done);
+        CU_ASSERT_EQUAL((int)a->form, (int)b->form);
+        CU_ASSERT_EQUAL(a->height, b->height);
+        CU_ASSERT_EQUAL(a->cpu_us, b->cpu_us);
+        CU_ASSERT_EQUAL_FATAL(a->payload.len, b->payload ? b->payload->len : 0);
+        if (b->payload && b->payload->len)
+            CU_ASSERT(memcmp(a->payload.data, b->payload->data, b->payload->len) == 0);
+    }
+    sluice__v1__fetch_reply__free_unpacked(wire, NULL);
+    free(flat);
+    sluice_message_clear(&message);
+    clear_collected(&put);
+}
+
+static void what_protobuf_c_packs_is_read(void)
+{
+    uint8_t *bytes = malloc(200000);
+    random_bytes(bytes, 200000);
+    Sluice__V1__SampleReply a = SLUICE__V1__SAMPLE_REPLY__INIT;
+    a.request_id = UINT64_MAX;
+    a.ops_done = 3;
+    a.form = SLUICE__V1__FORM__FORM_U8;
+    a.width = a.height = 224;
+    a.channels = 3;
+    a.queue_us = UINT32_MAX;
+    a.cpu_us = 1;
+    a.payload = (ProtobufCBinaryData){.len = 200000, .data = bytes};
+    Sluice__V1__SampleReply b = SLUICE__V1__SAMPLE_REPLY__INIT;
+    b.request_id = 2;
+    b.status = SLUICE__V1__SAMPLE_STATUS__SAMPLE_AGAIN;
+    b.error = "busy";
+    Sluice__V1__SampleReply *samples[] = {&a, &b};
+    Sluice__V1__FetchReply wire = SLUICE__V1__FETCH_REPLY__INIT;
+    wire.samples = samples;
+    wire.n_samples = 2;
+    wire.queue_depth = 17;
+    const size_t len = sluice__v1__fetch_reply__get_packed_size(&wire);
+    uint8_t *packed = malloc(len);
+    sluice__v1__fetch_reply__pack(&wire, packed);
+
+    for (int i = 0; i < 20; i++) {
+        struct sluice_message message = message_cut(packed, len);
+        struct collected got = {0};
+        uint32_t depth = 0;
+        CU_ASSERT_EQUAL(
+            sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, collect, &got, &depth, NULL),
+            SLUICE_OK);
+        CU_ASSERT_EQUAL(depth, 17);
+        CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
+        CU_ASSERT_EQUAL(got.replies[0].request_id, UINT64_MAX);
+        CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_OK);
+        CU_ASSERT_EQUAL(got.replies[0].ops_done, 3);
+        CU_ASSERT_EQUAL(got.replies[0].form, SLUICE_FORM_U8);
+        CU_ASSERT_EQUAL(got.replies[0].width, 224);
+        CU_ASSERT_EQUAL(got.replies[0].channels, 3);
+        CU_ASSERT_EQUAL(got.replies[0].queue_us, UINT32_MAX);
+        CU_ASSERT_EQUAL_FATAL(got.replies[0].payload->len, 200000);
+        CU_ASSERT(memcmp(got.replies[0].payload->data, bytes, 200000) == 0);
+        CU_ASSERT_EQUAL(got.replies[1].status, SLUICE_E_AGAIN);
+        CU_ASSERT_STRING_EQUAL(got.replies[1].error, "busy");
+        CU_ASSERT_PTR_NULL(got.replies[1].payload);
+        clear_collected(&got);
+        sluice_message_clear(&message);
+    }
+    free(packed);
+    free(bytes);
+}
+
+/* --- replies by hand --- */
+
+#define BYTES(...) (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})
+#define CASE(why, ...)                                                                             \
+    {                                                                                              \
+        why, {__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})                                 \
+    }
+
+static sluice_status get(const uint8_t *data, size_t len, struct collected *got)
+{
+    struct sluice_message message = message_cut(data, len);
+    uint32_t depth = 4711;
+    struct sluice_err err = {0};
+    const sluice_status status =
+        sluice_wire_get_fetch_reply(&message, NULL, 8, collect, got, &depth, &err);
+    if (status != SLUICE_OK) {
+        CU_ASSERT_EQUAL(depth, 4711);
+        CU_ASSERT(err.text[0] != 0);
+    }
+    sluice_message_clear(&message);
+    return status;
+}
+
+static void malformed_replies_are_corrupt(void)
+{
+    static const struct {
+        const char *why;
+        uint8_t data[24];
+        size_t len;
+    } cases[] = {
+        CASE("tag cut off", 0x80),
+        CASE("length cut off", 0x0A),
+        CASE("length beyond the end", 0x0A, 3, 0x08, 1),
+        CASE("length of 2^64 - 1", 0x0A, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+             0x01),
+        CASE("field 0", 0x00, 0),
+        CASE("group", 0x0B, 0x0C),
+        CASE("wire type 7", 0x1F, 0),
+        CASE("tag beyond 32 bits", 0x88, 0x80, 0x80, 0x80, 0x10, 1),
+        CASE("samples as a varint", 0x08, 1),
+        CASE("queue depth as bytes", 0x12, 1, 0),
+        CASE("queue depth of 33 bits", 0x10, 0x80, 0x80, 0x80, 0x80, 0x10),
+        CASE("varint of 11 bytes", 0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+             0),
+        CASE("varint of 65 bits", 0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02),
+        CASE("unknown 64-bit field cut off", 0x79, 1, 2, 3),
+        CASE("unknown 32-bit field cut off", 0x7D, 1, 2, 3),
+        CASE("in a sample: varint cut off by the sample's end", 0x0A, 2, 0x08, 0x80, 0x01),
+        CASE("in a sample: field 0", 0x0A, 2, 0x00, 0),
+        CASE("in a sample: payload beyond the sample", 0x0A, 3, 0x7A, 2, 1, 2),
+        CASE("in a sample: payload as a varint", 0x0A, 2, 0x78, 1),
+        CASE("in a sample: status as bytes", 0x0A, 3, 0x12, 1, 0),
+        CASE("in a sample: status as 32 bits", 0x0A, 5, 0x15, 0, 0, 0, 0),
+        CASE("in a sample: width of 33 bits", 0x0A, 6, 0x30, 0x80, 0x80, 0x80, 0x80, 0x10),
+        CASE("in a sample: error as a varint", 0x0A, 2, 0x18, 1),
+        CASE("in a sample: NUL in the error", 0x0A, 5, 0x1A, 3, 'a', 0, 'b'),
+        CASE("payload above the limit", 0x0A, 11, 0x7A, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct collected got = {0};
+        const sluice_status status = get(cases[i].data, cases[i].len, &got);
+        if (status != SLUICE_E_CORRUPT)
+            printf("%s: %s\n", cases[i].why, sluice_status_name(status));
+        CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
+        CU_ASSERT_EQUAL(got.num_replies, 0);
+        clear_collected(&got);
+    }
+}
+
+static void samples_before_the_break_are_delivered(void)
+{
+    struct collected got = {0};
+    CU_ASSERT_EQUAL(get(BYTES(0x0A, 2, 0x08, 1, 0x0A, 2, 0x08, 2, 0x0A, 9, 0x08), &got),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
+    CU_ASSERT_EQUAL(got.replies[1].request_id, 2);
+    clear_collected(&got);
+}
+
+static void the_last_of_a_repeated_scalar_counts_and_order_does_not(void)
+{
+    struct collected got = {0};
+    /* payload first, twice; unknown fields between; request id thrice */
+    CU_ASSERT_EQUAL(get(BYTES(0x10, 1, 0x0A, 21, 0x7A, 2, 'a', 'b', 0x08, 1, 0xA0, 0x06, 5, 0x08, 2,
+                              0x7A, 3, 'x', 'y', 'z', 0x08, 3, 0x9A, 0x06, 0, 0x10, 2),
+                        &got),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
+    CU_ASSERT_EQUAL(got.replies[0].request_id, 3);
+    CU_ASSERT_EQUAL_FATAL(got.replies[0].payload->len, 3);
+    CU_ASSERT(memcmp(got.replies[0].payload->data, "xyz", 3) == 0);
+    clear_collected(&got);
+}
+
+static void an_absent_payload_is_an_empty_one(void)
+{
+    struct collected got = {0};
+    CU_ASSERT_EQUAL(get(BYTES(0x0A, 0), &got), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
+    CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(got.replies[0].payload);
+    CU_ASSERT_EQUAL(got.replies[0].payload->len, 0);
+    clear_collected(&got);
+}
+
+static void a_payload_beside_an_error_is_dropped(void)
+{
+    struct collected got = {0};
+    CU_ASSERT_EQUAL(
+        get(BYTES(0x0A, 15, 0x10, 2, 0x7A, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), &got),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
+    CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NULL(got.replies[0].payload);
+    clear_collected(&got);
+}
+
+static void an_unknown_status_is_an_internal_error_with_its_number(void)
+{
+    struct collected got = {0};
+    CU_ASSERT_EQUAL(get(BYTES(0x0A, 6, 0x10, 77, 0x7A, 2, 1, 2), &got), SLUICE_OK);
+    /* -1, as enums are sign-extended to 64 bits */
+    CU_ASSERT_EQUAL(
+        get(BYTES(0x0A, 11, 0x10, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01),
+            &got),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(got.replies[i].status, SLUICE_E_INTERNAL);
+        CU_ASSERT(strstr(got.replies[i].error, i ? "(-1)" : "(77)") != NULL);
+        CU_ASSERT_PTR_NULL(got.replies[i].payload);
+    }
+    clear_collected(&got);
+}
+
+static void an_unknown_form_is_an_unsupported_sample(void)
+{
+    struct collected got = {0};
+    CU_ASSERT_EQUAL(get(BYTES(0x0A, 6, 0x28, 5, 0x7A, 2, 1, 2), &got), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
+    CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_E_UNSUPPORTED);
+    CU_ASSERT(strstr(got.replies[0].error, "(5)") != NULL);
+    CU_ASSERT_PTR_NULL(got.replies[0].payload);
+    clear_collected(&got);
+}
+
+static void a_long_error_is_cut(void)
+{
+    uint8_t bytes[400];
+    memset(bytes, 'e', sizeof(bytes));
+    const uint8_t head[] = {0x0A, 0xA2, 0x02, 0x1A, 0x9F, 0x02}; /* 290 = 3 + 287 */
+    memcpy(bytes, head, sizeof(head));
+    struct collected got = {0};
+    CU_ASSERT_EQUAL(get(bytes, sizeof(head) + 287, &got), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_replies, 1);
+    CU_ASSERT_EQUAL(strlen(got.replies[0].error), sizeof(got.replies[0].error) - 1);
+    clear_collected(&got);
+    bytes[sizeof(head) + 280] = 0; /* a NUL in what is not kept is one all the same */
+    CU_ASSERT_EQUAL(get(bytes, sizeof(head) + 287, &got), SLUICE_E_CORRUPT);
+}
+
+static void leave(void *ctx, struct sluice_wire_sample_reply *reply)
+{
+    (void)reply;
+    ++*(int *)ctx;
+}
+
+static void what_on_sample_leaves_is_cleared(void)
+{
+    struct sluice_buf_pool *pool;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
+    struct sluice_wire_sample_reply reply = {.payload = random_buf(5000)};
+    struct sluice_message message = {0};
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&reply, &message, NULL), SLUICE_OK);
+    int calls = 0;
+    CU_ASSERT_EQUAL(
+        sluice_wire_get_fetch_reply(&message, pool, MAX_PAYLOAD, leave, &calls, NULL, NULL),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL(calls, 3);
+    sluice_wire_sample_reply_clear(&reply);
+    sluice_message_clear(&message);
+    sluice_buf_pool_destroy(pool); /* a leaked buffer is the leak checker's find */
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(requests_come_back_as_they_were_put),
+        SLUICE_TEST(a_form_of_a_later_version_asks_for_the_file),
+        SLUICE_TEST(replies_come_back_as_they_were_put),
+        SLUICE_TEST(every_status_and_form_survives),
+        SLUICE_TEST(payloads_travel_by_reference),
+        SLUICE_TEST(a_payload_too_large_for_any_message_leaves_it_as_it_was),
+        SLUICE_TEST(error_texts_are_made_utf8),
+        SLUICE_TEST(protobuf_c_reads_what_is_put),
+        SLUICE_TEST(what_protobuf_c_packs_is_read),
+        SLUICE_TEST(malformed_replies_are_corrupt),
+        SLUICE_TEST(samples_before_the_break_are_delivered),
+        SLUICE_TEST(the_last_of_a_repeated_scalar_counts_and_order_does_not),
+        SLUICE_TEST(an_absent_payload_is_an_empty_one),
+        SLUICE_TEST(a_payload_beside_an_error_is_dropped),
+        SLUICE_TEST(an_unknown_status_is_an_internal_error_with_its_number),
+        SLUICE_TEST(an_unknown_form_is_an_unsupported_sample),
+        SLUICE_TEST(a_long_error_is_cut),
+        SLUICE_TEST(what_on_sample_leaves_is_cleared),
+    };
+    return sluice_test_run("wire_fetch", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,169 @@
+#include "wire/wire.h"
+
+#include "offload.pb-c.h"
+#include "support/test.h"
+#include "wire_random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_wire_hello random_hello(bool is_request)
+{
+    struct sluice_wire_hello hello = {
+        .protocol_version = random_u32(),
+        .peer = random_text(40),
+        .pipeline = is_request ? random_text(3000) : random_text(0),
+        .pipeline_fingerprint = random_u64(),
+    };
+    random_dataset_id(hello.dataset_id);
+    if (!is_request) {
+        hello.num_samples = random_u64();
+        hello.prep_workers = random_u32();
+        hello.max_in_flight = random_u32();
+        hello.max_image_pixels = random_u64();
+        hello.max_file_bytes = random_u64();
+        hello.forms = random_u32() & ((1u << SLUICE_NUM_FORMS) - 1);
+    }
+    return hello;
+}
+
+static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_wire_hello *b)
+{
+    CU_ASSERT_EQUAL(a->protocol_version, b->protocol_version);
+    CU_ASSERT_STRING_EQUAL(a->peer, b->peer);
+    CU_ASSERT_STRING_EQUAL(a->pipeline, b->pipeline);
+    CU_ASSERT_EQUAL(a->pipeline_fingerprint, b->pipeline_fingerprint);
+    CU_ASSERT_STRING_EQUAL(a->dataset_id, b->dataset_id);
+    CU_ASSERT_EQUAL(a->num_samples, b->num_samples);
+    CU_ASSERT_EQUAL(a->prep_workers, b->prep_workers);
+    CU_ASSERT_EQUAL(a->max_in_flight, b->max_in_flight);
+    CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);
+    CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
+    CU_ASSERT_EQUAL(a->forms, b->forms);
+}
+
+static void what_is_put_is_what_is_got(void)
+{
+    for (int i = 0; i < 300; i++) {
+        const bool is_request = random_bool();
+        struct sluice_wire_hello hello = random_hello(is_request), got = {0};
+        struct sluice_message message = {0};
+        CU_ASSERT_EQUAL(is_request ? sluice_wire_put_hello_request(&hello, &message, NULL)
+                                   : sluice_wire_put_hello_reply(&hello, &message, NULL),
+                        SLUICE_OK);
+        message_recut(&message);
+        CU_ASSERT_EQUAL_FATAL(is_request ? sluice_wire_get_hello_request(&message, &got, NULL)
+                                         : sluice_wire_get_hello_reply(&message, &got, NULL),
+                              SLUICE_OK);
+        assert_equal(&hello, &got);
+        sluice_wire_hello_clear(&hello);
+        sluice_wire_hello_clear(&got);
+        sluice_wire_hello_clear(&got);
+        sluice_message_clear(&message);
+    }
+}
+
+static void protobuf_c_reads_what_is_put(void)
+{
+    struct sluice_wire_hello hello = random_hello(false);
+    hello.forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8;
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_put_hello_reply(&hello, &message, NULL), SLUICE_OK);
+    uint8_t *flat = message_flatten(&message);
+    Sluice__V1__HelloReply *wire = sluice__v1__hello_reply__unpack(NULL, message.len, flat);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
+    CU_ASSERT_EQUAL(wire->pipeline_fingerprint, hello.pipeline_fingerprint);
+    CU_ASSERT_STRING_EQUAL(wire->server, hello.peer);
+    CU_ASSERT_EQUAL(wire->max_file_bytes, hello.max_file_bytes);
+    CU_ASSERT_EQUAL_FATAL(wire->n_forms, 2);
+    CU_ASSERT_EQUAL(wire->forms[0], SLUICE__V1__FORM__FORM_RAW);
+    CU_ASSERT_EQUAL(wire->forms[1], SLUICE__V1__FORM__FORM_U8);
+    sluice__v1__hello_reply__free_unpacked(wire, NULL);
+    free(flat);
+    sluice_message_clear(&message);
+    sluice_wire_hello_clear(&hello);
+}
+
+static sluice_status get_request_of(const void *data, size_t len)
+{
+    struct sluice_message message = message_cut(data, len);
+    struct sluice_wire_hello got = {.protocol_version = 77};
+    const sluice_status status = sluice_wire_get_hello_request(&message, &got, NULL);
+    if (status == SLUICE_OK)
+        sluice_wire_hello_clear(&got);
+    else
+        CU_ASSERT_EQUAL(got.protocol_version, 77); /* untouched */
+    sluice_message_clear(&message);
+    return status;
+}
+
+static void an_empty_message_is_all_defaults(void)
+{
+    struct sluice_message message = {0};
+    struct sluice_wire_hello got;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_request(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(got.protocol_version, 0);
+    CU_ASSERT_STRING_EQUAL(got.peer, "");
+    CU_ASSERT_STRING_EQUAL(got.pipeline, "");
+    CU_ASSERT_STRING_EQUAL(got.dataset_id, "");
+    sluice_wire_hello_clear(&got);
+}
+
+static void fields_of_later_versions_are_passed_over(void)
+{
+    /* field 100: a varint, field 101: bytes, field 102: 64 bits, field 103: 32 bits */
+    CU_ASSERT_EQUAL(get_request_of("\xA0\x06\x05\xAA\x06\x02xy\xB1\x06"
+                                   "12345678\xBD\x06"
+                                   "1234\x08\x01",
+                                   26),
+                    SLUICE_OK);
+}
+
+static void rejects_a_dataset_id_that_is_none(void)
+{
+    CU_ASSERT_EQUAL(get_request_of("\x2A\x20"
+                                   "0123456789abcdef0123456789abcdef",
+                                   34),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(get_request_of("\x2A\x20"
+                                   "0123456789abcdef0123456789abcdeg",
+                                   34),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(get_request_of("\x2A\x04"
+                                   "0123",
+                                   6),
+                    SLUICE_E_CORRUPT);
+}
+
+static void forms_of_a_later_version_are_left_out(void)
+{
+    const char packed[] = "\x52\x03\x00\x4D\x02"; /* 0, 77, 2 */
+    const char single[] = "\x50\x04\x50\x4D";     /* 4, 77, unpacked */
+    const struct {
+        const char *data;
+        size_t len;
+        uint32_t forms;
+    } cases[] = {{packed, sizeof(packed) - 1, 1u << 0 | 1u << 2},
+                 {single, sizeof(single) - 1, 1u << 4}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_message message = message_cut((const uint8_t *)cases[i].data, cases[i].len);
+        struct sluice_wire_hello got;
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&message, &got, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(got.forms, cases[i].forms);
+        sluice_wire_hello_clear(&got);
+        sluice_message_clear(&message);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_is_put_is_what_is_got),
+        SLUICE_TEST(protobuf_c_reads_what_is_put),
+        SLUICE_TEST(an_empty_message_is_all_defaults),
+        SLUICE_TEST(fields_of_later_versions_are_passed_over),
+        SLUICE_TEST(rejects_a_dataset_id_that_is_none),
+        SLUICE_TEST(forms_of_a_later_version_are_left_out),
+    };
+    return sluice_test_run("wire_hello", tests, SLUICE_TEST_COUNT(tests));
+}
