@@ -261,7 +261,7 @@ static sluice_status draw_runs(const char *folder, const struct runs *runs, stru
                 runs->items[i].wire_bytes / 1e6);
     fprintf(figure.script, "EOD\nunset key\nset style fill solid 0.85 noborder\n"
                            "set boxwidth 0.65\nset xtics rotate by -30 noenhanced\n"
-                           "set yrange [0:*]\nset offsets 0.5, 0.5, 0, 0\n");
+                           "set yrange [0:*]\nset offsets graph 0.08, graph 0.08, graph 0.12, 0\n");
     return sluice_figure_draw(&figure,
                               "set multiplot layout 1,2\n"
                               "set title 'Seconds per epoch'\nset ylabel 'seconds'\n"

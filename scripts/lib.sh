@@ -1,0 +1,36 @@
+# What the scripts share.  Sourced, not run.
+
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() {
+    printf '\n== %s\n' "$*"
+}
+
+die() {
+    printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+    exit 1
+}
+
+# How many compile jobs: one per CPU, and no more than 1 GiB of memory each allows.
+jobs() {
+    local cpus memory_gib
+    cpus=$(nproc)
+    memory_gib=$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
+    [ "$memory_gib" -lt 1 ] && memory_gib=1
+    echo $((cpus < memory_gib ? cpus : memory_gib))
+}
+
+# build PRESET [cmake option...]
+build() {
+    local preset=$1 log
+    shift
+    log=$(mktemp)
+    (cd "$top" && cmake --preset "$preset" "$@" >"$log" 2>&1) ||
+        { cat "$log"; rm -f "$log"; die "cmake --preset $preset failed"; }
+    cmake --build "$top/build/$preset" -j "$(jobs)" >"$log" 2>&1 ||
+        { cat "$log"; rm -f "$log"; die "building $preset failed"; }
+    tail -n 1 "$log"
+    rm -f "$log"
+}
