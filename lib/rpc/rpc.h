@@ -10,7 +10,7 @@
  *
  * Only lib/rpc includes <grpc/...>. */
 
-/* gRPC's canonical status codes that we use; the numbers are the wire's. */
+/* gRPC's canonical status codes; the numbers are the wire's. */
 enum sluice_rpc_code {
     SLUICE_RPC_OK = 0,
     SLUICE_RPC_CANCELLED = 1,
@@ -18,19 +18,27 @@ enum sluice_rpc_code {
     SLUICE_RPC_INVALID_ARGUMENT = 3,
     SLUICE_RPC_DEADLINE_EXCEEDED = 4,
     SLUICE_RPC_NOT_FOUND = 5,
+    SLUICE_RPC_ALREADY_EXISTS = 6,
     SLUICE_RPC_PERMISSION_DENIED = 7,
     SLUICE_RPC_RESOURCE_EXHAUSTED = 8,
     SLUICE_RPC_FAILED_PRECONDITION = 9,
+    SLUICE_RPC_ABORTED = 10,
+    SLUICE_RPC_OUT_OF_RANGE = 11,
     SLUICE_RPC_UNIMPLEMENTED = 12,
     SLUICE_RPC_INTERNAL = 13,
     SLUICE_RPC_UNAVAILABLE = 14,
+    SLUICE_RPC_DATA_LOSS = 15,
+    SLUICE_RPC_UNAUTHENTICATED = 16,
 };
 
-const char *sluice_rpc_code_name(enum sluice_rpc_code code);
+const char *sluice_rpc_code_name(enum sluice_rpc_code code); /* "UNAVAILABLE" */
 
 /* UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED are SLUICE_E_IO (worth a retry), FAILED_PRECONDITION
- * and INVALID_ARGUMENT SLUICE_E_INVALID, and so on. */
+ * and INVALID_ARGUMENT SLUICE_E_INVALID, and so on; a number that is no code is SLUICE_E_INTERNAL.
+ */
 sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code);
+/* The other way: a status and the code made from it mean the same again, but SLUICE_E_AGAIN
+ * and SLUICE_E_CLOSED travel as UNAVAILABLE, which is SLUICE_E_IO at the other end. */
 enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
 
 /* Tunes malloc for megabyte messages that come and go (M_TRIM_THRESHOLD,

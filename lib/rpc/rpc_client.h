@@ -23,7 +23,7 @@ struct sluice_rpc_stream;
 struct sluice_rpc_channel_options {
     const char *target;       /* "host:port" */
     size_t max_receive_bytes; /* 0: 64 MiB */
-    unsigned keepalive_ms;    /* ping when idle this long; 0: 20,000 */
+    unsigned keepalive_ms;    /* ping when idle this long; 0: 20,000; at least 1,000 */
 };
 
 SLUICE_MUST_USE sluice_status
@@ -34,8 +34,8 @@ void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel);
 
 /* Sends one message and waits for one.  Takes *request's content whatever it
  * returns; *reply is the caller's to clear.  Not from a callback.
- * The status is that of sluice_rpc_code_to_status(); err carries the server's text;
- * *code (may be NULL) the exact code. */
+ * timeout_ms 0: no deadline.  The status is that of sluice_rpc_code_to_status(); err
+ * carries the server's text; *code (may be NULL) the exact code, OK too. */
 SLUICE_MUST_USE sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *path,
                                                struct sluice_message *request, unsigned timeout_ms,
                                                struct sluice_message *reply,
@@ -51,7 +51,8 @@ struct sluice_rpc_stream_events {
 };
 
 /* Opens a stream; fails fast with on_done(UNAVAILABLE) if nobody listens.
- * timeout_ms 0: no deadline for the stream as a whole. */
+ * timeout_ms 0: no deadline for the stream as a whole.  Callbacks may come before
+ * this returns. */
 SLUICE_MUST_USE sluice_status sluice_rpc_stream_open(struct sluice_rpc_channel *channel,
                                                      const char *path, unsigned timeout_ms,
                                                      const struct sluice_rpc_stream_events *events,

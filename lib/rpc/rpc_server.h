@@ -18,13 +18,19 @@
  * Threads: the callbacks of one call run on completion threads, one at a time
  * and in order.  They must not block: work goes to a worker pool.  The
  * functions on a call may be called from any thread while the call is live or a
- * reference is held; workers send, completion threads write. */
+ * reference is held; workers send, completion threads write.
+ *
+ * Once a handler has called finish, on_done is the only callback still to come. */
 
 struct sluice_rpc_server;
 struct sluice_rpc_call;
 
 struct sluice_rpc_method {
     const char *path; /* "/sluice.v1.Offload/Fetch" */
+
+    /* The peer sends exactly one message: it is read together with the call, which saves a
+     * round through the queue, and on_half_close follows it at once. */
+    bool is_unary;
 
     /* The call began.  Optional. */
     void (*on_open)(void *ctx, struct sluice_rpc_call *call);
@@ -51,8 +57,11 @@ struct sluice_rpc_server_options {
     unsigned max_concurrent_streams; /* 0: 128 */
 
     /* Paces what is sent: called on a completion thread just before a message of
-     * `bytes` is written; 0: write now (the bytes are spent), else ask again in
-     * so many ns.  NULL: no limit. */
+     * `bytes` (its frame header included) is written; 0: write now (the bytes are
+     * spent), else ask again in so many ns.  Each thread lines up its calls' messages
+     * and asks for the oldest alone.  The wait is rounded up to the timer's next
+     * millisecond, so a limiter should let a late asker catch up on a few of them.
+     * NULL: no limit. */
     uint64_t (*pace)(void *ctx, size_t bytes);
 };
 

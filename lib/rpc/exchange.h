@@ -1,0 +1,145 @@
+#ifndef SLUICE_RPC_EXCHANGE_H
+#define SLUICE_RPC_EXCHANGE_H
+
+#include "base/error.h"
+#include "base/message.h"
+
+#include <grpc/grpc.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Private to lib/rpc: what a call on the server and a stream on the client have
+ * in common.
+ *
+ *     any thread:         send -> ring --wake--> |
+ *     completion thread:                         | write, one at a time -> gRPC
+ *                         on_message <- read, one at a time <- gRPC
+ *
+ * A queue is a completion queue with the one thread that serves it.  Every
+ * operation of an exchange is started on that thread and ends there, so only
+ * the ring and a few flags need the lock; other threads reach it by a wake.
+ *
+ * An exchange counts what is under way: +1 for each operation started and each
+ * wake, -1 when its event has been handled.  The operation that reports the
+ * call's end (RECV_CLOSE_ON_SERVER, RECV_STATUS_ON_CLIENT) is among them from
+ * the start, so zero means over, and nothing comes after it. */
+
+struct exchange;
+
+/* What gRPC hands back when an operation is complete; embedded in what it is for. */
+struct rpc_tag {
+    void (*fn)(struct rpc_tag *tag, bool ok);
+    /* The hand-over between the thread that starts and the thread that completes: whatever was
+     * written before arming is visible to fn.  It also catches an event that comes twice. */
+    atomic_bool is_armed;
+};
+
+void rpc_tag_arm(struct rpc_tag *tag);
+
+struct rpc_queue {
+    grpc_completion_queue *cq;
+    pthread_t thread;
+
+    /* See rpc_server.h.  Set before the thread starts. */
+    uint64_t (*pace)(void *ctx, size_t bytes);
+    void *pace_ctx;
+
+    _Atomic uint64_t bytes_sent; /* relaxed: a statistic */
+
+    /* The thread's own: exchanges to look after when the event in hand is done, and those
+     * that wait for the pace, oldest first; the first asks for all of them. */
+    struct exchange *woken_first, *woken_last;
+    struct exchange *paced_first, *paced_last;
+    uint64_t paced_until_ns;
+};
+
+SLUICE_MUST_USE sluice_status rpc_queue_start(struct rpc_queue *queue, const char *name,
+                                              struct sluice_err *err);
+/* No exchange may be left.  Handles what is still in the queue, joins, frees.  A queue that
+ * was never started ({0}) is fine. */
+void rpc_queue_stop(struct rpc_queue *queue);
+bool rpc_queue_is_current(const struct rpc_queue *queue); /* on its thread? */
+
+/* Starts operations outside an exchange.  The library refuses only what is a bug of ours, so
+ * a refusal ends the process. */
+void rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t num_ops, struct rpc_tag *tag);
+
+/* The two sides' own parts; all run on the completion thread. */
+struct exchange_side {
+    /* Once, as the first thing: start the side's own operations. */
+    void (*begin)(struct exchange *x);
+    void (*on_message)(struct exchange *x, struct sluice_message *message);
+    void (*on_read_end)(struct exchange *x); /* may be NULL */
+    void (*on_drained)(struct exchange *x);  /* may be NULL */
+    /* Fills the operation that ends our half. */
+    void (*end_op)(struct exchange *x, grpc_op *op);
+    /* The count is zero; the exchange may be freed. */
+    void (*on_end)(struct exchange *x);
+    /* Deliver messages after our half has ended?  (A server that finished has said all.) */
+    bool reads_after_end;
+};
+
+struct outgoing {
+    grpc_byte_buffer *bytes;
+    size_t len;
+};
+
+struct exchange {
+    pthread_mutex_t lock;
+    /* Under the lock: */
+    struct outgoing *ring;
+    size_t ring_capacity, ring_first, ring_count;
+    size_t queued_bytes; /* in the ring and in the write under way */
+    bool is_idle;        /* the writer has nothing to do and must be woken */
+    bool is_woken;       /* a wake is on its way */
+    bool is_closed;      /* the call is over or lost: nothing is sent any more */
+    bool is_ending;      /* our half ends after what is in the ring */
+    bool is_paused;
+    int end_code;   /* server */
+    char *end_text; /* server; owned */
+
+    atomic_uint pending;
+
+    /* The completion thread's: */
+    const struct exchange_side *side;
+    struct rpc_queue *queue;
+    grpc_call *call; /* owned */
+    bool has_begun;
+    bool needs_metadata; /* initial metadata go out with the first write */
+    bool is_writing, is_granted, is_waiting, is_end_sent;
+    bool is_reading, has_read_all;
+    grpc_slice end_slice; /* end_text as the library wants it */
+    struct outgoing writing;
+    size_t waiting_len; /* of the message that waits for the pace */
+    grpc_byte_buffer *received;
+    struct rpc_tag wake_tag, write_tag, read_tag;
+    struct exchange *next_woken, *next_paced;
+};
+
+void exchange_init(struct exchange *x, const struct exchange_side *side, struct rpc_queue *queue);
+void exchange_clear(struct exchange *x); /* after on_end, or if it never began */
+
+/* From any thread; `call` is set.  The rest happens on the completion thread. */
+void exchange_begin(struct exchange *x);
+
+/* One operation more of a side's own; its tag's fn must end with exchange_settle(). */
+void exchange_start(struct exchange *x, const grpc_op *ops, size_t num_ops, struct rpc_tag *tag);
+void exchange_settle(struct exchange *x);
+
+/* Does the side still want what arrives?  On the completion thread. */
+bool exchange_is_wanted(struct exchange *x);
+
+/* The call is over or lost: drops what is queued.  On the completion thread. */
+void exchange_close(struct exchange *x);
+
+/* From any thread, as the public functions say. */
+sluice_status exchange_send(struct exchange *x, struct sluice_message *message);
+void exchange_end(struct exchange *x, int code, const char *text);
+size_t exchange_queued_bytes(struct exchange *x);
+void exchange_set_paused(struct exchange *x, bool is_paused);
+
+#endif

@@ -1,0 +1,135 @@
+#include "rpc/grpc_library.h"
+
+#include "base/log.h"
+
+#include <grpc/slice.h>
+#include <grpc/slice_buffer.h>
+#include <grpc/support/log.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to here a copy costs less than the reference count that a slice of its own needs. */
+#define COPY_BYTES 2048
+
+static _Thread_local char complaint[160];
+
+/* The library logs as errors what it also reports by a status: worth a line only when looking
+ * for trouble.  A failed assertion of its own ends the process, so that one must be seen. */
+static void take_log_line(gpr_log_func_args *args)
+{
+    if (strstr(args->message, "assertion failed") || strstr(args->message, "ASSERTION FAILED")) {
+        sluice_log(SLUICE_LOG_ERROR, "gRPC: %s (%s:%d)", args->message, args->file, args->line);
+        return;
+    }
+    sluice_log(SLUICE_LOG_DEBUG, "gRPC: %s (%s:%d)", args->message, args->file, args->line);
+
+    /* `os_error:"Address already in use"` is the part for people. */
+    static const char mark[] = "os_error:\"";
+    const char *start = strstr(args->message, mark);
+    if (start) {
+        start += sizeof(mark) - 1;
+        snprintf(complaint, sizeof(complaint), "%.*s", (int)strcspn(start, "\""), start);
+    }
+}
+
+static void init(void)
+{
+    grpc_init();
+    /* Whoever asks the library to talk hears it unchanged. */
+    if (!getenv("GRPC_VERBOSITY") && !getenv("GRPC_TRACE"))
+        gpr_set_log_function(take_log_line);
+}
+
+void rpc_library_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init);
+}
+
+const char *rpc_library_complaint(void)
+{
+    static _Thread_local char taken[sizeof(complaint)];
+    memcpy(taken, complaint, sizeof(taken));
+    complaint[0] = 0;
+    return taken;
+}
+
+grpc_arg rpc_arg(const char *key, int value)
+{
+    return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value};
+}
+
+static bool is_small(const struct sluice_segment *segment)
+{
+    return segment->len <= COPY_BYTES;
+}
+
+grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message)
+{
+    grpc_byte_buffer *bytes = grpc_raw_byte_buffer_create(NULL, 0);
+    grpc_slice_buffer *slices = &bytes->data.raw.slice_buffer;
+
+    size_t i = 0;
+    while (i < message->num_segments) {
+        struct sluice_segment *segment = &message->segments[i];
+        if (!is_small(segment)) {
+            grpc_slice_buffer_add(
+                slices, segment->release
+                            ? grpc_slice_new_with_user_data((void *)segment->data, segment->len,
+                                                            segment->release, segment->owner)
+                            : grpc_slice_from_static_buffer(segment->data, segment->len));
+            i++;
+            continue;
+        }
+
+        size_t end = i, len = 0;
+        while (end < message->num_segments && is_small(&message->segments[end]))
+            len += message->segments[end++].len;
+        grpc_slice copy = grpc_slice_malloc(len);
+        uint8_t *out = GRPC_SLICE_START_PTR(copy);
+        for (; i < end; i++) {
+            segment = &message->segments[i];
+            if (segment->len)
+                memcpy(out, segment->data, segment->len);
+            out += segment->len;
+            if (segment->release)
+                segment->release(segment->owner);
+        }
+        grpc_slice_buffer_add(slices, copy);
+    }
+
+    free(message->segments);
+    *message = (struct sluice_message){0};
+    return bytes;
+}
+
+static void release_bytes(void *owner)
+{
+    grpc_byte_buffer_destroy(owner);
+}
+
+bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *message)
+{
+    const grpc_slice_buffer *slices = &bytes->data.raw.slice_buffer;
+    const size_t count = slices->count ? slices->count : 1;
+    struct sluice_segment *segments = calloc(count, sizeof(*segments));
+    if (!segments) {
+        grpc_byte_buffer_destroy(bytes);
+        return false;
+    }
+    size_t len = 0;
+    for (size_t i = 0; i < slices->count; i++) {
+        segments[i].data = GRPC_SLICE_START_PTR(slices->slices[i]);
+        segments[i].len = GRPC_SLICE_LENGTH(slices->slices[i]);
+        len += segments[i].len;
+    }
+    /* One owner for all slices, on the last segment: a message is cleared as a whole. */
+    segments[count - 1].release = release_bytes;
+    segments[count - 1].owner = bytes;
+    *message = (struct sluice_message){
+        .segments = segments, .num_segments = count, .capacity = count, .len = len};
+    return true;
+}

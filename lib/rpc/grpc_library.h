@@ -1,0 +1,41 @@
+#ifndef SLUICE_RPC_GRPC_LIBRARY_H
+#define SLUICE_RPC_GRPC_LIBRARY_H
+
+#include "base/message.h"
+
+#include <grpc/byte_buffer.h>
+#include <grpc/compression.h>
+#include <grpc/grpc.h>
+
+#include <stdbool.h>
+
+/* Private to lib/rpc: the library's start, and the two ways between its byte
+ * buffers and our messages, neither of which copies a payload.
+ *
+ * Threads: any. */
+
+/* Starts the library once per process.  It is never stopped: received bytes, which are the
+ * library's, may outlive every channel and server. */
+void rpc_library_init(void);
+
+/* What the library last complained about on this thread ("" if nothing), and forgets it. */
+const char *rpc_library_complaint(void);
+
+/* For GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE: how much a stream may hold back under the buffer hint. */
+#define RPC_WRITE_BUFFER_BYTES (512 << 10)
+
+/* For GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET: none, as our payloads are compressed
+ * already, and the limit on received bytes would not hold for what they expand to. */
+#define RPC_ALGORITHMS (1 << GRPC_COMPRESS_NONE)
+
+grpc_arg rpc_arg(const char *key, int value);
+
+/* A byte buffer of the message's content, which it takes.  Small segments are copied together,
+ * large ones are referred to and released when the transport is done with them. */
+grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message);
+
+/* Fills *message ({0} before) with references into `bytes`, which it takes.  False, with
+ * `bytes` gone and *message as it was, if there is no memory. */
+bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *message);
+
+#endif

@@ -1,0 +1,110 @@
+#include "rpc/rpc.h"
+
+#include <malloc.h>
+
+const char *sluice_rpc_code_name(enum sluice_rpc_code code)
+{
+    switch (code) {
+    case SLUICE_RPC_OK:
+        return "OK";
+    case SLUICE_RPC_CANCELLED:
+        return "CANCELLED";
+    case SLUICE_RPC_UNKNOWN:
+        return "UNKNOWN";
+    case SLUICE_RPC_INVALID_ARGUMENT:
+        return "INVALID_ARGUMENT";
+    case SLUICE_RPC_DEADLINE_EXCEEDED:
+        return "DEADLINE_EXCEEDED";
+    case SLUICE_RPC_NOT_FOUND:
+        return "NOT_FOUND";
+    case SLUICE_RPC_ALREADY_EXISTS:
+        return "ALREADY_EXISTS";
+    case SLUICE_RPC_PERMISSION_DENIED:
+        return "PERMISSION_DENIED";
+    case SLUICE_RPC_RESOURCE_EXHAUSTED:
+        return "RESOURCE_EXHAUSTED";
+    case SLUICE_RPC_FAILED_PRECONDITION:
+        return "FAILED_PRECONDITION";
+    case SLUICE_RPC_ABORTED:
+        return "ABORTED";
+    case SLUICE_RPC_OUT_OF_RANGE:
+        return "OUT_OF_RANGE";
+    case SLUICE_RPC_UNIMPLEMENTED:
+        return "UNIMPLEMENTED";
+    case SLUICE_RPC_INTERNAL:
+        return "INTERNAL";
+    case SLUICE_RPC_UNAVAILABLE:
+        return "UNAVAILABLE";
+    case SLUICE_RPC_DATA_LOSS:
+        return "DATA_LOSS";
+    case SLUICE_RPC_UNAUTHENTICATED:
+        return "UNAUTHENTICATED";
+    }
+    return "no such code";
+}
+
+sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code)
+{
+    switch (code) {
+    case SLUICE_RPC_OK:
+        return SLUICE_OK;
+    case SLUICE_RPC_UNAVAILABLE:
+    case SLUICE_RPC_DEADLINE_EXCEEDED:
+    case SLUICE_RPC_CANCELLED:
+    case SLUICE_RPC_ABORTED:
+        return SLUICE_E_IO;
+    case SLUICE_RPC_INVALID_ARGUMENT:
+    case SLUICE_RPC_FAILED_PRECONDITION:
+    case SLUICE_RPC_OUT_OF_RANGE:
+    case SLUICE_RPC_ALREADY_EXISTS:
+    case SLUICE_RPC_PERMISSION_DENIED:
+    case SLUICE_RPC_UNAUTHENTICATED:
+        return SLUICE_E_INVALID;
+    case SLUICE_RPC_NOT_FOUND:
+        return SLUICE_E_NOT_FOUND;
+    case SLUICE_RPC_RESOURCE_EXHAUSTED:
+        return SLUICE_E_NO_MEMORY;
+    case SLUICE_RPC_UNIMPLEMENTED:
+        return SLUICE_E_UNSUPPORTED;
+    case SLUICE_RPC_DATA_LOSS:
+        return SLUICE_E_CORRUPT;
+    case SLUICE_RPC_UNKNOWN:
+    case SLUICE_RPC_INTERNAL:
+        return SLUICE_E_INTERNAL;
+    }
+    return SLUICE_E_INTERNAL;
+}
+
+enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status)
+{
+    switch (status) {
+    case SLUICE_OK:
+        return SLUICE_RPC_OK;
+    case SLUICE_E_INVALID:
+        return SLUICE_RPC_INVALID_ARGUMENT;
+    case SLUICE_E_CORRUPT:
+        return SLUICE_RPC_DATA_LOSS;
+    case SLUICE_E_UNSUPPORTED:
+        return SLUICE_RPC_UNIMPLEMENTED;
+    case SLUICE_E_NOT_FOUND:
+        return SLUICE_RPC_NOT_FOUND;
+    case SLUICE_E_NO_MEMORY:
+        return SLUICE_RPC_RESOURCE_EXHAUSTED;
+    case SLUICE_E_IO:
+    case SLUICE_E_AGAIN:
+    case SLUICE_E_CLOSED:
+        return SLUICE_RPC_UNAVAILABLE;
+    case SLUICE_E_INTERNAL:
+        break;
+    }
+    return SLUICE_RPC_INTERNAL;
+}
+
+void sluice_rpc_process_init(void)
+{
+    /* The threshold for mmap is the largest that glibc takes; the trim threshold is far above
+     * what a node has in flight. */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_TOP_PAD, 16 << 20);
+}

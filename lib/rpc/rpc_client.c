@@ -1,0 +1,358 @@
+#include "rpc/rpc_client.h"
+
+#include "rpc/exchange.h"
+#include "rpc/grpc_library.h"
+
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEPALIVE_MS 20000
+#define MIN_KEEPALIVE_MS 1000 /* what rpc_server bears */
+#define KEEPALIVE_TIMEOUT_MS 10000
+
+/* A server that comes back is tried again within this many ms (plus the library's jitter of a
+ * fifth); an attempt that gets no answer at all is given up after the last. */
+#define FIRST_BACKOFF_MS 100
+#define MAX_BACKOFF_MS 300
+#define CONNECT_TIMEOUT_MS 5000
+
+struct sluice_rpc_channel {
+    grpc_channel *channel;
+    struct rpc_queue queue;
+};
+
+static gpr_timespec deadline_after(unsigned timeout_ms)
+{
+    if (!timeout_ms)
+        return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                        gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+}
+
+static grpc_call *create_call(struct sluice_rpc_channel *channel, const char *path,
+                              unsigned timeout_ms)
+{
+    const grpc_slice method = grpc_slice_from_copied_string(path);
+    grpc_call *call =
+        grpc_channel_create_call(channel->channel, NULL, GRPC_PROPAGATE_DEFAULTS, channel->queue.cq,
+                                 method, NULL, deadline_after(timeout_ms), NULL);
+    grpc_slice_unref(method);
+    return call;
+}
+
+sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
+                                        struct sluice_rpc_channel **out, struct sluice_err *err)
+{
+    if (!options->target || !options->target[0])
+        return sluice_fail(err, SLUICE_E_INVALID, "a channel needs an address");
+    rpc_library_init();
+    struct sluice_rpc_channel *channel = calloc(1, sizeof(*channel));
+    if (!channel)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
+    const sluice_status status = rpc_queue_start(&channel->queue, "rpc-client", err);
+    if (status != SLUICE_OK) {
+        free(channel);
+        return status;
+    }
+
+    const size_t max_receive = options->max_receive_bytes ? options->max_receive_bytes : 64u << 20;
+    unsigned keepalive_ms = options->keepalive_ms ? options->keepalive_ms : KEEPALIVE_MS;
+    if (keepalive_ms < MIN_KEEPALIVE_MS)
+        keepalive_ms = MIN_KEEPALIVE_MS;
+    if (keepalive_ms > INT32_MAX)
+        keepalive_ms = INT32_MAX;
+    grpc_arg args[] = {
+        {.type = GRPC_ARG_STRING,
+         .key = (char *)GRPC_ARG_PRIMARY_USER_AGENT_STRING,
+         .value.string = (char *)"sluice/" SLUICE_VERSION},
+        rpc_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+                max_receive > INT32_MAX ? INT32_MAX : (int)max_receive),
+        rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
+        rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
+        rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms),
+        rpc_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
+        rpc_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
+        rpc_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
+        rpc_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, FIRST_BACKOFF_MS),
+        rpc_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, MAX_BACKOFF_MS),
+        /* The library's name is about backoff, but it is how long an attempt may take. */
+        rpc_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_TIMEOUT_MS),
+        rpc_arg(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, MAX_BACKOFF_MS),
+        /* The address is what was given: no proxy of the environment, no connection shared
+         * with another channel, no settings from DNS.  Trying again is the caller's: it knows
+         * what was answered. */
+        rpc_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
+        rpc_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
+        rpc_arg(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),
+        rpc_arg(GRPC_ARG_ENABLE_RETRIES, 0),
+    };
+    const grpc_channel_args channel_args = {SLUICE_ARRAY_LEN(args), args};
+    grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
+    channel->channel = grpc_channel_create(options->target, credentials, &channel_args);
+    grpc_channel_credentials_release(credentials);
+    *out = channel;
+    return SLUICE_OK;
+}
+
+void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel)
+{
+    if (!channel)
+        return;
+    assert(!rpc_queue_is_current(&channel->queue));
+    grpc_channel_destroy(channel->channel);
+    rpc_queue_stop(&channel->queue);
+    free(channel);
+}
+
+/* --- unary --- */
+
+struct unary {
+    struct rpc_tag tag;
+    pthread_mutex_t lock;
+    bool is_done;
+    pthread_cond_t done;
+};
+
+static void on_unary_done(struct rpc_tag *tag, bool ok)
+{
+    (void)ok; /* the status tells */
+    struct unary *unary = SLUICE_CONTAINER_OF(tag, struct unary, tag);
+    pthread_mutex_lock(&unary->lock);
+    unary->is_done = true;
+    pthread_cond_signal(&unary->done);
+    pthread_mutex_unlock(&unary->lock);
+}
+
+sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *path,
+                               struct sluice_message *request, unsigned timeout_ms,
+                               struct sluice_message *reply, enum sluice_rpc_code *code,
+                               struct sluice_err *err)
+{
+    assert(!rpc_queue_is_current(&channel->queue));
+    struct unary unary = {.tag.fn = on_unary_done};
+    pthread_mutex_init(&unary.lock, NULL);
+    pthread_cond_init(&unary.done, NULL);
+
+    grpc_byte_buffer *out = rpc_bytes_from_message(request), *in = NULL;
+    grpc_metadata_array initial, trailing;
+    grpc_metadata_array_init(&initial);
+    grpc_metadata_array_init(&trailing);
+    grpc_status_code status_code = GRPC_STATUS_UNKNOWN;
+    grpc_slice details = grpc_empty_slice();
+
+    grpc_op ops[6];
+    memset(ops, 0, sizeof(ops));
+    ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+    ops[1].op = GRPC_OP_SEND_MESSAGE;
+    ops[1].data.send_message.send_message = out;
+    ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+    ops[3].op = GRPC_OP_RECV_INITIAL_METADATA;
+    ops[3].data.recv_initial_metadata.recv_initial_metadata = &initial;
+    ops[4].op = GRPC_OP_RECV_MESSAGE;
+    ops[4].data.recv_message.recv_message = &in;
+    ops[5].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
+    ops[5].data.recv_status_on_client.trailing_metadata = &trailing;
+    ops[5].data.recv_status_on_client.status = &status_code;
+    ops[5].data.recv_status_on_client.status_details = &details;
+
+    grpc_call *call = create_call(channel, path, timeout_ms);
+    rpc_start_batch(call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
+    pthread_mutex_lock(&unary.lock);
+    while (!unary.is_done)
+        pthread_cond_wait(&unary.done, &unary.lock);
+    pthread_mutex_unlock(&unary.lock);
+
+    enum sluice_rpc_code result = (enum sluice_rpc_code)status_code;
+    sluice_status status = sluice_rpc_code_to_status(result);
+    if (status != SLUICE_OK) {
+        char *text = grpc_slice_to_c_string(details);
+        status = sluice_fail(err, status, "%s: %s: %s", path, sluice_rpc_code_name(result), text);
+        gpr_free(text);
+    } else if (!in) {
+        result = SLUICE_RPC_INTERNAL;
+        status = sluice_fail(err, SLUICE_E_INTERNAL, "%s: no reply, but no failure either", path);
+    } else {
+        struct sluice_message message = {0};
+        if (rpc_message_from_bytes(in, &message)) {
+            *reply = message;
+        } else {
+            result = SLUICE_RPC_RESOURCE_EXHAUSTED;
+            status = sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for the reply", path);
+        }
+        in = NULL;
+    }
+    if (code)
+        *code = result;
+
+    grpc_call_unref(call);
+    grpc_slice_unref(details);
+    grpc_metadata_array_destroy(&initial);
+    grpc_metadata_array_destroy(&trailing);
+    grpc_byte_buffer_destroy(out);
+    if (in)
+        grpc_byte_buffer_destroy(in);
+    pthread_cond_destroy(&unary.done);
+    pthread_mutex_destroy(&unary.lock);
+    return status;
+}
+
+/* --- streams --- */
+
+struct sluice_rpc_stream {
+    struct exchange exchange;
+    struct sluice_rpc_stream_events events;
+    struct rpc_tag open_tag, status_tag;
+    grpc_metadata_array initial, trailing;
+    grpc_status_code status_code;
+    grpc_slice details;
+
+    pthread_mutex_t lock;
+    bool is_done; /* on_done has returned */
+    pthread_cond_t done;
+    atomic_uint refs; /* the user's and, until on_done has returned, the channel's */
+};
+
+static struct sluice_rpc_stream *stream_of(struct exchange *x)
+{
+    return SLUICE_CONTAINER_OF(x, struct sluice_rpc_stream, exchange);
+}
+
+static void unref_stream(struct sluice_rpc_stream *stream)
+{
+    if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    exchange_clear(&stream->exchange);
+    grpc_slice_unref(stream->details);
+    grpc_metadata_array_destroy(&stream->initial);
+    grpc_metadata_array_destroy(&stream->trailing);
+    pthread_cond_destroy(&stream->done);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+static void begin_stream(struct exchange *x)
+{
+    struct sluice_rpc_stream *stream = stream_of(x);
+    grpc_op ops[2];
+    memset(ops, 0, sizeof(ops));
+    ops[0].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
+    ops[0].data.recv_status_on_client.trailing_metadata = &stream->trailing;
+    ops[0].data.recv_status_on_client.status = &stream->status_code;
+    ops[0].data.recv_status_on_client.status_details = &stream->details;
+    exchange_start(x, ops, 1, &stream->status_tag);
+
+    memset(ops, 0, sizeof(ops));
+    ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+    ops[1].op = GRPC_OP_RECV_INITIAL_METADATA;
+    ops[1].data.recv_initial_metadata.recv_initial_metadata = &stream->initial;
+    exchange_start(x, ops, 2, &stream->open_tag);
+}
+
+static void on_opened(struct rpc_tag *tag, bool ok)
+{
+    (void)ok; /* the status tells */
+    exchange_settle(&SLUICE_CONTAINER_OF(tag, struct sluice_rpc_stream, open_tag)->exchange);
+}
+
+static void on_status(struct rpc_tag *tag, bool ok)
+{
+    (void)ok; /* this operation always succeeds */
+    struct sluice_rpc_stream *stream =
+        SLUICE_CONTAINER_OF(tag, struct sluice_rpc_stream, status_tag);
+    exchange_close(&stream->exchange);
+    exchange_settle(&stream->exchange);
+}
+
+static void deliver(struct exchange *x, struct sluice_message *message)
+{
+    struct sluice_rpc_stream *stream = stream_of(x);
+    stream->events.on_message(stream->events.ctx, message);
+}
+
+static void fill_half_close(struct exchange *x, grpc_op *op)
+{
+    (void)x;
+    op->op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+}
+
+static void end_stream(struct exchange *x)
+{
+    struct sluice_rpc_stream *stream = stream_of(x);
+    char *text = grpc_slice_to_c_string(stream->details);
+    stream->events.on_done(stream->events.ctx, (enum sluice_rpc_code)stream->status_code, text);
+    gpr_free(text);
+
+    pthread_mutex_lock(&stream->lock);
+    stream->is_done = true;
+    pthread_cond_signal(&stream->done);
+    pthread_mutex_unlock(&stream->lock);
+    unref_stream(stream);
+}
+
+static const struct exchange_side client_side = {
+    .begin = begin_stream,
+    .on_message = deliver,
+    .end_op = fill_half_close,
+    .on_end = end_stream,
+    .reads_after_end = true,
+};
+
+sluice_status sluice_rpc_stream_open(struct sluice_rpc_channel *channel, const char *path,
+                                     unsigned timeout_ms,
+                                     const struct sluice_rpc_stream_events *events,
+                                     struct sluice_rpc_stream **out, struct sluice_err *err)
+{
+    struct sluice_rpc_stream *stream = calloc(1, sizeof(*stream));
+    if (!stream)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a stream");
+    exchange_init(&stream->exchange, &client_side, &channel->queue);
+    stream->exchange.call = create_call(channel, path, timeout_ms);
+    stream->events = *events;
+    stream->open_tag.fn = on_opened;
+    stream->status_tag.fn = on_status;
+    stream->status_code = GRPC_STATUS_UNKNOWN;
+    stream->details = grpc_empty_slice();
+    grpc_metadata_array_init(&stream->initial);
+    grpc_metadata_array_init(&stream->trailing);
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->done, NULL);
+    atomic_init(&stream->refs, 2);
+    *out = stream;
+    exchange_begin(&stream->exchange);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_rpc_stream_send(struct sluice_rpc_stream *stream,
+                                     struct sluice_message *message)
+{
+    return exchange_send(&stream->exchange, message);
+}
+
+void sluice_rpc_stream_half_close(struct sluice_rpc_stream *stream)
+{
+    exchange_end(&stream->exchange, 0, NULL);
+}
+
+void sluice_rpc_stream_cancel(struct sluice_rpc_stream *stream)
+{
+    grpc_call_cancel(stream->exchange.call, NULL);
+}
+
+void sluice_rpc_stream_destroy(struct sluice_rpc_stream *stream)
+{
+    if (!stream)
+        return;
+    assert(!rpc_queue_is_current(stream->exchange.queue));
+    sluice_rpc_stream_cancel(stream);
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->is_done)
+        pthread_cond_wait(&stream->done, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+    unref_stream(stream);
+}
