@@ -1,0 +1,77 @@
+#include "support/capture.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static FILE *files[2];
+static int saved[2];
+
+void sluice_test_capture_begin(void)
+{
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        files[i] = tmpfile();
+        saved[i] = dup(STDOUT_FILENO + i);
+        if (!files[i] || saved[i] < 0 || dup2(fileno(files[i]), STDOUT_FILENO + i) < 0) {
+            perror("capture");
+            exit(1);
+        }
+    }
+}
+
+void sluice_test_capture_end(struct sluice_test_output *output)
+{
+    char *const texts[2] = {output->out, output->err};
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        rewind(files[i]);
+        const size_t len = fread(texts[i], 1, sizeof(output->out) - 1, files[i]);
+        texts[i][len] = 0;
+        dup2(saved[i], STDOUT_FILENO + i);
+        close(saved[i]);
+        fclose(files[i]);
+    }
+}
+
+int sluice_test_child(int (*fn)(void *ctx), void *ctx, struct sluice_test_output *output)
+{
+    int status = -1;
+    sluice_test_capture_begin();
+    const pid_t child = fork();
+    if (child == 0) {
+        const int code = fn(ctx);
+        fflush(NULL);
+        _exit(code);
+    }
+    const pid_t waited = child > 0 ? waitpid(child, &status, 0) : -1;
+    sluice_test_capture_end(output);
+    if (waited < 0) {
+        perror("child");
+        exit(1);
+    }
+    return status;
+}
+
+void sluice_test_wait_blocked(pid_t tid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+    for (;;) {
+        char text[512] = "";
+        FILE *file = fopen(path, "r");
+        if (!file)
+            return; /* it ended */
+        const size_t len = fread(text, 1, sizeof(text) - 1, file);
+        fclose(file);
+        text[len] = 0;
+        /* "pid (name) S ...", and the name may hold anything. */
+        const char *state = strrchr(text, ')');
+        if (state && strncmp(state, ") S", 3) == 0)
+            return;
+        sched_yield();
+    }
+}

@@ -1,0 +1,61 @@
+#include "base/clock.h"
+
+#include "support/test.h"
+
+#include <pthread.h>
+#include <time.h>
+
+static uint64_t system_ns(clockid_t id)
+{
+    struct timespec ts;
+    clock_gettime(id, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void is_the_monotonic_clock_in_nanoseconds(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t before = system_ns(CLOCK_MONOTONIC);
+        const uint64_t ours = sluice_clock_ns();
+        CU_ASSERT(ours >= before && ours <= system_ns(CLOCK_MONOTONIC));
+    }
+}
+
+static void *burn(void *arg)
+{
+    uint64_t *spent_ns = arg;
+    const uint64_t start = sluice_thread_cpu_ns();
+    do {
+        *spent_ns = sluice_thread_cpu_ns() - start;
+    } while (*spent_ns < 20000000u);
+    return NULL;
+}
+
+static void thread_time_counts_the_calling_thread_alone(void)
+{
+    uint64_t theirs = 0;
+    pthread_t thread;
+    const uint64_t before = sluice_thread_cpu_ns();
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, burn, &theirs), 0);
+    pthread_join(thread, NULL);
+    const uint64_t ours = sluice_thread_cpu_ns() - before;
+    CU_ASSERT(theirs >= 20000000u);
+    CU_ASSERT(ours < theirs);
+}
+
+static void thread_time_is_the_systems(void)
+{
+    const uint64_t before = system_ns(CLOCK_THREAD_CPUTIME_ID);
+    const uint64_t ours = sluice_thread_cpu_ns();
+    CU_ASSERT(ours >= before && ours <= system_ns(CLOCK_THREAD_CPUTIME_ID));
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(is_the_monotonic_clock_in_nanoseconds),
+        SLUICE_TEST(thread_time_counts_the_calling_thread_alone),
+        SLUICE_TEST(thread_time_is_the_systems),
+    };
+    return sluice_test_run("clock", tests, SLUICE_TEST_COUNT(tests));
+}

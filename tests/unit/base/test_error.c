@@ -1,0 +1,58 @@
+#include "base/error.h"
+
+#include "support/test.h"
+
+#include <string.h>
+
+static void fail_sets_the_text_and_returns_the_status(void)
+{
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_CORRUPT, "row %d of %s", 7, "a"), SLUICE_E_CORRUPT);
+    CU_ASSERT_STRING_EQUAL(err.text, "row 7 of a");
+}
+
+static void the_first_text_wins(void)
+{
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_IO, "cause"), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_INVALID, "context"), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "cause");
+}
+
+static void err_may_be_null(void)
+{
+    CU_ASSERT_EQUAL(sluice_fail(NULL, SLUICE_E_AGAIN, "%d", 1), SLUICE_E_AGAIN);
+}
+
+static void a_long_text_is_cut_and_terminated(void)
+{
+    struct sluice_err err = {0};
+    char text[1000];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = 0;
+    CU_ASSERT_EQUAL(sluice_fail(&err, SLUICE_E_IO, "%s", text), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(strlen(err.text), sizeof(err.text) - 1);
+}
+
+static void every_status_has_a_name_of_its_own(void)
+{
+    for (int i = SLUICE_OK; i <= SLUICE_E_INTERNAL; i++) {
+        const char *name = sluice_status_name((sluice_status)i);
+        CU_ASSERT_STRING_NOT_EQUAL(name, "unknown");
+        for (int k = SLUICE_OK; k < i; k++)
+            CU_ASSERT_STRING_NOT_EQUAL(name, sluice_status_name((sluice_status)k));
+    }
+    CU_ASSERT_STRING_EQUAL(sluice_status_name((sluice_status)1000), "unknown");
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(fail_sets_the_text_and_returns_the_status),
+        SLUICE_TEST(the_first_text_wins),
+        SLUICE_TEST(err_may_be_null),
+        SLUICE_TEST(a_long_text_is_cut_and_terminated),
+        SLUICE_TEST(every_status_has_a_name_of_its_own),
+    };
+    return sluice_test_run("error", tests, SLUICE_TEST_COUNT(tests));
+}
