@@ -1,0 +1,100 @@
+#include "pipeline/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sluice_op_class *const classes[] = {
+    &sluice_op_decode, &sluice_op_random_resized_crop, &sluice_op_resize,    &sluice_op_center_crop,
+    &sluice_op_hflip,  &sluice_op_to_tensor,           &sluice_op_normalize,
+};
+
+const struct sluice_op_class *sluice_op_class_find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(classes); i++) {
+        if (strlen(classes[i]->name) == len && memcmp(classes[i]->name, name, len) == 0)
+            return classes[i];
+    }
+    return NULL;
+}
+
+sluice_status sluice_cursor_fail(const struct sluice_cursor *cursor, struct sluice_err *err,
+                                 const char *fmt, ...)
+{
+    char words[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(words, sizeof(words), fmt, args);
+    va_end(args);
+    const int name_len = cursor->op_name_len < 32 ? (int)cursor->op_name_len : 32;
+    return sluice_fail(err, SLUICE_E_INVALID, "pipeline: op %u (%.*s) at character %zu: %s",
+                       cursor->op, name_len, cursor->op_name,
+                       (size_t)(cursor->at - cursor->text) + 1, words);
+}
+
+bool sluice_cursor_accept(struct sluice_cursor *cursor, const char *token)
+{
+    const size_t len = strlen(token);
+    if (strncmp(cursor->at, token, len) != 0)
+        return false;
+    cursor->at += len;
+    return true;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+sluice_status sluice_cursor_size(struct sluice_cursor *cursor, uint32_t *size,
+                                 struct sluice_err *err)
+{
+    const char *p = cursor->at;
+    uint32_t value = 0;
+    while (is_digit(*p) && value <= SLUICE_MAX_OP_SIZE)
+        value = value * 10 + (uint32_t)(*p++ - '0');
+    if (p == cursor->at || value < 1 || value > SLUICE_MAX_OP_SIZE)
+        return sluice_cursor_fail(cursor, err, "a size from 1 to %u is wanted here",
+                                  SLUICE_MAX_OP_SIZE);
+    cursor->at = p;
+    *size = value;
+    return SLUICE_OK;
+}
+
+/* strtod rounds decimals correctly, so every node reads the same double; it is
+ * given digits and one point only, and never an exponent or a name. */
+sluice_status sluice_cursor_number(struct sluice_cursor *cursor, double *number,
+                                   struct sluice_err *err)
+{
+    char digits[40];
+    size_t len = 0;
+    const char *p = cursor->at;
+    bool has_point = false;
+    while ((is_digit(*p) || (*p == '.' && !has_point && p != cursor->at)) &&
+           len < sizeof(digits) - 1) {
+        has_point = has_point || *p == '.';
+        digits[len++] = *p++;
+    }
+    digits[len] = '\0';
+    if (len == 0 || digits[len - 1] == '.')
+        return sluice_cursor_fail(cursor, err, "a number such as 0.08 is wanted here");
+    if (is_digit(*p) || *p == '.')
+        return sluice_cursor_fail(cursor, err, "a number has too many digits or points");
+    const double value = strtod(digits, NULL);
+    if (value > 1e6 || (value != 0 && value < 1e-4))
+        return sluice_cursor_fail(cursor, err, "a number is 0 or from 0.0001 to 1000000");
+    cursor->at = p;
+    *number = value;
+    return SLUICE_OK;
+}
+
+void sluice_print_number(double number, char *text, size_t room)
+{
+    /* 21 decimals hold 17 significant digits of the smallest number there is here. */
+    for (int decimals = 0; decimals <= 21; decimals++) {
+        snprintf(text, room, "%.*f", decimals, number);
+        if (strtod(text, NULL) == number)
+            return;
+    }
+}

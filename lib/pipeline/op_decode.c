@@ -1,0 +1,25 @@
+#include "pipeline/op.h"
+
+/* decode itself is the codec's work (pipeline.c); here is only its text. */
+
+static sluice_status parse(struct sluice_op *op, struct sluice_cursor *cursor, bool has_value,
+                           struct sluice_err *err)
+{
+    (void)op;
+    if (has_value)
+        return sluice_cursor_fail(cursor, err, "decode takes no value");
+    return SLUICE_OK;
+}
+
+static void print(const struct sluice_op *op, char *text, size_t room)
+{
+    (void)op, (void)room;
+    text[0] = '\0';
+}
+
+const struct sluice_op_class sluice_op_decode = {
+    .name = "decode",
+    .family = SLUICE_OP_DECODE,
+    .parse = parse,
+    .print = print,
+};

@@ -1,0 +1,189 @@
+#include "pipeline/op.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* to_tensor and normalize.  A finished value depends on one u8 and its channel, so
+ * both are one table of 3 x 256 floats, made here in torch's float32 arithmetic
+ * (every +, - and / rounds to float32). */
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "f32 samples are little endian");
+
+static sluice_status parse_to_tensor(struct sluice_op *op, struct sluice_cursor *cursor,
+                                     bool has_value, struct sluice_err *err)
+{
+    (void)op;
+    if (has_value)
+        return sluice_cursor_fail(cursor, err, "to_tensor takes no value");
+    return SLUICE_OK;
+}
+
+static void print_to_tensor(const struct sluice_op *op, char *text, size_t room)
+{
+    (void)op, (void)room;
+    text[0] = '\0';
+}
+
+const struct sluice_op_class sluice_op_to_tensor = {
+    .name = "to_tensor",
+    .family = SLUICE_OP_TENSOR,
+    .parse = parse_to_tensor,
+    .print = print_to_tensor,
+};
+
+static sluice_status parse_triple(struct sluice_cursor *cursor, double triple[3],
+                                  struct sluice_err *err)
+{
+    for (int c = 0; c < 3; c++) {
+        if (c > 0 && !sluice_cursor_accept(cursor, ":"))
+            return sluice_cursor_fail(cursor, err, "three numbers R:G:B are wanted here");
+        const sluice_status status = sluice_cursor_number(cursor, &triple[c], err);
+        if (status)
+            return status;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status parse_normalize(struct sluice_op *op, struct sluice_cursor *cursor,
+                                     bool has_value, struct sluice_err *err)
+{
+    static const double imagenet_mean[3] = {0.485, 0.456, 0.406};
+    static const double imagenet_std[3] = {0.229, 0.224, 0.225};
+
+    if (!has_value)
+        return sluice_cursor_fail(cursor, err, "'=imagenet' or '=R:G:B/R:G:B' is wanted here");
+    if (sluice_cursor_accept(cursor, "imagenet")) {
+        memcpy(op->mean, imagenet_mean, sizeof(op->mean));
+        memcpy(op->std, imagenet_std, sizeof(op->std));
+        return SLUICE_OK;
+    }
+    const struct sluice_cursor start = *cursor;
+    sluice_status status = parse_triple(cursor, op->mean, err);
+    if (!status && !sluice_cursor_accept(cursor, "/"))
+        status = sluice_cursor_fail(cursor, err, "'/' and three deviations are wanted here");
+    if (!status)
+        status = parse_triple(cursor, op->std, err);
+    if (status)
+        return status;
+    for (int c = 0; c < 3; c++) {
+        if (op->std[c] == 0)
+            return sluice_cursor_fail(&start, err, "a deviation is 0");
+    }
+    sluice_pipeline_table table;
+    sluice_tensor_table(op, table);
+    if (!sluice_tensor_table_is_invertible(table))
+        return sluice_cursor_fail(&start, err, "with these, two pixel values give one float");
+    return SLUICE_OK;
+}
+
+static void print_normalize(const struct sluice_op *op, char *text, size_t room)
+{
+    char numbers[6][32];
+    for (int c = 0; c < 3; c++) {
+        sluice_print_number(op->mean[c], numbers[c], sizeof(numbers[c]));
+        sluice_print_number(op->std[c], numbers[3 + c], sizeof(numbers[3 + c]));
+    }
+    snprintf(text, room, "=%s:%s:%s/%s:%s:%s", numbers[0], numbers[1], numbers[2], numbers[3],
+             numbers[4], numbers[5]);
+}
+
+const struct sluice_op_class sluice_op_normalize = {
+    .name = "normalize",
+    .family = SLUICE_OP_TENSOR,
+    .parse = parse_normalize,
+    .print = print_normalize,
+};
+
+void sluice_tensor_table(const struct sluice_op *normalize, sluice_pipeline_table table)
+{
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            table[c][v] = (float)v / 255.0f;
+    }
+    if (normalize) {
+        sluice_pipeline_table plain;
+        memcpy(plain, table, sizeof(plain));
+        sluice_tensor_normalize(normalize, plain[0], 256, table[0]);
+    }
+}
+
+bool sluice_tensor_table_is_invertible(const sluice_pipeline_table table)
+{
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++) {
+            if (!isfinite(table[c][v]) || (v > 0 && !(table[c][v] > table[c][v - 1])))
+                return false;
+        }
+    }
+    return true;
+}
+
+void sluice_tensor_from_u8(const sluice_pipeline_table table, const uint8_t *pixels,
+                           struct sluice_size size, bool flip, float *out)
+{
+    const size_t width = size.width, plane = width * size.height;
+    for (uint32_t y = 0; y < size.height; y++) {
+        const uint8_t *from = pixels + y * width * 3;
+        float *red = out + y * width, *green = red + plane, *blue = green + plane;
+        if (!flip) {
+            for (size_t x = 0; x < width; x++) {
+                red[x] = table[0][from[3 * x]];
+                green[x] = table[1][from[3 * x + 1]];
+                blue[x] = table[2][from[3 * x + 2]];
+            }
+        } else {
+            for (size_t x = 0; x < width; x++) {
+                const uint8_t *pixel = from + (width - 1 - x) * 3;
+                red[x] = table[0][pixel[0]];
+                green[x] = table[1][pixel[1]];
+                blue[x] = table[2][pixel[2]];
+            }
+        }
+    }
+}
+
+/* The u8 value of one float, or -1.  The line through the table's ends points
+ * within rounding of the right entry, so one or two looks suffice. */
+static int table_find(const float row[256], float value)
+{
+    const float guess = (value - row[0]) / (row[255] - row[0]) * 255.0f + 0.5f;
+    if (!(guess >= 0 && guess < 256)) /* also not a number */
+        return -1;
+    int v = (int)guess;
+    while (v > 0 && row[v] > value)
+        v--;
+    while (v < 255 && row[v] < value)
+        v++;
+    /* As bits: a negative zero is not the table's zero. */
+    return memcmp(&row[v], &value, sizeof(value)) == 0 ? v : -1;
+}
+
+sluice_status sluice_tensor_to_u8(const sluice_pipeline_table table, const float *values,
+                                  struct sluice_size size, uint8_t *out, struct sluice_err *err)
+{
+    const size_t plane = (size_t)size.width * size.height;
+    for (size_t c = 0; c < 3; c++) {
+        for (size_t i = 0; i < plane; i++) {
+            const float value = values[c * plane + i];
+            const int v = table_find(table[c], value);
+            if (v < 0)
+                return sluice_fail(err, SLUICE_E_CORRUPT,
+                                   "float32 value %a of channel %zu comes from no pixel value",
+                                   (double)value, c);
+            out[3 * i + c] = (uint8_t)v;
+        }
+    }
+    return SLUICE_OK;
+}
+
+void sluice_tensor_normalize(const struct sluice_op *normalize, const float *in, size_t len,
+                             float *out)
+{
+    for (size_t c = 0; c < 3; c++) {
+        const float mean = (float)normalize->mean[c], std = (float)normalize->std[c];
+        for (size_t i = 0; i < len; i++)
+            out[c * len + i] = (in[c * len + i] - mean) / std;
+    }
+}

@@ -1,0 +1,238 @@
+#include "pipeline/pipeline.h"
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "pipeline/pipeline_private.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sluice_form_name(enum sluice_form form)
+{
+    switch (form) {
+    case SLUICE_FORM_RAW:
+        return "raw";
+    case SLUICE_FORM_JPEG_CROP:
+        return "jpeg_crop";
+    case SLUICE_FORM_U8:
+        return "u8";
+    case SLUICE_FORM_U8_PACKED:
+        return "u8_packed";
+    case SLUICE_FORM_F32:
+        return "f32";
+    case SLUICE_NUM_FORMS:
+        break;
+    }
+    return "unknown";
+}
+
+void sluice_sample_clear(struct sluice_sample *sample)
+{
+    sluice_buf_unref(sample->data);
+    memset(sample, 0, sizeof(*sample));
+}
+
+/* Which op may stand after which: decode, then image ops, then to_tensor, then
+ * normalize; each at most once, so that an op is named by its kind in reports
+ * and a pipeline draws at most one box and one flip. */
+static sluice_status check_order(const struct sluice_pipeline *pipeline,
+                                 const struct sluice_op_class *class,
+                                 const struct sluice_cursor *cursor, struct sluice_err *err)
+{
+    const unsigned n = pipeline->num_ops;
+    if (n == SLUICE_MAX_OPS)
+        return sluice_cursor_fail(cursor, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
+    if ((n == 0) != (class == &sluice_op_decode))
+        return sluice_cursor_fail(cursor, err, "decode stands first, and only there");
+    for (unsigned i = 0; i < n; i++) {
+        if (pipeline->ops[i].class == class)
+            return sluice_cursor_fail(cursor, err, "an op may stand only once");
+    }
+    const struct sluice_op_class *last = n > 0 ? pipeline->ops[n - 1].class : NULL;
+    if (class->family == SLUICE_OP_IMAGE && last->family == SLUICE_OP_TENSOR)
+        return sluice_cursor_fail(cursor, err, "it comes after %s, which makes floats", last->name);
+    if (class == &sluice_op_normalize && last != &sluice_op_to_tensor)
+        return sluice_cursor_fail(cursor, err, "it must follow to_tensor");
+    return SLUICE_OK;
+}
+
+static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_cursor *cursor,
+                              struct sluice_err *err)
+{
+    cursor->op = pipeline->num_ops + 1;
+    cursor->op_name = cursor->at;
+    cursor->op_name_len = strcspn(cursor->at, ",=");
+    const struct sluice_op_class *class =
+        sluice_op_class_find(cursor->op_name, cursor->op_name_len);
+    if (!class)
+        return sluice_cursor_fail(cursor, err, "there is no such op");
+    sluice_status status = check_order(pipeline, class, cursor, err);
+    if (status)
+        return status;
+
+    struct sluice_op *op = &pipeline->ops[pipeline->num_ops];
+    op->class = class;
+    cursor->at += cursor->op_name_len;
+    status = class->parse(op, cursor, sluice_cursor_accept(cursor, "="), err);
+    if (status)
+        return status;
+    if (*cursor->at && *cursor->at != ',')
+        return sluice_cursor_fail(cursor, err, "nothing more belongs here");
+    pipeline->num_ops++;
+    if (class->family != SLUICE_OP_TENSOR)
+        pipeline->u8_split = pipeline->num_ops;
+    if (class == &sluice_op_normalize)
+        pipeline->normalize = op;
+    return SLUICE_OK;
+}
+
+static void write_spec(struct sluice_pipeline *pipeline)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < pipeline->num_ops; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        char value[256];
+        op->class->print(op, value, sizeof(value));
+        const int n = snprintf(pipeline->spec + len, sizeof(pipeline->spec) - len, "%s%s%s",
+                               i > 0 ? "," : "", op->class->name, value);
+        assert(n > 0 && (size_t)n < sizeof(pipeline->spec) - len);
+        len += (size_t)n;
+    }
+}
+
+static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
+{
+    char text[SLUICE_SPEC_ROOM + 32];
+    const int len =
+        snprintf(text, sizeof(text), "%s\nnumerics=%d", pipeline->spec, SLUICE_NUMERICS_VERSION);
+    return sluice_hash64(text, (size_t)len);
+}
+
+sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **out,
+                                    struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline = calloc(1, sizeof(*pipeline));
+    if (!pipeline)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
+
+    struct sluice_cursor cursor = {.text = spec, .at = spec};
+    sluice_status status;
+    do {
+        status = parse_op(pipeline, &cursor, err);
+    } while (!status && sluice_cursor_accept(&cursor, ","));
+    if (status) {
+        free(pipeline);
+        return status;
+    }
+
+    write_spec(pipeline);
+    pipeline->fingerprint = fingerprint_of(pipeline);
+    pipeline->output_size = sluice_pipeline_known_size(pipeline, pipeline->u8_split).square;
+    if (pipeline->u8_split < pipeline->num_ops) {
+        sluice_tensor_table(NULL, pipeline->tensor_table);
+        sluice_tensor_table(pipeline->normalize, pipeline->tail_table);
+    }
+    *out = pipeline;
+    return SLUICE_OK;
+}
+
+void sluice_pipeline_destroy(struct sluice_pipeline *pipeline)
+{
+    free(pipeline);
+}
+
+unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->num_ops;
+}
+
+const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op)
+{
+    assert(op < pipeline->num_ops);
+    return pipeline->ops[op].class->name;
+}
+
+const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->spec;
+}
+
+uint64_t sluice_pipeline_fingerprint(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->fingerprint;
+}
+
+enum sluice_kind sluice_pipeline_kind(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    assert(split <= pipeline->num_ops);
+    if (split == 0)
+        return SLUICE_KIND_FILE;
+    return split <= pipeline->u8_split ? SLUICE_KIND_U8 : SLUICE_KIND_F32;
+}
+
+unsigned sluice_pipeline_u8_split(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->u8_split;
+}
+
+struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
+                                                    unsigned split)
+{
+    struct sluice_known_size known = {0};
+    for (unsigned i = 0; i < split; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        if (op->class == &sluice_op_random_resized_crop || op->class == &sluice_op_center_crop)
+            known.square = known.shorter = op->size;
+        else if (op->class == &sluice_op_resize) {
+            known.square = known.square ? op->size : 0;
+            known.shorter = op->size;
+        }
+    }
+    return known;
+}
+
+uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->output_size;
+}
+
+size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline)
+{
+    /* At most 3 x 8192^2, and four times that for floats. */
+    return (size_t)pipeline->output_size * pipeline->output_size * 3;
+}
+
+size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline)
+{
+    const bool is_f32 = pipeline->u8_split < pipeline->num_ops;
+    return sluice_pipeline_u8_bytes(pipeline) * (is_f32 ? sizeof(float) : 1);
+}
+
+const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline)
+{
+    return &pipeline->tail_table;
+}
+
+struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline,
+                                          const struct sluice_draw_key *key, uint32_t width,
+                                          uint32_t height)
+{
+    assert(width > 0 && height > 0);
+    struct sluice_draws draws = {.height = height, .width = width};
+    struct sluice_size size = {width, height};
+    for (unsigned i = 0; i < pipeline->u8_split; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        if (op->class == &sluice_op_random_resized_crop) {
+            const bool flip = draws.flip;
+            draws = sluice_crop_draw(op, key, i, size);
+            draws.flip = flip;
+        } else if (op->class == &sluice_op_hflip) {
+            draws.flip = sluice_flip_draw(op, key, i);
+        }
+        if (op->class->family == SLUICE_OP_IMAGE)
+            size = op->class->out_size(op, size);
+    }
+    return draws;
+}

@@ -1,0 +1,29 @@
+#ifndef SLUICE_PIPELINE_PIPELINE_PRIVATE_H
+#define SLUICE_PIPELINE_PIPELINE_PRIVATE_H
+
+#include "pipeline/op.h"
+
+/* Shared by pipeline.c (making and asking) and run.c (running). */
+
+#define SLUICE_SPEC_ROOM 1024 /* more than the longest canonical text */
+
+struct sluice_pipeline {
+    struct sluice_op ops[SLUICE_MAX_OPS];
+    unsigned num_ops, u8_split;
+    uint32_t output_size;
+    uint64_t fingerprint;
+    const struct sluice_op *normalize;  /* among ops, or NULL */
+    sluice_pipeline_table tensor_table; /* to_tensor alone */
+    sluice_pipeline_table tail_table;
+    char spec[SLUICE_SPEC_ROOM];
+};
+
+/* What is known of an image's size at a split, without the image. */
+struct sluice_known_size {
+    uint32_t square;  /* both sides, or 0 */
+    uint32_t shorter; /* the shorter side, or 0 */
+};
+struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
+                                                    unsigned split);
+
+#endif

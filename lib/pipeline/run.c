@@ -1,0 +1,423 @@
+#include "base/buf.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "image/codec.h"
+#include "pipeline/pipeline_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Running a sample.
+ *
+ * Ops go in groups, so that bytes are touched once where the result allows it:
+ * a flip rides on the resize or the copy before it, and to_tensor with normalize
+ * (and a flip that is left alone) is one table.  The groups decide where bytes
+ * are written, never which: the ops' results are the same in any grouping.
+ *
+ *     decode | random_resized_crop hflip | to_tensor normalize
+ */
+
+#define DEFAULT_MAX_PIXELS 178956970u /* the codec's, which is Pillow's */
+
+struct sluice_scratch {
+    struct sluice_codec *codec;
+    struct sluice_resizer *resizer;
+    struct sluice_buf_pool *pool;
+    uint64_t max_pixels;
+    bool measure_ops;
+    uint64_t op_ns[SLUICE_MAX_OPS];
+};
+
+sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
+                                    struct sluice_scratch **out, struct sluice_err *err)
+{
+    static const struct sluice_scratch_options defaults = {0};
+    if (!options)
+        options = &defaults;
+    struct sluice_scratch *scratch = calloc(1, sizeof(*scratch));
+    if (!scratch)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline scratch");
+    scratch->pool = options->pool;
+    scratch->max_pixels =
+        options->max_image_pixels ? options->max_image_pixels : DEFAULT_MAX_PIXELS;
+    scratch->measure_ops = options->measure_ops;
+    sluice_status status = sluice_codec_create(&scratch->codec, err);
+    if (!status)
+        status = sluice_resizer_create(&scratch->resizer, err);
+    if (status) {
+        sluice_scratch_destroy(scratch);
+        return status;
+    }
+    *out = scratch;
+    return SLUICE_OK;
+}
+
+void sluice_scratch_destroy(struct sluice_scratch *scratch)
+{
+    if (!scratch)
+        return;
+    sluice_codec_destroy(scratch->codec);
+    sluice_resizer_destroy(scratch->resizer);
+    free(scratch);
+}
+
+uint64_t sluice_scratch_op_ns(const struct sluice_scratch *scratch, unsigned op)
+{
+    return op < SLUICE_MAX_OPS ? scratch->op_ns[op] : 0;
+}
+
+static const char *kind_name(enum sluice_kind kind)
+{
+    switch (kind) {
+    case SLUICE_KIND_FILE:
+        return "a file";
+    case SLUICE_KIND_U8:
+        return "u8 pixels";
+    case SLUICE_KIND_F32:
+        return "float32 values";
+    }
+    return "of no known kind";
+}
+
+sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipeline,
+                                           const struct sluice_sample *sample, uint64_t max_pixels,
+                                           struct sluice_err *err)
+{
+    const unsigned split = sample->ops_done;
+    if (split > pipeline->num_ops)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample stands at split %u of a pipeline of %u",
+                           split, pipeline->num_ops);
+    const enum sluice_kind kind = sluice_pipeline_kind(pipeline, split);
+    if (sample->kind != kind)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample at split %u is %s, not %s", split,
+                           kind_name(sample->kind), kind_name(kind));
+    if (!sample->data)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample has no data");
+
+    const uint32_t width = sample->width, height = sample->height;
+    if (kind == SLUICE_KIND_FILE) {
+        if (width || height || sample->channels)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
+        return SLUICE_OK;
+    }
+    if (sample->channels != 3)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample has %u channels, not 3",
+                           sample->channels);
+    if (width < 1 || height < 1 || width > SLUICE_MAX_IMAGE_SIDE || height > SLUICE_MAX_IMAGE_SIDE)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample is %u x %u pixels", width, height);
+    const uint64_t pixels = (uint64_t)width * height;
+    if (pixels > (max_pixels ? max_pixels : DEFAULT_MAX_PIXELS))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "sample of %u x %u pixels is over the limit",
+                           width, height);
+    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, split);
+    const uint32_t shorter = width < height ? width : height;
+    if ((known.square && (width != known.square || height != known.square)) ||
+        (known.shorter && shorter != known.shorter))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "split %u cannot give %u x %u pixels", split,
+                           width, height);
+    const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);
+    if (sample->data->len != bytes)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "sample of %u x %u pixels has %zu bytes, not %llu", width, height,
+                           sample->data->len, (unsigned long long)bytes);
+    return SLUICE_OK;
+}
+
+/* Ops [op, next) run as one; `flip` is what the hflip among them does. */
+struct group {
+    unsigned next;
+    bool flip;
+    bool is_nothing; /* the result is the input */
+};
+
+static struct group next_group(const struct sluice_pipeline *pipeline,
+                               const struct sluice_scratch *scratch,
+                               const struct sluice_sample *sample, unsigned end)
+{
+    const unsigned op = sample->ops_done;
+    const struct sluice_op *ops = pipeline->ops;
+    struct group group = {.next = op + 1};
+    if (ops[op].class->family == SLUICE_OP_TENSOR) {
+        if (op == pipeline->u8_split && !scratch->measure_ops)
+            group.next = end;
+        return group;
+    }
+    if (ops[op].class == &sluice_op_hflip) {
+        group.flip = sluice_flip_draw(&ops[op], &sample->key, op);
+        group.is_nothing = !group.flip;
+        return group;
+    }
+    /* With op times a flip is an op of its own; one that does nothing costs nothing. */
+    if (op > 0 && op + 1 < end && ops[op + 1].class == &sluice_op_hflip) {
+        const bool flip = sluice_flip_draw(&ops[op + 1], &sample->key, op + 1);
+        if (!flip || !scratch->measure_ops) {
+            group.flip = flip;
+            group.next = op + 2;
+        }
+    }
+    return group;
+}
+
+/* Whether any op in [split, end) still changes pixels. */
+static bool is_last_change(const struct sluice_pipeline *pipeline,
+                           const struct sluice_draw_key *key, unsigned split, unsigned end)
+{
+    for (unsigned i = split; i < end; i++) {
+        const struct sluice_op *op = &pipeline->ops[i];
+        if (op->class != &sluice_op_hflip || sluice_flip_draw(op, key, i))
+            return false;
+    }
+    return true;
+}
+
+static struct sluice_image_view view_of(const struct sluice_sample *sample)
+{
+    return (struct sluice_image_view){
+        .pixels = sample->data->data,
+        .stride = (size_t)sample->width * 3,
+        .width = sample->width,
+        .height = sample->height,
+    };
+}
+
+/* The sample's new state; drops the buffer it replaces. */
+static void advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
+                    struct sluice_size size, struct sluice_buf *data)
+{
+    sluice_buf_unref(sample->data);
+    sample->data = data;
+    sample->ops_done = ops_done;
+    sample->kind = kind;
+    sample->width = size.width;
+    sample->height = size.height;
+    sample->channels = 3;
+}
+
+static sluice_status run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                struct sluice_err *err)
+{
+    struct sluice_rgb rgb;
+    const sluice_status status =
+        sluice_codec_decode(scratch->codec, sample->data->data, sample->data->len,
+                            scratch->max_pixels, scratch->pool, &rgb, err);
+    if (status)
+        return status;
+    advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height}, rgb.pixels);
+    return SLUICE_OK;
+}
+
+/* To `out` if that is given (the sample keeps its input then), else to a new buffer. */
+static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
+                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                  const struct group *group, uint8_t *out, struct sluice_err *err)
+{
+    const unsigned index = sample->ops_done;
+    const struct sluice_op *op = &pipeline->ops[index];
+    const struct sluice_size size =
+        op->class->out_size(op, (struct sluice_size){sample->width, sample->height});
+    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
+        (uint64_t)size.width * size.height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
+                           op->class->name, size.width, size.height);
+
+    struct sluice_buf *data = NULL;
+    if (!out) {
+        const size_t bytes = (size_t)size.width * size.height * 3;
+        const sluice_status status = sluice_buf_create(scratch->pool, bytes, &data, err);
+        if (status)
+            return status;
+        data->len = bytes;
+    }
+    const struct sluice_op_context context = {
+        .key = &sample->key, .index = index, .resizer = scratch->resizer};
+    const struct sluice_image_view view = view_of(sample);
+    const sluice_status status =
+        op->class->apply(op, &context, &view, group->flip, out ? out : data->data, err);
+    if (status) {
+        sluice_buf_unref(data);
+        return status;
+    }
+    if (!out)
+        advance(sample, group->next, SLUICE_KIND_U8, size, data);
+    return SLUICE_OK;
+}
+
+/* Ops [ops_done, end) of the tail, from u8 or from what to_tensor made; `flip` mirrors u8 first. */
+static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample,
+                    unsigned end, bool flip, float *out)
+{
+    const struct sluice_size size = {sample->width, sample->height};
+    const size_t plane = (size_t)size.width * size.height;
+    if (sample->kind == SLUICE_KIND_U8) {
+        const bool is_plain = end == pipeline->u8_split + 1;
+        sluice_tensor_from_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
+                              sample->data->data, size, flip, out);
+    } else {
+        sluice_tensor_normalize(pipeline->normalize, (const float *)(void *)sample->data->data,
+                                plane, out);
+    }
+}
+
+static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                   const struct group *group, struct sluice_err *err)
+{
+    const struct sluice_size size = {sample->width, sample->height};
+    size_t bytes;
+    if (!sluice_mul_size((size_t)size.width * size.height, 3 * sizeof(float), &bytes))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "a tensor of %u x %u does not fit", size.width,
+                           size.height);
+    struct sluice_buf *data = NULL;
+    const sluice_status status = sluice_buf_create(scratch->pool, bytes, &data, err);
+    if (status)
+        return status;
+    data->len = bytes;
+    tail_to(pipeline, sample, group->next, false, (float *)(void *)data->data);
+    advance(sample, group->next, SLUICE_KIND_F32, size, data);
+    return SLUICE_OK;
+}
+
+/* One group, into the sample or (an image op alone) to `out`.  `*next` is where it led. */
+static sluice_status run_group(const struct sluice_pipeline *pipeline,
+                               struct sluice_scratch *scratch, struct sluice_sample *sample,
+                               const struct group *group, uint8_t *out, struct sluice_err *err)
+{
+    const unsigned op = sample->ops_done;
+    const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
+    sluice_status status = SLUICE_OK;
+    if (group->is_nothing)
+        sample->ops_done = group->next;
+    else if (op == 0)
+        status = run_decode(scratch, sample, err);
+    else if (op < pipeline->u8_split)
+        status = run_image_op(pipeline, scratch, sample, group, out, err);
+    else
+        status = run_tensor_op(pipeline, scratch, sample, group, err);
+    if (scratch->measure_ops && !status) {
+        memset(scratch->op_ns + op, 0, (group->next - op) * sizeof(scratch->op_ns[0]));
+        scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
+    }
+    return status;
+}
+
+sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
+                                  struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                  unsigned end, struct sluice_err *err)
+{
+    if (end > pipeline->num_ops || sample->ops_done > end)
+        return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
+                           sample->ops_done, end, pipeline->num_ops);
+    sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    while (!status && sample->ops_done < end) {
+        const struct group group = next_group(pipeline, scratch, sample, end);
+        status = run_group(pipeline, scratch, sample, &group, NULL, err);
+    }
+    return status;
+}
+
+static sluice_status check_out(const struct sluice_pipeline *pipeline,
+                               const struct sluice_scratch *scratch,
+                               const struct sluice_sample *sample, size_t out_len, size_t want,
+                               struct sluice_err *err)
+{
+    if (want == 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a pipeline without a crop has no fixed output size");
+    if (out_len != want)
+        return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not %zu", out_len, want);
+    return sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+}
+
+/* Runs a u8 or file sample to the u8 split, the last change of pixels to `out`. */
+static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                   uint8_t *out, size_t out_len, struct sluice_err *err)
+{
+    const unsigned end = pipeline->u8_split;
+    while (sample->ops_done < end) {
+        const struct group group = next_group(pipeline, scratch, sample, end);
+        const bool is_last = sample->ops_done > 0 && !group.is_nothing &&
+                             is_last_change(pipeline, &sample->key, group.next, end);
+        const sluice_status status =
+            run_group(pipeline, scratch, sample, &group, is_last ? out : NULL, err);
+        if (status || is_last)
+            return status;
+    }
+    assert(sample->data->len == out_len);
+    memcpy(out, sample->data->data, out_len);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
+                                        struct sluice_scratch *scratch,
+                                        struct sluice_sample *sample, uint8_t *out, size_t out_len,
+                                        struct sluice_err *err)
+{
+    sluice_status status =
+        check_out(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), err);
+    if (status)
+        return status;
+    if (sample->kind == SLUICE_KIND_F32) {
+        const bool is_plain = sample->ops_done == pipeline->u8_split + 1;
+        status = sluice_tensor_to_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
+                                     (const float *)(void *)sample->data->data,
+                                     (struct sluice_size){sample->width, sample->height}, out, err);
+    } else {
+        status = finish_pixels(pipeline, scratch, sample, out, out_len, err);
+    }
+    if (!status)
+        sluice_sample_clear(sample);
+    return status;
+}
+
+/* Runs u8 ops until only the tail, or a flip and the tail, is left. */
+static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
+                                 struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                 bool *flip, struct sluice_err *err)
+{
+    const unsigned end = pipeline->u8_split;
+    *flip = false;
+    while (sample->ops_done < end) {
+        const struct group group = next_group(pipeline, scratch, sample, end);
+        if (pipeline->ops[sample->ops_done].class == &sluice_op_hflip && group.next == end &&
+            !scratch->measure_ops) {
+            *flip = group.flip;
+            return SLUICE_OK;
+        }
+        const sluice_status status = run_group(pipeline, scratch, sample, &group, NULL, err);
+        if (status)
+            return status;
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
+                                     struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                     void *out, size_t out_len, struct sluice_err *err)
+{
+    const unsigned num_ops = pipeline->num_ops;
+    if (pipeline->u8_split == num_ops)
+        return sluice_pipeline_finish_u8(pipeline, scratch, sample, out, out_len, err);
+    sluice_status status =
+        check_out(pipeline, scratch, sample, out_len, sluice_pipeline_output_bytes(pipeline), err);
+    if (status)
+        return status;
+    if (sample->ops_done == num_ops) {
+        memcpy(out, sample->data->data, out_len);
+    } else {
+        bool flip = false;
+        status = run_to_tail(pipeline, scratch, sample, &flip, err);
+        if (status)
+            return status;
+        const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
+        tail_to(pipeline, sample, num_ops, flip, out);
+        if (scratch->measure_ops) {
+            const unsigned op = sample->ops_done;
+            memset(scratch->op_ns + op, 0, (num_ops - op) * sizeof(scratch->op_ns[0]));
+            scratch->op_ns[op] = sluice_thread_cpu_ns() - started_ns;
+        }
+    }
+    sluice_sample_clear(sample);
+    return SLUICE_OK;
+}
