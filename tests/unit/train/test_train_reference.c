@@ -1,0 +1,218 @@
+#include "compute_client/train/train.h"
+
+#include "support/test.h"
+#include "train_support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Three steps of each model against PyTorch in float64 (tests/golden/make_train_reference.py).
+ *
+ *     test_train_reference [cpu|cuda]
+ *
+ * What must hold, for a device that computes in float32: losses within LOSS_TOLERANCE; each
+ * gradient's L2 norm within NORM_TOLERANCE of the reference's; each gradient element, and each
+ * parameter after the steps, within ELEMENT_TOLERANCE of it, in units of that gradient's root mean
+ * square (of the parameter's own largest sampled value). */
+
+#define LOSS_TOLERANCE 2e-4 /* absolute, on values of 0.04 to 8 */
+#define NORM_TOLERANCE 1e-4 /* relative */
+#define ELEMENT_TOLERANCE 5e-4
+
+#define MAX_LINE 256
+
+static const char *device = "cpu";
+static FILE *file;
+static char line[MAX_LINE];
+
+/* The worst seen, in units of the tolerance; printed, so that a drift is seen before it fails. */
+static double worst_loss, worst_norm, worst_grad, worst_after;
+
+static int next_line(void)
+{
+    return fgets(line, sizeof(line), file) != NULL;
+}
+
+static void note(double difference, double tolerance, double *worst, const char *what)
+{
+    const double share = difference / tolerance;
+    *worst = fmax(*worst, isfinite(share) ? share : 1e9);
+    if (!(share <= 1))
+        printf("%s is off by %g, over %g\n", what, difference, tolerance);
+    CU_ASSERT(share <= 1);
+}
+
+static int find_param(const struct sluice_trainer *trainer, const char *name)
+{
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        if (strcmp(sluice_trainer_param_name(trainer, i), name) == 0)
+            return (int)i;
+    }
+    printf("no parameter %s\n", name);
+    CU_FAIL_FATAL("the reference names another parameter");
+    return -1;
+}
+
+static float *read_array(struct sluice_trainer *trainer, const char *name, int is_grad,
+                         size_t *count)
+{
+    const size_t param = (size_t)find_param(trainer, name);
+    *count = sluice_trainer_param_count(trainer, param);
+    float *values = malloc(*count * sizeof(*values));
+    struct sluice_err err = {{0}};
+    const sluice_status status = is_grad ? sluice_trainer_get_grad(trainer, param, values, &err)
+                                         : sluice_trainer_get_param(trainer, param, values, &err);
+    train_test_require(status, &err);
+    return values;
+}
+
+/* The INDEX VALUE lines that follow. */
+static void check_samples(const char *name, const float *values, size_t count, unsigned num_samples,
+                          double unit, double *worst)
+{
+    double largest = 0, wanted[16];
+    unsigned long indices[16];
+    CU_ASSERT_FATAL(num_samples <= 16);
+    for (unsigned k = 0; k < num_samples; k++) {
+        CU_ASSERT_FATAL(next_line() && sscanf(line, "%lu %lf", &indices[k], &wanted[k]) == 2);
+        CU_ASSERT_FATAL(indices[k] < count);
+        largest = fmax(largest, fabs(wanted[k]));
+    }
+    for (unsigned k = 0; k < num_samples; k++)
+        note(fabs(values[indices[k]] - wanted[k]),
+             ELEMENT_TOLERANCE * (unit > 0 ? unit : fmax(largest, 1e-3)), worst, name);
+}
+
+static void check_grad(struct sluice_trainer *trainer)
+{
+    char name[80];
+    double norm;
+    unsigned num_samples;
+    CU_ASSERT_FATAL(sscanf(line, "grad %79s %lf %u", name, &norm, &num_samples) == 3);
+    size_t count;
+    float *values = read_array(trainer, name, 1, &count);
+    double squares = 0;
+    for (size_t i = 0; i < count; i++)
+        squares += (double)values[i] * values[i];
+    note(fabs(sqrt(squares) - norm), NORM_TOLERANCE * norm, &worst_norm, name);
+    check_samples(name, values, count, num_samples, norm / sqrt((double)count), &worst_grad);
+    free(values);
+}
+
+static void check_after(struct sluice_trainer *trainer)
+{
+    char name[80];
+    unsigned num_samples;
+    CU_ASSERT_FATAL(sscanf(line, "after %79s %u", name, &num_samples) == 2);
+    size_t count;
+    float *values = read_array(trainer, name, 0, &count);
+    check_samples(name, values, count, num_samples, 0, &worst_after);
+    free(values);
+}
+
+static void check_totals(struct sluice_trainer *trainer, double loss, unsigned top1, unsigned top5)
+{
+    struct sluice_train_totals totals;
+    CU_ASSERT_EQUAL_FATAL(sluice_trainer_collect(trainer, &totals, NULL), SLUICE_OK);
+    note(fabs(totals.loss_sum / (double)totals.samples - loss), LOSS_TOLERANCE, &worst_loss,
+         "loss");
+    CU_ASSERT_EQUAL(totals.top1, top1);
+    CU_ASSERT_EQUAL(totals.top5, top5);
+}
+
+static void run_case(const char *model)
+{
+    char name[32] = "";
+    struct sluice_train_options options = {.device = device, .table = train_test_table};
+    double seed;
+    do {
+        CU_ASSERT_FATAL(next_line());
+        sscanf(line, "case %31s %u %u %u %lf %lf %lf %lf %lf", name, &options.image_size,
+               &options.num_classes, &options.batch_size, &seed, &options.lr, &options.momentum,
+               &options.weight_decay, &options.dropout);
+    } while (strcmp(name, model) != 0);
+    options.model = model;
+    options.seed = (uint64_t)seed;
+
+    struct sluice_trainer *trainer = train_test_create(&options);
+    const unsigned n = options.batch_size, size = options.image_size;
+    uint8_t *pixels = malloc((size_t)n * size * size * 3);
+    uint32_t *labels = malloc(n * sizeof(*labels));
+    train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);
+    const struct sluice_train_batch batch = {pixels, labels, n};
+
+    unsigned num_steps = 0, num_grads = 0, num_afters = 0, num_evaluations = 0;
+    double loss = 0;
+    while (next_line() && strncmp(line, "case", 4) != 0) {
+        unsigned step, top1, top5;
+        struct sluice_err err = {{0}};
+        if (sscanf(line, "loss %u %lf", &step, &loss) == 2) {
+            CU_ASSERT_EQUAL(step, num_steps);
+            train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+            num_steps++;
+        } else if (sscanf(line, "hits %u %u %u", &step, &top1, &top5) == 3) {
+            check_totals(trainer, loss, top1, top5);
+        } else if (strncmp(line, "grad ", 5) == 0) {
+            check_grad(trainer);
+            num_grads++;
+        } else if (strncmp(line, "after ", 6) == 0) {
+            check_after(trainer);
+            num_afters++;
+        } else if (sscanf(line, "evaluate %lf %u %u", &loss, &top1, &top5) == 3) {
+            train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+            check_totals(trainer, loss, top1, top5);
+            num_evaluations++;
+        } else {
+            printf("%s", line);
+            CU_FAIL("a line that the reference does not have");
+        }
+    }
+    CU_ASSERT(num_steps == 3 && num_evaluations == 1 && num_grads > 0);
+    CU_ASSERT_EQUAL(num_afters, sluice_trainer_num_params(trainer));
+    printf("of the tolerance: loss %.3f, norms %.3f, gradients %.3f, parameters %.3f ", worst_loss,
+           worst_norm, worst_grad, worst_after);
+    worst_loss = worst_norm = worst_grad = worst_after = 0;
+    rewind(file);
+    free(pixels);
+    free(labels);
+    sluice_trainer_destroy(trainer);
+}
+
+static void alexnet_steps_like_pytorch(void)
+{
+    run_case("alexnet");
+}
+
+static void resnet18_steps_like_pytorch(void)
+{
+    run_case("resnet18");
+}
+
+static void small_cnn_steps_like_pytorch(void)
+{
+    run_case("small_cnn");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        device = argv[1];
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/tests/golden/train_reference.txt", sluice_test_source_dir());
+    file = fopen(path, "r");
+    if (!file) {
+        perror(path);
+        return 1;
+    }
+    train_test_fill_table();
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(small_cnn_steps_like_pytorch),
+        SLUICE_TEST(resnet18_steps_like_pytorch),
+        SLUICE_TEST(alexnet_steps_like_pytorch),
+    };
+    const int status = sluice_test_run("train_reference", tests, SLUICE_TEST_COUNT(tests));
+    fclose(file);
+    return status;
+}
