@@ -1,0 +1,494 @@
+#include "compute_client/client.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "compute_client/retry.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HELLO_TIMEOUT_MS 5000
+#define LIST_TIMEOUT_MS 120000
+#define PROBE_TIMEOUT_MS 60000
+
+/* A reply carries at most a whole file or a decoded image; the server keeps both below its own
+ * limits, and this one is there for what is not a server of ours. */
+#define MAX_MESSAGE_BYTES ((size_t)512 << 20)
+
+struct sluice_client {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_stopped;
+
+    struct sluice_rpc_channel *channel; /* constant from here on */
+    char *target;
+    double retry_for_s;
+};
+
+sluice_status sluice_client_create(const struct sluice_client_options *options,
+                                   struct sluice_client **client, struct sluice_err *err)
+{
+    struct sluice_client *c = calloc(1, sizeof(*c));
+    char *target = strdup(options->target);
+    if (!c || !target) {
+        free(c);
+        free(target);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a client");
+    }
+    c->target = target;
+    c->retry_for_s = options->retry_for_s;
+    const struct sluice_rpc_channel_options channel = {
+        .target = target,
+        .max_receive_bytes = MAX_MESSAGE_BYTES,
+    };
+    const sluice_status status = sluice_rpc_channel_create(&channel, &c->channel, err);
+    if (status != SLUICE_OK) {
+        free(target);
+        free(c);
+        return status;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    *client = c;
+    return SLUICE_OK;
+}
+
+void sluice_client_destroy(struct sluice_client *client)
+{
+    if (!client)
+        return;
+    sluice_rpc_channel_destroy(client->channel);
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->lock);
+    free(client->target);
+    free(client);
+}
+
+void sluice_client_stop(struct sluice_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    client->is_stopped = true;
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client)
+{
+    return client->channel;
+}
+
+const char *sluice_client_target(const struct sluice_client *client)
+{
+    return client->target;
+}
+
+double sluice_client_retry_for_s(const struct sluice_client *client)
+{
+    return client->retry_for_s;
+}
+
+bool sluice_client_is_passing(enum sluice_rpc_code code)
+{
+    switch (code) {
+    case SLUICE_RPC_INVALID_ARGUMENT:
+    case SLUICE_RPC_NOT_FOUND:
+    case SLUICE_RPC_PERMISSION_DENIED:
+    case SLUICE_RPC_FAILED_PRECONDITION:
+    case SLUICE_RPC_UNIMPLEMENTED:
+        return false;
+    default:
+        /* A killed server shows as UNAVAILABLE, INTERNAL or UNKNOWN, by where it was. */
+        return true;
+    }
+}
+
+/* False if the client was stopped meanwhile. */
+static bool wait_ns(struct sluice_client *client, uint64_t ns)
+{
+    const uint64_t end = sluice_clock_ns() + ns;
+    const struct timespec until = {
+        .tv_sec = (time_t)(end / 1000000000u),
+        .tv_nsec = (long)(end % 1000000000u),
+    };
+    pthread_mutex_lock(&client->lock);
+    while (!client->is_stopped && sluice_clock_ns() < end)
+        pthread_cond_timedwait(&client->changed, &client->lock, &until);
+    const bool is_stopped = client->is_stopped;
+    pthread_mutex_unlock(&client->lock);
+    return !is_stopped;
+}
+
+static struct sluice_retry retry_for(const struct sluice_client *client)
+{
+    return sluice_retry_init(client->retry_for_s, sluice_clock_ns() ^ (uint64_t)getpid());
+}
+
+static sluice_status check_hello(struct sluice_client *client,
+                                 const struct sluice_pipeline *pipeline, const char *dataset_id,
+                                 const struct sluice_wire_hello *reply, struct sluice_err *err)
+{
+    if (reply->protocol_version != SLUICE_WIRE_PROTOCOL_VERSION)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s speaks protocol %u, and we speak %u",
+                           client->target, reply->protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
+    const uint64_t ours = sluice_pipeline_fingerprint(pipeline);
+    if (reply->pipeline_fingerprint != ours)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s reads the pipeline as %016llx, and we as %016llx: another version",
+                           client->target, (unsigned long long)reply->pipeline_fingerprint,
+                           (unsigned long long)ours);
+    if (dataset_id[0] && strcmp(dataset_id, reply->dataset_id) != 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s has dataset %s, and we began with %s",
+                           client->target, reply->dataset_id, dataset_id);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_client_hello_once(struct sluice_client *client,
+                                       const struct sluice_pipeline *pipeline,
+                                       const char *dataset_id, struct sluice_server_info *info,
+                                       bool *is_passing, struct sluice_err *err)
+{
+    *is_passing = false;
+    struct sluice_wire_hello hello = {
+        .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+        .peer = (char *)(uintptr_t) "offload_train " SLUICE_VERSION,
+        .pipeline = (char *)(uintptr_t)sluice_pipeline_spec(pipeline),
+        .pipeline_fingerprint = sluice_pipeline_fingerprint(pipeline),
+    };
+    memcpy(hello.dataset_id, dataset_id, strnlen(dataset_id, sizeof(hello.dataset_id) - 1));
+    struct sluice_message request = {0}, reply = {0};
+    sluice_status status = sluice_wire_put_hello_request(&hello, &request, err);
+    if (status != SLUICE_OK) {
+        sluice_message_clear(&request);
+        return status;
+    }
+    enum sluice_rpc_code code = SLUICE_RPC_UNKNOWN;
+    struct sluice_err cause = {0};
+    status = sluice_rpc_unary(client->channel, SLUICE_METHOD_HELLO, &request, HELLO_TIMEOUT_MS,
+                              &reply, &code, &cause);
+    sluice_message_clear(&request);
+    if (status != SLUICE_OK) {
+        *is_passing = sluice_client_is_passing(code);
+        sluice_message_clear(&reply);
+        return sluice_fail(err, status, "%s: %s", client->target, cause.text);
+    }
+    struct sluice_wire_hello said = {0};
+    status = sluice_wire_get_hello_reply(&reply, &said, err);
+    sluice_message_clear(&reply);
+    if (status != SLUICE_OK)
+        return status;
+    status = check_hello(client, pipeline, dataset_id, &said, err);
+    if (status == SLUICE_OK) {
+        *info = (struct sluice_server_info){
+            .num_samples = said.num_samples,
+            .prep_workers = said.prep_workers,
+            .max_in_flight = said.max_in_flight ? said.max_in_flight : 1,
+            .max_image_pixels = said.max_image_pixels,
+            .max_file_bytes = said.max_file_bytes,
+        };
+        snprintf(info->name, sizeof(info->name), "%s", said.peer ? said.peer : "");
+        memcpy(info->dataset_id, said.dataset_id, sizeof(info->dataset_id));
+    }
+    sluice_wire_hello_clear(&said);
+    return status;
+}
+
+/* After a failed attempt: waits for the next, or says why there is none. */
+static sluice_status wait_to_retry(struct sluice_client *client, struct sluice_retry *retry,
+                                   sluice_status status, const struct sluice_err *cause,
+                                   struct sluice_err *err)
+{
+    uint64_t wait = 0;
+    if (!sluice_retry_failed(retry, sluice_clock_ns(), &wait)) {
+        if (client->retry_for_s > 0)
+            return sluice_fail(err, status, "%s (tried for %.0f s)", cause->text,
+                               client->retry_for_s);
+        return sluice_fail(err, status, "%s", cause->text);
+    }
+    if (retry->attempt == 1)
+        sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause->text,
+                   client->retry_for_s);
+    if (!wait_ns(client, wait))
+        return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s", client->target);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_client_hello(struct sluice_client *client,
+                                  const struct sluice_pipeline *pipeline, const char *dataset_id,
+                                  struct sluice_server_info *info, struct sluice_err *err)
+{
+    struct sluice_retry retry = retry_for(client);
+    for (;;) {
+        bool is_passing = false;
+        struct sluice_err cause = {0};
+        const sluice_status status =
+            sluice_client_hello_once(client, pipeline, dataset_id, info, &is_passing, &cause);
+        if (status == SLUICE_OK)
+            return SLUICE_OK;
+        if (!is_passing)
+            return sluice_fail(err, status, "%s", cause.text);
+        const sluice_status waited = wait_to_retry(client, &retry, status, &cause, err);
+        if (waited != SLUICE_OK)
+            return waited;
+    }
+}
+
+/* --- a call that is answered by a stream of messages --- */
+
+struct gathering {
+    pthread_mutex_t lock;
+    pthread_cond_t is_done_cond;
+    bool is_done;
+    enum sluice_rpc_code code;
+    char text[200];
+
+    /* On the completion thread only. */
+    void (*on_message)(struct gathering *gathering, struct sluice_message *message);
+    sluice_status status;
+    struct sluice_err err;
+};
+
+static void gathering_message(void *ctx, struct sluice_message *message)
+{
+    struct gathering *gathering = ctx;
+    if (gathering->status == SLUICE_OK)
+        gathering->on_message(gathering, message);
+}
+
+static void gathering_done(void *ctx, enum sluice_rpc_code code, const char *text)
+{
+    struct gathering *gathering = ctx;
+    pthread_mutex_lock(&gathering->lock);
+    gathering->is_done = true;
+    gathering->code = code;
+    snprintf(gathering->text, sizeof(gathering->text), "%s", text ? text : "");
+    pthread_cond_signal(&gathering->is_done_cond);
+    pthread_mutex_unlock(&gathering->lock);
+}
+
+/* Sends `request` (taken) and gathers what comes until the call ends. */
+static sluice_status gather(struct sluice_client *client, const char *path, unsigned timeout_ms,
+                            struct sluice_message *request, struct gathering *gathering,
+                            bool *is_passing, struct sluice_err *err)
+{
+    *is_passing = false;
+    const struct sluice_rpc_stream_events events = {
+        .on_message = gathering_message,
+        .on_done = gathering_done,
+        .ctx = gathering,
+    };
+    struct sluice_rpc_stream *stream = NULL;
+    pthread_mutex_init(&gathering->lock, NULL);
+    pthread_cond_init(&gathering->is_done_cond, NULL);
+    sluice_status status =
+        sluice_rpc_stream_open(client->channel, path, timeout_ms, &events, &stream, err);
+    if (status == SLUICE_OK) {
+        (void)sluice_rpc_stream_send(stream, request); /* a lost stream says so in on_done */
+        sluice_rpc_stream_half_close(stream);
+        pthread_mutex_lock(&gathering->lock);
+        while (!gathering->is_done)
+            pthread_cond_wait(&gathering->is_done_cond, &gathering->lock);
+        pthread_mutex_unlock(&gathering->lock);
+        sluice_rpc_stream_destroy(stream);
+        if (gathering->status != SLUICE_OK) {
+            status =
+                sluice_fail(err, gathering->status, "%s: %s", client->target, gathering->err.text);
+        } else if (gathering->code != SLUICE_RPC_OK) {
+            *is_passing = sluice_client_is_passing(gathering->code);
+            status = sluice_fail(err, sluice_rpc_code_to_status(gathering->code), "%s: %s",
+                                 client->target, gathering->text);
+        }
+    }
+    sluice_message_clear(request);
+    pthread_cond_destroy(&gathering->is_done_cond);
+    pthread_mutex_destroy(&gathering->lock);
+    return status;
+}
+
+/* --- ListSamples --- */
+
+struct listing {
+    struct gathering gathering;
+    struct sluice_wire_list first; /* classes, id and count */
+    bool has_first;
+    struct sluice_wire_sample_info *rows;
+    size_t num_rows, capacity;
+};
+
+static void listing_clear(struct listing *listing)
+{
+    /* The rows are strings of the wire's: its clear knows them. */
+    struct sluice_wire_list rows = {.samples = listing->rows,
+                                    .num_samples_here = listing->num_rows};
+    sluice_wire_list_clear(&rows);
+    sluice_wire_list_clear(&listing->first);
+}
+
+static void listing_message(struct gathering *gathering, struct sluice_message *message)
+{
+    struct listing *listing = SLUICE_CONTAINER_OF(gathering, struct listing, gathering);
+    struct sluice_wire_list part = {0};
+    gathering->status = sluice_wire_get_list_reply(message, &part, &gathering->err);
+    if (gathering->status != SLUICE_OK)
+        return;
+    const size_t total = listing->num_rows + part.num_samples_here;
+    if (total > listing->capacity) {
+        const size_t capacity = total > 2 * listing->capacity ? total : 2 * listing->capacity;
+        struct sluice_wire_sample_info *rows =
+            realloc(listing->rows, capacity * sizeof(*listing->rows));
+        if (!rows) {
+            gathering->status =
+                sluice_fail(&gathering->err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", total);
+            sluice_wire_list_clear(&part);
+            return;
+        }
+        listing->rows = rows;
+        listing->capacity = capacity;
+    }
+    if (part.num_samples_here)
+        memcpy(listing->rows + listing->num_rows, part.samples,
+               part.num_samples_here * sizeof(*part.samples));
+    listing->num_rows = total;
+    free(part.samples); /* the strings moved with the rows */
+    part.samples = NULL;
+    part.num_samples_here = 0;
+    if (!listing->has_first) {
+        listing->first = part;
+        listing->has_first = true;
+    } else {
+        sluice_wire_list_clear(&part);
+    }
+}
+
+static sluice_status listing_manifest(const struct listing *listing, const char *target,
+                                      struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    if (!listing->has_first || listing->num_rows != listing->first.num_samples ||
+        listing->num_rows == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s listed %zu of %llu samples", target,
+                           listing->num_rows, (unsigned long long)listing->first.num_samples);
+    struct sluice_manifest_entry *entries = calloc(listing->num_rows, sizeof(*entries));
+    if (!entries)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", listing->num_rows);
+    for (size_t i = 0; i < listing->num_rows; i++) {
+        const struct sluice_wire_sample_info *row = &listing->rows[i];
+        if (row->sample_id != i || !row->path) {
+            free(entries);
+            return sluice_fail(err, SLUICE_E_CORRUPT, "%s listed sample %llu as number %zu", target,
+                               (unsigned long long)row->sample_id, i);
+        }
+        entries[i] = (struct sluice_manifest_entry){
+            .path = row->path,
+            .bytes = row->bytes,
+            .label = row->label,
+            .subset = row->is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
+            .has_hash = row->has_hash,
+            .width = row->width,
+            .height = row->height,
+        };
+        for (int k = 0; k < 8 && row->has_hash; k++) {
+            entries[i].hash.high = entries[i].hash.high << 8 | row->hash[k];
+            entries[i].hash.low = entries[i].hash.low << 8 | row->hash[8 + k];
+        }
+    }
+    struct sluice_manifest *made = NULL;
+    const sluice_status status = sluice_manifest_create(
+        entries, listing->num_rows, (const char *const *)(const void *)listing->first.classes,
+        listing->first.num_classes, &made, err);
+    free(entries);
+    if (status != SLUICE_OK)
+        return status;
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(made), id);
+    if (strcmp(id, listing->first.dataset_id) != 0) {
+        sluice_manifest_destroy(made);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s calls its dataset %s, but its rows make %s",
+                           target, listing->first.dataset_id, id);
+    }
+    *manifest = made;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_client_list(struct sluice_client *client, struct sluice_manifest **manifest,
+                                 struct sluice_err *err)
+{
+    struct sluice_retry retry = retry_for(client);
+    for (;;) {
+        struct listing listing = {.gathering.on_message = listing_message};
+        struct sluice_message request = {0};
+        struct sluice_err cause = {0};
+        bool is_passing = false;
+        sluice_status status = sluice_wire_put_list_request("", &request, &cause);
+        if (status == SLUICE_OK)
+            status = gather(client, SLUICE_METHOD_LIST_SAMPLES, LIST_TIMEOUT_MS, &request,
+                            &listing.gathering, &is_passing, &cause);
+        sluice_message_clear(&request);
+        if (status == SLUICE_OK)
+            status = listing_manifest(&listing, client->target, manifest, &cause);
+        listing_clear(&listing);
+        if (status == SLUICE_OK)
+            return SLUICE_OK;
+        if (!is_passing)
+            return sluice_fail(err, status, "%s", cause.text);
+        const sluice_status waited = wait_to_retry(client, &retry, status, &cause, err);
+        if (waited != SLUICE_OK)
+            return waited;
+    }
+}
+
+/* --- Probe --- */
+
+struct probing {
+    struct gathering gathering;
+    uint64_t bytes;             /* after the first message */
+    uint64_t first_ns, last_ns; /* arrivals */
+};
+
+static void probing_message(struct gathering *gathering, struct sluice_message *message)
+{
+    struct probing *probing = SLUICE_CONTAINER_OF(gathering, struct probing, gathering);
+    probing->last_ns = sluice_clock_ns();
+    if (probing->first_ns == 0)
+        probing->first_ns = probing->last_ns;
+    else
+        probing->bytes += message->len;
+}
+
+sluice_status sluice_client_probe(struct sluice_client *client, uint64_t bytes, double *bytes_per_s,
+                                  struct sluice_err *err)
+{
+    struct sluice_retry retry = retry_for(client);
+    for (;;) {
+        struct probing probing = {.gathering.on_message = probing_message};
+        struct sluice_message request = {0};
+        struct sluice_err cause = {0};
+        bool is_passing = false;
+        sluice_status status = sluice_wire_put_probe_request(bytes, 0, &request, &cause);
+        if (status == SLUICE_OK)
+            status = gather(client, SLUICE_METHOD_PROBE, PROBE_TIMEOUT_MS, &request,
+                            &probing.gathering, &is_passing, &cause);
+        sluice_message_clear(&request);
+        if (status == SLUICE_OK) {
+            /* From the first arrival to the last: latency and set-up stay outside. */
+            if (probing.bytes == 0 || probing.last_ns == probing.first_ns)
+                return sluice_fail(err, SLUICE_E_INTERNAL,
+                                   "the probe of %s came in too few messages to measure",
+                                   client->target);
+            *bytes_per_s =
+                (double)probing.bytes * 1e9 / (double)(probing.last_ns - probing.first_ns);
+            return SLUICE_OK;
+        }
+        if (!is_passing)
+            return sluice_fail(err, status, "%s", cause.text);
+        const sluice_status waited = wait_to_retry(client, &retry, status, &cause, err);
+        if (waited != SLUICE_OK)
+            return waited;
+    }
+}

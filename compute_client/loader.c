@@ -1,0 +1,651 @@
+#include "compute_client/loader.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/worker_pool.h"
+#include "compute_client/digest.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Items that go to the source in one call. */
+#define MAX_PER_REQUEST 64
+
+/* One row of a slot: the item that is to land there, and its job on the workers. */
+struct row {
+    struct sluice_job job;
+    struct sluice_loader *loader;
+    struct slot *slot;
+    unsigned index;
+
+    uint32_t position, sample_id;
+    struct sluice_choice choice;
+    uint64_t requested_ns, arrived_ns, done_ns;
+    struct sluice_source_result result; /* its sample is taken by the job */
+    unsigned ops_done;                  /* of the reply */
+    size_t charged;                     /* bytes counted against the bound */
+    char error[200];
+};
+
+struct slot {
+    struct sluice_batch batch;
+    void *memory;
+    struct row *rows;
+    unsigned num_missing;   /* under the lock */
+    const struct row *last; /* the row that made it ready */
+};
+
+struct worker {
+    struct sluice_scratch *scratch;
+    struct sluice_hasher *hasher;
+};
+
+struct sluice_loader {
+    pthread_mutex_t lock;
+    pthread_cond_t ready; /* for the trainer: a slot is ready, or it is over */
+    pthread_cond_t room;  /* for the loader thread */
+    size_t next_item;     /* to be asked for */
+    size_t num_taken;     /* batches that next() has handed out or passed over */
+    size_t num_released;  /* batches whose slot is free again */
+    size_t charged_bytes;
+    bool is_running; /* an epoch is under way */
+    bool is_stopped, has_failed;
+    sluice_status failure;
+    char failure_text[256];
+    struct sluice_epoch_stats stats; /* choices and bytes under the lock, the rest the trainer's */
+
+    /* Constant during an epoch. */
+    struct sluice_epoch epoch;
+    size_t num_batches;
+    uint64_t wire_bytes_before;
+    pthread_t thread;
+    struct sluice_hasher *chain; /* the trainer's */
+
+    /* Constant. */
+    struct sluice_loader_options options;
+    struct sluice_worker_pool *workers;
+    struct slot *slots;
+};
+
+static const char *const stall_names[SLUICE_NUM_STALLS] = {
+    [SLUICE_STALL_DISK] = "disk",       [SLUICE_STALL_STORAGE_CPU] = "storage_cpu",
+    [SLUICE_STALL_NETWORK] = "network", [SLUICE_STALL_COMPUTE_CPU] = "compute_cpu",
+    [SLUICE_STALL_TRAINER] = "trainer",
+};
+
+const char *sluice_stall_name(enum sluice_stall stall)
+{
+    return stall_names[stall];
+}
+
+static size_t items_left(const struct sluice_loader *loader)
+{
+    return loader->epoch.num_items - loader->epoch.first_item;
+}
+
+static struct slot *slot_of(struct sluice_loader *loader, size_t batch)
+{
+    return &loader->slots[batch % loader->options.num_slots];
+}
+
+static struct row *row_of(struct sluice_loader *loader, size_t item)
+{
+    const size_t batch = item / loader->options.batch_size;
+    return &slot_of(loader, batch)->rows[item % loader->options.batch_size];
+}
+
+/* --- the end of a row, on whatever thread it comes to --- */
+
+static void complete_row(struct row *row, sluice_status status)
+{
+    struct sluice_loader *loader = row->loader;
+    struct slot *slot = row->slot;
+    const size_t payload_bytes = row->result.payload_bytes;
+
+    sluice_sample_clear(&row->result.sample);
+    row->done_ns = sluice_clock_ns();
+    slot->batch.status[row->index] = status;
+
+    struct sluice_source *source = loader->epoch.source;
+    pthread_mutex_lock(&loader->lock);
+    loader->charged_bytes -= row->charged;
+    row->charged = 0;
+    loader->stats.payload_bytes += payload_bytes;
+    if (status == SLUICE_OK) {
+        loader->stats.choices[row->ops_done][row->result.form]++;
+        if (row->ops_done < row->choice.split)
+            loader->stats.reduced++;
+    }
+    pthread_cond_signal(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
+
+    /* Before the row counts as in: once the last one does, the epoch may end and the source go. */
+    if (payload_bytes)
+        source->consumed(source, payload_bytes);
+
+    pthread_mutex_lock(&loader->lock);
+    if (--slot->num_missing == 0) {
+        slot->last = row;
+        pthread_cond_signal(&loader->ready);
+    }
+    pthread_mutex_unlock(&loader->lock);
+}
+
+/* --- workers --- */
+
+static sluice_status worker_start(void *ctx, unsigned index, void **out)
+{
+    (void)index;
+    const struct sluice_loader *loader = ctx;
+    const struct sluice_scratch_options options = {
+        .pool = loader->options.pool,
+        .max_image_pixels = loader->options.max_image_pixels,
+        .measure_ops = loader->options.measures_ops,
+    };
+    struct worker *worker = calloc(1, sizeof(*worker));
+    if (!worker)
+        return SLUICE_E_NO_MEMORY;
+    sluice_status status = sluice_scratch_create(&options, &worker->scratch, NULL);
+    if (status == SLUICE_OK)
+        status = sluice_hasher_create(&worker->hasher, NULL);
+    if (status != SLUICE_OK) {
+        sluice_scratch_destroy(worker->scratch);
+        free(worker);
+        return status;
+    }
+    *out = worker;
+    return SLUICE_OK;
+}
+
+static void worker_stop(void *ctx, void *state)
+{
+    (void)ctx;
+    struct worker *worker = state;
+    sluice_scratch_destroy(worker->scratch);
+    sluice_hasher_destroy(worker->hasher);
+    free(worker);
+}
+
+/* Runs the ops one by one, noting what each takes and makes; the u8 image goes to `out` on the
+ * way.  What cannot be measured leaves a row that never pays: the file at every stage. */
+static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
+                                 struct sluice_err *err)
+{
+    struct sluice_loader *loader = row->loader;
+    const struct sluice_pipeline *pipeline = loader->epoch.pipeline;
+    struct sluice_sample *sample = &row->result.sample;
+    struct sluice_sample_cost *cost = &loader->epoch.profile->rows[row->position];
+    struct sluice_sample_cost seen = {0};
+
+    for (unsigned stage = 0; stage < SLUICE_PROFILE_STAGES; stage++)
+        seen.bytes[stage] = sample->data->len;
+    *cost = seen;
+    const uint64_t read_ns = row->result.disk_ns ? row->result.disk_ns : row->result.storage_ns;
+    seen.op_s[0] = (double)read_ns * 1e-9;
+
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    for (unsigned op = 0; op < num_ops; op++) {
+        const sluice_status status =
+            sluice_pipeline_run(pipeline, worker->scratch, sample, op + 1, err);
+        if (status != SLUICE_OK)
+            return status;
+        seen.bytes[op + 1] = sample->data->len;
+        seen.op_s[op + 1] = (double)sluice_scratch_op_ns(worker->scratch, op) * 1e-9;
+        if (op == 0) {
+            seen.width = sample->width;
+            seen.height = sample->height;
+        }
+        if (op + 1 == sluice_pipeline_u8_split(pipeline)) {
+            if (sample->data->len != loader->options.row_bytes)
+                return sluice_fail(err, SLUICE_E_INTERNAL, "%zu bytes for a row of %zu",
+                                   sample->data->len, loader->options.row_bytes);
+            memcpy(out, sample->data->data, sample->data->len);
+        }
+    }
+    *cost = seen;
+    return SLUICE_OK;
+}
+
+static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
+{
+    struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
+    struct sluice_loader *loader = row->loader;
+    if (fate == SLUICE_JOB_CANCEL) {
+        sluice_sample_clear(&row->result.sample);
+        return;
+    }
+    struct worker *worker = state;
+    struct sluice_batch *batch = &row->slot->batch;
+    uint8_t *out = batch->pixels + row->index * batch->row_bytes;
+    struct sluice_err err = {0};
+    sluice_status status;
+    if (loader->epoch.profile && row->ops_done == 0)
+        status = profile_row(row, worker, out, &err);
+    else
+        status = sluice_pipeline_finish_u8(loader->epoch.pipeline, worker->scratch,
+                                           &row->result.sample, out, batch->row_bytes, &err);
+    if (status == SLUICE_OK && loader->options.has_digest)
+        batch->hashes[row->index] =
+            sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
+    if (status != SLUICE_OK)
+        memcpy(row->error, err.text, sizeof(row->error) - 1);
+    complete_row(row, status);
+}
+
+/* --- the source's events --- */
+
+static void on_result(void *ctx, struct sluice_source_result *result)
+{
+    struct sluice_loader *loader = ctx;
+    struct row *row = row_of(loader, (size_t)result->ticket);
+
+    row->arrived_ns = sluice_clock_ns();
+    row->result = *result;
+    row->ops_done = result->sample.ops_done;
+    result->sample = (struct sluice_sample){0};
+    if (row->result.status != SLUICE_OK) {
+        memcpy(row->error, row->result.error, sizeof(row->error) - 1);
+        complete_row(row, row->result.status);
+        return;
+    }
+    pthread_mutex_lock(&loader->lock);
+    loader->charged_bytes += row->result.payload_bytes - row->charged;
+    row->charged = row->result.payload_bytes;
+    pthread_mutex_unlock(&loader->lock);
+
+    const sluice_status status = sluice_worker_pool_try_submit(loader->workers, &row->job);
+    assert(status != SLUICE_E_AGAIN); /* the queue holds every row there is */
+    if (status != SLUICE_OK)
+        sluice_sample_clear(&row->result.sample);
+}
+
+static void fail(struct sluice_loader *loader, sluice_status status, const char *text)
+{
+    pthread_mutex_lock(&loader->lock);
+    if (!loader->has_failed) {
+        loader->has_failed = true;
+        loader->failure = status;
+        snprintf(loader->failure_text, sizeof(loader->failure_text), "%s", text);
+    }
+    pthread_cond_broadcast(&loader->ready);
+    pthread_cond_broadcast(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+static void on_failed(void *ctx, sluice_status status, const char *text)
+{
+    fail(ctx, status, text);
+}
+
+struct sluice_source_events sluice_loader_events(struct sluice_loader *loader)
+{
+    return (struct sluice_source_events){
+        .on_result = on_result,
+        .on_failed = on_failed,
+        .ctx = loader,
+    };
+}
+
+size_t sluice_loader_max_items(const struct sluice_loader *loader)
+{
+    return (size_t)loader->options.num_slots * loader->options.batch_size;
+}
+
+/* --- reading ahead --- */
+
+static size_t expected_bytes(const struct sluice_loader *loader, size_t item)
+{
+    const struct sluice_epoch *epoch = &loader->epoch;
+    const uint32_t position = epoch->items[epoch->first_item + item].position;
+    return sluice_choice_bytes(epoch->pipeline, epoch->choices[position],
+                               (size_t)epoch->manifest->entries[epoch->ids[position]].bytes);
+}
+
+/* Under the lock: whether the next item may be asked for. */
+static bool has_room(const struct sluice_loader *loader)
+{
+    const size_t batch = loader->next_item / loader->options.batch_size;
+    if (batch >= loader->num_released + loader->options.num_slots)
+        return false;
+    return loader->charged_bytes == 0 ||
+           loader->charged_bytes + expected_bytes(loader, loader->next_item) <=
+               loader->options.payload_bytes;
+}
+
+/* Under the lock: makes the next item's row ready for its answer. */
+static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_t now)
+{
+    const struct sluice_epoch *epoch = &loader->epoch;
+    const size_t item = loader->next_item;
+    const struct sluice_sampler_item *drawn = &epoch->items[epoch->first_item + item];
+    struct row *row = row_of(loader, item);
+
+    if (row->index == 0) {
+        const size_t left = items_left(loader) - item;
+        struct slot *slot = row->slot;
+        slot->batch.n =
+            left < loader->options.batch_size ? (unsigned)left : loader->options.batch_size;
+        slot->num_missing = slot->batch.n;
+        slot->last = NULL;
+    }
+    row->position = drawn->position;
+    row->sample_id = epoch->ids[drawn->position];
+    row->choice = epoch->choices[drawn->position];
+    row->requested_ns = now;
+    row->result = (struct sluice_source_result){0};
+    row->charged = expected_bytes(loader, item);
+    row->error[0] = '\0';
+    row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
+    loader->charged_bytes += row->charged;
+    loader->next_item++;
+    return (struct sluice_source_item){
+        .ticket = item,
+        .key = {.seed = epoch->seed, .epoch = drawn->draw_epoch, .sample_id = row->sample_id},
+        .path = epoch->manifest->entries[row->sample_id].path,
+        .split = row->choice.split,
+        .form = (enum sluice_form)row->choice.form,
+    };
+}
+
+static void *loader_main(void *ctx)
+{
+    struct sluice_loader *loader = ctx;
+    struct sluice_source *source = loader->epoch.source;
+    struct sluice_source_item items[MAX_PER_REQUEST];
+
+    pthread_mutex_lock(&loader->lock);
+    for (;;) {
+        while (loader->is_running && !loader->is_stopped && !loader->has_failed &&
+               loader->next_item < items_left(loader) && !has_room(loader))
+            pthread_cond_wait(&loader->room, &loader->lock);
+        if (!loader->is_running || loader->is_stopped || loader->has_failed ||
+            loader->next_item == items_left(loader))
+            break;
+        size_t count = 0;
+        const uint64_t now = sluice_clock_ns();
+        while (count < MAX_PER_REQUEST && loader->next_item < items_left(loader) &&
+               has_room(loader))
+            items[count++] = begin_row(loader, now);
+        pthread_mutex_unlock(&loader->lock);
+        const sluice_status status = source->request(source, items, count);
+        if (status != SLUICE_OK)
+            fail(loader, status, "the source of samples is closed");
+        pthread_mutex_lock(&loader->lock);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+/* --- the trainer's side --- */
+
+static uint64_t overlap(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t to_b)
+{
+    const uint64_t from = from_a > from_b ? from_a : from_b;
+    const uint64_t to = to_a < to_b ? to_a : to_b;
+    return to > from ? to - from : 0;
+}
+
+/* Splits the wait [from, to) by what the last row of the batch was doing:
+ *
+ *     requested --- storage: queue and work --- network --- arrived --- workers --- done
+ *     requested --- disk --------------------------------- arrived --- workers --- done
+ *
+ * Before it was asked for, the read-ahead was full of others in the same state: that time goes to
+ * where the row itself spent most. */
+static void attribute_wait(struct sluice_loader *loader, const struct row *row, uint64_t from,
+                           uint64_t to)
+{
+    uint64_t *stall_ns = loader->stats.stall_ns;
+    uint64_t spent[SLUICE_NUM_STALLS] = {0};
+    uint64_t waited[SLUICE_NUM_STALLS] = {0};
+    const uint64_t away = row->arrived_ns - row->requested_ns;
+    uint64_t storage = row->result.storage_ns < away ? row->result.storage_ns : away;
+
+    if (row->result.disk_ns) {
+        spent[SLUICE_STALL_DISK] = away;
+        waited[SLUICE_STALL_DISK] = overlap(from, to, row->requested_ns, row->arrived_ns);
+    } else {
+        spent[SLUICE_STALL_STORAGE_CPU] = storage;
+        spent[SLUICE_STALL_NETWORK] = away - storage;
+        waited[SLUICE_STALL_STORAGE_CPU] =
+            overlap(from, to, row->requested_ns, row->requested_ns + storage);
+        waited[SLUICE_STALL_NETWORK] =
+            overlap(from, to, row->requested_ns + storage, row->arrived_ns);
+    }
+    spent[SLUICE_STALL_COMPUTE_CPU] = row->done_ns - row->arrived_ns;
+    waited[SLUICE_STALL_COMPUTE_CPU] = overlap(from, to, row->arrived_ns, to);
+
+    uint64_t named = 0;
+    int most = SLUICE_STALL_NETWORK;
+    for (int i = 0; i < SLUICE_NUM_STALLS; i++) {
+        named += waited[i];
+        stall_ns[i] += waited[i];
+        if (spent[i] > spent[most])
+            most = i;
+    }
+    stall_ns[most] += to - from - named;
+}
+
+/* Names and counts the batch's bad rows. */
+static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot,
+                                 struct sluice_err *err)
+{
+    struct sluice_epoch_stats *stats = &loader->stats;
+    for (unsigned i = 0; i < slot->batch.n; i++) {
+        const struct row *row = &slot->rows[i];
+        const sluice_status status = slot->batch.status[i];
+        if (status == SLUICE_OK)
+            continue;
+        const char *path = loader->epoch.manifest->entries[row->sample_id].path;
+        if (loader->options.on_error == SLUICE_ON_ERROR_FAIL)
+            return sluice_fail(err, status, "sample %u (%s) is %s: %s", row->sample_id, path,
+                               sluice_status_name(status), row->error);
+        stats->errors++;
+        if (stats->num_named < SLUICE_LOADER_MAX_NAMED_ERRORS) {
+            struct sluice_loader_error *named = &stats->named[stats->num_named++];
+            named->sample_id = row->sample_id;
+            named->status = status;
+            memcpy(named->text, row->error, sizeof(named->text));
+            sluice_log(SLUICE_LOG_WARN, "sample %u (%s) is %s: %s", row->sample_id, path,
+                       sluice_status_name(status), row->error);
+        }
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_loader_next(struct sluice_loader *loader, const struct sluice_batch **batch,
+                                 struct sluice_err *err)
+{
+    assert(loader->num_taken == loader->num_released); /* one batch at a time */
+    while (loader->num_taken < loader->num_batches) {
+        struct slot *slot = slot_of(loader, loader->num_taken);
+        const uint64_t from = sluice_clock_ns();
+        bool has_waited = false;
+
+        pthread_mutex_lock(&loader->lock);
+        /* A slot that no row was begun in has missing rows too: release() sees to it. */
+        while (slot->num_missing > 0 && !loader->is_stopped && !loader->has_failed) {
+            has_waited = true;
+            pthread_cond_wait(&loader->ready, &loader->lock);
+        }
+        const bool is_ready = slot->num_missing == 0;
+        const bool is_stopped = loader->is_stopped;
+        pthread_mutex_unlock(&loader->lock);
+
+        if (is_stopped)
+            return sluice_fail(err, SLUICE_E_CLOSED, "stopped");
+        if (!is_ready)
+            return sluice_fail(err, loader->failure, "%s", loader->failure_text);
+        if (has_waited)
+            attribute_wait(loader, slot->last, from, sluice_clock_ns());
+        loader->num_taken++;
+        const sluice_status status = note_errors(loader, slot, err);
+        if (status != SLUICE_OK)
+            return status;
+        sluice_batch_settle(&slot->batch, loader->options.on_error);
+        if (slot->batch.n == 0) {
+            sluice_loader_release(loader);
+            continue;
+        }
+        if (loader->options.has_digest) {
+            for (unsigned i = 0; i < slot->batch.n; i++)
+                sluice_digest_chain(loader->chain, slot->batch.hashes[i]);
+        }
+        loader->stats.samples += slot->batch.n;
+        *batch = &slot->batch;
+        return SLUICE_OK;
+    }
+    *batch = NULL;
+    return SLUICE_OK;
+}
+
+void sluice_loader_release(struct sluice_loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    slot_of(loader, loader->num_released)->num_missing = 1; /* not ready until it is filled */
+    loader->num_released++;
+    pthread_cond_signal(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+size_t sluice_loader_position(const struct sluice_loader *loader)
+{
+    return loader->num_taken;
+}
+
+sluice_status sluice_loader_start(struct sluice_loader *loader, const struct sluice_epoch *epoch,
+                                  struct sluice_err *err)
+{
+    assert(!loader->is_running && epoch->first_item % loader->options.batch_size == 0);
+    assert(!epoch->profile || loader->options.measures_ops);
+    loader->epoch = *epoch;
+    loader->stats = (struct sluice_epoch_stats){0};
+    loader->next_item = loader->num_taken = loader->num_released = 0;
+    loader->charged_bytes = 0;
+    loader->num_batches =
+        (items_left(loader) + loader->options.batch_size - 1) / loader->options.batch_size;
+    loader->wire_bytes_before = epoch->source->wire_bytes(epoch->source);
+    for (unsigned i = 0; i < loader->options.num_slots; i++)
+        loader->slots[i].num_missing = 1;
+    sluice_hasher_reset(loader->chain);
+    loader->is_running = true;
+    const int failed = pthread_create(&loader->thread, NULL, loader_main, loader);
+    if (failed) {
+        loader->is_running = false;
+        return sluice_fail(err, SLUICE_E_IO, "cannot start the loader's thread: %s",
+                           strerror(failed));
+    }
+    return SLUICE_OK;
+}
+
+struct sluice_epoch_stats sluice_loader_finish(struct sluice_loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->is_running = false;
+    pthread_cond_broadcast(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
+    pthread_join(loader->thread, NULL);
+
+    pthread_mutex_lock(&loader->lock);
+    struct sluice_epoch_stats stats = loader->stats;
+    pthread_mutex_unlock(&loader->lock);
+    struct sluice_source *source = loader->epoch.source;
+    stats.wire_bytes = source->wire_bytes(source) - loader->wire_bytes_before;
+    if (loader->options.has_digest)
+        sluice_hash128_hex(sluice_hasher_digest(loader->chain), stats.digest);
+    return stats;
+}
+
+void sluice_loader_stop(struct sluice_loader *loader)
+{
+    pthread_mutex_lock(&loader->lock);
+    loader->is_stopped = true;
+    pthread_cond_broadcast(&loader->ready);
+    pthread_cond_broadcast(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+static sluice_status slot_init(struct sluice_loader *loader, struct slot *slot,
+                               struct sluice_err *err)
+{
+    const struct sluice_loader_options *options = &loader->options;
+    slot->rows = calloc(options->batch_size, sizeof(*slot->rows));
+    if (!slot->rows)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch");
+    for (unsigned i = 0; i < options->batch_size; i++) {
+        slot->rows[i].job.fn = row_job;
+        slot->rows[i].loader = loader;
+        slot->rows[i].slot = slot;
+        slot->rows[i].index = i;
+    }
+    const sluice_status status = options->alloc(
+        options->memory_ctx, options->batch_size * options->row_bytes, &slot->memory, err);
+    if (status != SLUICE_OK)
+        return status;
+    return sluice_batch_init(&slot->batch, options->batch_size, options->row_bytes, slot->memory,
+                             err);
+}
+
+sluice_status sluice_loader_create(const struct sluice_loader_options *options,
+                                   struct sluice_loader **out, struct sluice_err *err)
+{
+    assert(options->num_slots >= 2 && options->batch_size >= 1 && options->num_workers >= 1);
+    struct sluice_loader *loader = calloc(1, sizeof(*loader));
+    if (!loader)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a loader");
+    loader->options = *options;
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->ready, NULL);
+    pthread_cond_init(&loader->room, NULL);
+    sluice_status status = sluice_hasher_create(&loader->chain, err);
+    loader->slots = calloc(options->num_slots, sizeof(*loader->slots));
+    if (status == SLUICE_OK && !loader->slots)
+        status =
+            sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches", options->num_slots);
+    for (unsigned i = 0; status == SLUICE_OK && i < options->num_slots; i++)
+        status = slot_init(loader, &loader->slots[i], err);
+    if (status == SLUICE_OK) {
+        const struct sluice_worker_pool_options workers = {
+            .name = "prep",
+            .num_workers = options->num_workers,
+            .queue_capacity = sluice_loader_max_items(loader),
+            .worker_start = worker_start,
+            .worker_stop = worker_stop,
+            .ctx = loader,
+        };
+        status = sluice_worker_pool_create(&workers, &loader->workers, err);
+    }
+    if (status != SLUICE_OK) {
+        sluice_loader_destroy(loader);
+        return status;
+    }
+    *out = loader;
+    return SLUICE_OK;
+}
+
+void sluice_loader_destroy(struct sluice_loader *loader)
+{
+    if (!loader)
+        return;
+    sluice_worker_pool_destroy(loader->workers, SLUICE_POOL_ABANDON);
+    for (unsigned i = 0; loader->slots && i < loader->options.num_slots; i++) {
+        struct slot *slot = &loader->slots[i];
+        /* What a broken-off epoch left behind. */
+        for (unsigned k = 0; slot->rows && k < loader->options.batch_size; k++)
+            sluice_sample_clear(&slot->rows[k].result.sample);
+        if (slot->memory)
+            loader->options.free(loader->options.memory_ctx, slot->memory);
+        sluice_batch_clear(&slot->batch);
+        free(slot->rows);
+    }
+    free(loader->slots);
+    sluice_hasher_destroy(loader->chain);
+    pthread_cond_destroy(&loader->room);
+    pthread_cond_destroy(&loader->ready);
+    pthread_mutex_destroy(&loader->lock);
+    free(loader);
+}

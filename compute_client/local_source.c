@@ -1,0 +1,164 @@
+#include "compute_client/local_source.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/worker_pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_MAX_FILE_BYTES ((size_t)512 << 20)
+
+struct local {
+    struct sluice_source source;
+    struct sluice_worker_pool *readers; /* NULL once closed; only close changes it */
+
+    /* Constant. */
+    char *root;
+    struct sluice_buf_pool *pool;
+    size_t max_file_bytes;
+    struct sluice_source_events events;
+};
+
+struct read_job {
+    struct sluice_job job;
+    struct local *local;
+    struct sluice_source_item item;
+};
+
+static struct local *local_of(struct sluice_source *source)
+{
+    return SLUICE_CONTAINER_OF(source, struct local, source);
+}
+
+static sluice_status read_file(const struct local *local, const char *path, struct sluice_buf **out,
+                               struct sluice_err *err)
+{
+    char *full = NULL;
+    if (asprintf(&full, "%s/%s", local->root, path) < 0)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
+    const sluice_status status =
+        sluice_file_read(full, local->max_file_bytes, local->pool, out, err);
+    free(full);
+    return status;
+}
+
+static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    (void)worker;
+    struct read_job *read = SLUICE_CONTAINER_OF(job, struct read_job, job);
+    const struct local *local = read->local;
+    if (fate == SLUICE_JOB_CANCEL) {
+        free(read);
+        return;
+    }
+    struct sluice_source_result result = {
+        .ticket = read->item.ticket,
+        .form = SLUICE_FORM_RAW,
+        .sample = {.key = read->item.key, .kind = SLUICE_KIND_FILE},
+    };
+    struct sluice_err err = {0};
+    const uint64_t start = sluice_clock_ns();
+    result.status = read_file(local, read->item.path, &result.sample.data, &err);
+    result.disk_ns = sluice_clock_ns() - start;
+    if (result.status == SLUICE_OK)
+        result.payload_bytes = result.sample.data->len;
+    snprintf(result.error, sizeof(result.error), "%.*s", (int)sizeof(result.error) - 1, err.text);
+    free(read);
+    local->events.on_result(local->events.ctx, &result);
+}
+
+static sluice_status local_request(struct sluice_source *source,
+                                   const struct sluice_source_item *items, size_t num_items)
+{
+    struct local *local = local_of(source);
+    for (size_t i = 0; i < num_items; i++) {
+        struct read_job *read = malloc(sizeof(*read));
+        if (!read) {
+            struct sluice_source_result result = {
+                .ticket = items[i].ticket,
+                .status = SLUICE_E_NO_MEMORY,
+                .error = "no memory for a read",
+            };
+            local->events.on_result(local->events.ctx, &result);
+            continue;
+        }
+        *read = (struct read_job){
+            .job = {.fn = read_job_run},
+            .local = local,
+            .item = items[i],
+        };
+        const sluice_status status = local->readers
+                                         ? sluice_worker_pool_submit(local->readers, &read->job)
+                                         : SLUICE_E_CLOSED;
+        if (status != SLUICE_OK) {
+            free(read);
+            return status;
+        }
+    }
+    return SLUICE_OK;
+}
+
+static void local_consumed(struct sluice_source *source, size_t payload_bytes)
+{
+    (void)source, (void)payload_bytes;
+}
+
+static uint64_t local_wire_bytes(struct sluice_source *source)
+{
+    (void)source;
+    return 0;
+}
+
+static void local_close(struct sluice_source *source)
+{
+    struct local *local = local_of(source);
+    sluice_worker_pool_destroy(local->readers, SLUICE_POOL_ABANDON);
+    local->readers = NULL;
+}
+
+static void local_destroy(struct sluice_source *source)
+{
+    struct local *local = local_of(source);
+    local_close(source);
+    free(local->root);
+    free(local);
+}
+
+sluice_status sluice_local_source_create(const struct sluice_local_source_options *options,
+                                         struct sluice_source **source, struct sluice_err *err)
+{
+    struct local *local = calloc(1, sizeof(*local));
+    if (!local)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
+    local->source = (struct sluice_source){
+        .request = local_request,
+        .consumed = local_consumed,
+        .wire_bytes = local_wire_bytes,
+        .close = local_close,
+        .destroy = local_destroy,
+    };
+    local->pool = options->pool;
+    local->max_file_bytes =
+        options->max_file_bytes ? options->max_file_bytes : DEFAULT_MAX_FILE_BYTES;
+    local->events = options->events;
+    local->root = strdup(options->root);
+    if (!local->root) {
+        free(local);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
+    }
+    const struct sluice_worker_pool_options readers = {
+        .name = "read",
+        .num_workers = options->num_threads,
+        .queue_capacity = options->max_items,
+    };
+    const sluice_status status = sluice_worker_pool_create(&readers, &local->readers, err);
+    if (status != SLUICE_OK) {
+        free(local->root);
+        free(local);
+        return status;
+    }
+    *source = &local->source;
+    return SLUICE_OK;
+}

@@ -1,0 +1,42 @@
+#ifndef SLUICE_COMPUTE_CLIENT_OPTIONS_H
+#define SLUICE_COMPUTE_CLIENT_OPTIONS_H
+
+#include "compute_client/batch.h"
+#include "compute_client/choice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The command line of offload_train, checked.
+ *
+ * Threads: at start, on the main thread. */
+
+struct sluice_options {
+    const char *dir;    /* the dataset, for local; NULL: none */
+    const char *arch;   /* "alexnet", ... */
+    const char *device; /* "auto", "none", "cpu", "cuda" */
+    const char *host;   /* as given */
+    char target[300];   /* host:port */
+    enum sluice_mode mode;
+    enum sluice_on_error on_error;
+
+    uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
+    uint64_t image_size, num_classes, repeat, limit_samples, train_threads;
+    uint64_t remote_cpus; /* 0: what the server says */
+    uint64_t prefetch_bytes;
+    uint64_t lr_step;
+    double lr, momentum, weight_decay, lr_gamma, dropout;
+    double net_bw; /* bytes per second; 0: measured */
+    double consume_rate, retry_for_s;
+
+    const char *pipeline, *val_pipeline; /* NULL: from image_size */
+    const char *profile_folder, *write_profile_folder;
+    const char *resume, *checkpoint;
+    bool is_profiling, is_evaluate, has_val, has_digest;
+    bool is_json;
+};
+
+/* True: go on.  False: end with *exit_code; everything is printed already. */
+bool sluice_options_parse(int argc, char **argv, struct sluice_options *options, int *exit_code);
+
+#endif

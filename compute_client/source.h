@@ -1,0 +1,60 @@
+#ifndef SLUICE_COMPUTE_CLIENT_SOURCE_H
+#define SLUICE_COMPUTE_CLIENT_SOURCE_H
+
+#include "base/error.h"
+#include "pipeline/pipeline.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where a loader's samples come from: the network (fetcher.h) or files of this
+ * machine (local_source.h).
+ *
+ * The promise: every item of an accepted request is answered by exactly one
+ * on_result, in any order, unless on_failed says that the source has given up or
+ * it was closed; and no on_result comes without a request.
+ *
+ * Threads: request and consumed from any thread; events come from threads of the
+ * source's own, several at a time. */
+
+struct sluice_source_item {
+    uint64_t ticket; /* the caller's, unique among the unanswered; comes back in the result */
+    struct sluice_draw_key key;
+    const char *path; /* borrowed until the answer */
+    unsigned split;   /* a hint */
+    enum sluice_form form;
+};
+
+struct sluice_source_result {
+    uint64_t ticket;
+    sluice_status status; /* SLUICE_OK: there is a sample */
+    char error[200];
+    struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
+    enum sluice_form form;
+    size_t payload_bytes; /* to be told to consumed() once they are not needed any more */
+    uint64_t disk_ns;     /* reading the file, where that is known */
+    uint64_t storage_ns;  /* waiting for and work of a storage node's worker */
+};
+
+struct sluice_source_events {
+    /* Must not block for long and may not call close or destroy. */
+    void (*on_result)(void *ctx, struct sluice_source_result *result);
+    /* No more results will come; once. */
+    void (*on_failed)(void *ctx, sluice_status status, const char *text);
+    void *ctx;
+};
+
+struct sluice_source {
+    /* SLUICE_E_CLOSED after close or on_failed. */
+    sluice_status (*request)(struct sluice_source *source, const struct sluice_source_item *items,
+                             size_t num_items);
+    void (*consumed)(struct sluice_source *source, size_t payload_bytes);
+    /* Bytes of all messages received so far. */
+    uint64_t (*wire_bytes)(struct sluice_source *source);
+    /* When it returns, no event runs or will; the other functions stay harmless.  Idempotent.  Not
+     * beside request. */
+    void (*close)(struct sluice_source *source);
+    void (*destroy)(struct sluice_source *source); /* closes first */
+};
+
+#endif
