@@ -1,0 +1,297 @@
+#include "datasets/commands.h"
+
+#include "base/buf.h"
+#include "base/cli.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "datasets/manifest.h"
+#include "datasets/parallel.h"
+#include "image/codec.h"
+
+#include <jansson.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_FILE_BYTES ((size_t)1 << 31)
+
+struct index {
+    const char *root;
+    struct sluice_manifest *manifest;
+    struct sluice_buf_pool *pool;
+    bool should_decode;       /* verify only */
+    _Atomic uint64_t num_bad; /* sums only */
+};
+
+static sluice_status read_sample(const struct index *index, size_t i, struct sluice_buf **file,
+                                 struct sluice_err *err)
+{
+    char path[8192];
+    const int len =
+        snprintf(path, sizeof(path), "%s/%s", index->root, index->manifest->entries[i].path);
+    if (len < 0 || (size_t)len >= sizeof(path))
+        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long",
+                           index->manifest->entries[i].path);
+    return sluice_file_read(path, MAX_FILE_BYTES, index->pool, file, err);
+}
+
+/* --- index --- */
+
+static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
+{
+    struct index *index = ctx;
+    struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    struct sluice_buf *file = NULL;
+    const sluice_status status = read_sample(index, i, &file, err);
+    if (status != SLUICE_OK)
+        return status;
+    entry->bytes = file->len;
+    entry->hash = sluice_hash128(file->data, file->len);
+    entry->has_hash = true;
+    struct sluice_image_info info;
+    struct sluice_err why = {0};
+    if (sluice_image_probe(file->data, file->len, &info, &why) == SLUICE_OK) {
+        entry->width = info.width;
+        entry->height = info.height;
+    } else {
+        sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", index->root, entry->path, why.text);
+        atomic_fetch_add(&index->num_bad, 1);
+    }
+    sluice_buf_unref(file);
+    return SLUICE_OK;
+}
+
+static uint64_t total_bytes(const struct sluice_manifest *manifest)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        bytes += manifest->entries[i].bytes;
+    return bytes;
+}
+
+static void print_summary(const char *root, const struct index *index, bool is_json)
+{
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(index->manifest), id);
+    const uint64_t num_bad = index->num_bad;
+    if (is_json) {
+        json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "root", root, "samples",
+                                 (json_int_t)index->manifest->num_entries, "classes",
+                                 (json_int_t)index->manifest->num_classes, "bytes",
+                                 (json_int_t)total_bytes(index->manifest), "bad",
+                                 (json_int_t)num_bad, "dataset_id", id);
+        json_dumpf(json, stdout, JSON_COMPACT);
+        printf("\n");
+        json_decref(json);
+        return;
+    }
+    printf("%s: %zu samples, %zu classes, %.1f MB, %llu bad, dataset %s\n", root,
+           index->manifest->num_entries, index->manifest->num_classes,
+           (double)total_bytes(index->manifest) / 1e6, (unsigned long long)num_bad, id);
+}
+
+static sluice_status make_index(struct index *index, const char *out_path, unsigned num_threads,
+                                struct sluice_err *err)
+{
+    sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_scan(index->root, &index->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_parallel_for(index->manifest->num_entries, num_threads, "indexing",
+                                     index_one, index, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_write(index->manifest, out_path, err);
+    return status;
+}
+
+static void index_clear(struct index *index)
+{
+    sluice_manifest_destroy(index->manifest);
+    sluice_buf_pool_destroy(index->pool);
+}
+
+int sluice_dataset_cmd_index(int argc, char **argv)
+{
+    uint64_t num_threads = 0;
+    const char *out_path = NULL;
+    const struct sluice_option options[] = {
+        {.name = "out",
+         .short_name = 'o',
+         .type = SLUICE_OPTION_STRING,
+         .value = &out_path,
+         .arg = "FILE",
+         .help = "Where the manifest goes, instead of DIR/" SLUICE_MANIFEST_FILE "."},
+        {.name = "workers",
+         .short_name = 'j',
+         .type = SLUICE_OPTION_UINT,
+         .value = &num_threads,
+         .arg = "N",
+         .min = 0,
+         .max = 4096,
+         .help = "Threads; 0: one for each CPU."},
+    };
+    const struct sluice_cli cli = {
+        .program = argv[0],
+        .summary = "Write a manifest of a folder of images: order, labels, sizes, content hashes.",
+        .positional = "DIR",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+    struct index index = {.root = parsed.positional[0]};
+    struct sluice_err err = {0};
+    char beside[8192];
+    if (!out_path) {
+        snprintf(beside, sizeof(beside), "%s/%s", index.root, SLUICE_MANIFEST_FILE);
+        out_path = beside;
+    }
+    const sluice_status status = make_index(&index, out_path, (unsigned)num_threads, &err);
+    if (status == SLUICE_OK)
+        print_summary(index.root, &index, parsed.is_json);
+    else
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+    index_clear(&index);
+    return status == SLUICE_OK ? 0 : 1;
+}
+
+/* --- verify --- */
+
+static sluice_status check_one(struct index *index, size_t i, struct sluice_err *err)
+{
+    const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
+    struct sluice_buf *file = NULL;
+    sluice_status status = read_sample(index, i, &file, err);
+    if (status != SLUICE_OK)
+        return status;
+    const struct sluice_hash128 hash = sluice_hash128(file->data, file->len);
+    if (file->len != entry->bytes)
+        status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: %zu bytes, but the manifest says %llu",
+                             entry->path, file->len, (unsigned long long)entry->bytes);
+    else if (entry->has_hash && (hash.high != entry->hash.high || hash.low != entry->hash.low))
+        status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: the content is not what was indexed",
+                             entry->path);
+    if (status == SLUICE_OK && index->should_decode) {
+        struct sluice_codec *codec = NULL;
+        struct sluice_rgb rgb = {0};
+        struct sluice_err why = {0};
+        status = sluice_codec_create(&codec, &why);
+        if (status == SLUICE_OK)
+            status = sluice_codec_decode(codec, file->data, file->len, 0, index->pool, &rgb, &why);
+        if (status != SLUICE_OK)
+            status = sluice_fail(err, status, "%s: %s", entry->path, why.text);
+        else
+            sluice_buf_unref(rgb.pixels);
+        sluice_codec_destroy(codec);
+    }
+    sluice_buf_unref(file);
+    return status;
+}
+
+/* Every bad file is named; none ends the run. */
+static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
+{
+    (void)err;
+    struct index *index = ctx;
+    struct sluice_err why = {0};
+    if (check_one(index, i, &why) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_ERROR, "%s", why.text);
+        atomic_fetch_add(&index->num_bad, 1);
+    }
+    return SLUICE_OK;
+}
+
+/* Files that came after the manifest was written. */
+static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
+{
+    struct sluice_manifest *found = NULL;
+    const sluice_status status = sluice_manifest_scan(index->root, &found, err);
+    if (status != SLUICE_OK)
+        return status;
+    size_t listed = 0;
+    for (size_t i = 0; i < found->num_entries; i++) {
+        const char *path = found->entries[i].path;
+        while (listed < index->manifest->num_entries &&
+               strcmp(index->manifest->entries[listed].path, path) < 0)
+            listed++;
+        if (listed == index->manifest->num_entries ||
+            strcmp(index->manifest->entries[listed].path, path) != 0) {
+            sluice_log(SLUICE_LOG_ERROR, "%s: not in the manifest", path);
+            atomic_fetch_add(&index->num_bad, 1);
+        }
+    }
+    sluice_manifest_destroy(found);
+    return SLUICE_OK;
+}
+
+static sluice_status verify(struct index *index, const char *manifest_path, unsigned num_threads,
+                            struct sluice_err *err)
+{
+    sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_read(manifest_path, &index->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_parallel_for(index->manifest->num_entries, num_threads, "verifying",
+                                     verify_one, index, err);
+    if (status == SLUICE_OK)
+        status = count_unlisted(index, err);
+    return status;
+}
+
+int sluice_dataset_cmd_verify(int argc, char **argv)
+{
+    uint64_t num_threads = 0;
+    const char *manifest_path = NULL;
+    struct index index = {0};
+    const struct sluice_option options[] = {
+        {.name = "manifest",
+         .type = SLUICE_OPTION_STRING,
+         .value = &manifest_path,
+         .arg = "FILE",
+         .help = "The manifest, instead of DIR/" SLUICE_MANIFEST_FILE "."},
+        {.name = "decode",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &index.should_decode,
+         .help = "Decode every image, too."},
+        {.name = "workers",
+         .short_name = 'j',
+         .type = SLUICE_OPTION_UINT,
+         .value = &num_threads,
+         .arg = "N",
+         .min = 0,
+         .max = 4096,
+         .help = "Threads; 0: one for each CPU."},
+    };
+    const struct sluice_cli cli = {
+        .program = argv[0],
+        .summary = "Compare a folder of images with its manifest; exit 1 if a file differs, is "
+                   "missing, or is not listed.",
+        .positional = "DIR",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+    index.root = parsed.positional[0];
+    struct sluice_err err = {0};
+    char beside[8192];
+    if (!manifest_path) {
+        snprintf(beside, sizeof(beside), "%s/%s", index.root, SLUICE_MANIFEST_FILE);
+        manifest_path = beside;
+    }
+    const sluice_status status = verify(&index, manifest_path, (unsigned)num_threads, &err);
+    if (status == SLUICE_OK)
+        print_summary(index.root, &index, parsed.is_json);
+    else
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+    const bool is_good = status == SLUICE_OK && index.num_bad == 0;
+    index_clear(&index);
+    return is_good ? 0 : 1;
+}

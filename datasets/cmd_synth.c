@@ -1,0 +1,184 @@
+#include "datasets/commands.h"
+
+#include "base/buf.h"
+#include "base/cli.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "datasets/parallel.h"
+#include "datasets/synth.h"
+
+#include <jansson.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+struct synth {
+    const char *root;
+    uint64_t num_train, num_val, num_threads;
+    struct sluice_synth_options options;
+    _Atomic uint64_t bytes, num_large; /* sums only */
+};
+
+/* Above this ImageNet has a quarter of its files. */
+#define LARGE_BYTES 150000
+
+static void folder_of(const struct synth *synth, const char *subset, uint32_t label, char *path,
+                      size_t capacity)
+{
+    snprintf(path, capacity, "%s/%s/class%03u", synth->root, subset, label);
+}
+
+static sluice_status make_one(void *ctx, size_t i, struct sluice_err *err)
+{
+    struct synth *synth = ctx;
+    const bool is_val = i >= synth->num_train;
+    struct sluice_buf *file = NULL;
+    const char *suffix;
+    sluice_status status = sluice_synth_image(&synth->options, i, &file, &suffix, err);
+    if (status != SLUICE_OK)
+        return status;
+
+    char folder[2048], path[2304];
+    folder_of(synth, is_val ? "val" : "train", sluice_synth_label(&synth->options, i), folder,
+              sizeof(folder));
+    snprintf(path, sizeof(path), "%s/%08zu.%s", folder, i, suffix);
+    FILE *out = fopen(path, "we");
+    if (!out || fwrite(file->data, 1, file->len, out) != file->len)
+        status = sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
+    if (out && fclose(out) != 0)
+        status = sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
+    atomic_fetch_add(&synth->bytes, file->len);
+    atomic_fetch_add(&synth->num_large, file->len > LARGE_BYTES);
+    sluice_buf_unref(file);
+    return status;
+}
+
+/* Files of an earlier, larger set would stay behind among the new ones. */
+static sluice_status check_empty(const char *root, struct sluice_err *err)
+{
+    DIR *folder = opendir(root);
+    if (!folder)
+        return SLUICE_OK; /* missing is fine, and anything else shows when it is made */
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) && entry->d_name[0] == '.')
+        ;
+    const bool is_empty = !entry;
+    closedir(folder);
+    if (!is_empty)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s is not empty: give a new folder, or --force to write into it", root);
+    return SLUICE_OK;
+}
+
+static sluice_status make_set(struct synth *synth, bool is_forced, struct sluice_err *err)
+{
+    sluice_status status = is_forced ? SLUICE_OK : check_empty(synth->root, err);
+    for (int subset = 0; subset < 2; subset++) {
+        if (subset == 1 && synth->num_val == 0)
+            break;
+        for (uint32_t label = 0; status == SLUICE_OK && label < synth->options.num_classes;
+             label++) {
+            char path[2048];
+            folder_of(synth, subset ? "val" : "train", label, path, sizeof(path));
+            status = sluice_mkdirs(path, err);
+        }
+    }
+    if (status != SLUICE_OK)
+        return status;
+    return sluice_parallel_for(synth->num_train + synth->num_val, (unsigned)synth->num_threads,
+                               "making", make_one, synth, err);
+}
+
+int sluice_dataset_cmd_synth(int argc, char **argv)
+{
+    struct synth synth = {.num_train = 1000, .num_val = 200};
+    uint64_t num_classes = 10;
+    bool is_forced = false;
+    const struct sluice_option options[] = {
+        {.name = "num",
+         .short_name = 'n',
+         .type = SLUICE_OPTION_UINT,
+         .value = &synth.num_train,
+         .arg = "N",
+         .min = 1,
+         .max = 1e9,
+         .help = "Images under DIR/train."},
+        {.name = "num-val",
+         .type = SLUICE_OPTION_UINT,
+         .value = &synth.num_val,
+         .arg = "N",
+         .min = 0,
+         .max = 1e9,
+         .help = "Images under DIR/val."},
+        {.name = "classes",
+         .type = SLUICE_OPTION_UINT,
+         .value = &num_classes,
+         .arg = "N",
+         .min = 1,
+         .max = 100000,
+         .help = "Number of classes."},
+        {.name = "seed",
+         .type = SLUICE_OPTION_UINT,
+         .value = &synth.options.seed,
+         .arg = "N",
+         .help = "Another seed makes other pictures."},
+        {.name = "workers",
+         .short_name = 'j',
+         .type = SLUICE_OPTION_UINT,
+         .value = &synth.num_threads,
+         .arg = "N",
+         .min = 0,
+         .max = 4096,
+         .help = "Threads; 0: one for each CPU."},
+        {.name = "force",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &is_forced,
+         .help = "Write into a folder that is not empty."},
+    };
+    const struct sluice_cli cli = {
+        .program = argv[0],
+        .summary =
+            "Make a labelled, learnable set of photo-like JPEGs and PNGs, the same bytes for "
+            "the same seed.",
+        .positional = "DIR",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+    synth.root = parsed.positional[0];
+    synth.options.num_classes = (uint32_t)num_classes;
+    if (strlen(synth.root) > 1024)
+        return sluice_cli_usage_error(&cli, "DIR is too long a path");
+
+    struct sluice_err err = {0};
+    if (make_set(&synth, is_forced, &err) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    const uint64_t num = synth.num_train + synth.num_val;
+    const double mean = (double)synth.bytes / (double)num;
+    const double large = (double)synth.num_large / (double)num;
+    if (parsed.is_json) {
+        json_t *json =
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f}", "root", synth.root, "train",
+                      (json_int_t)synth.num_train, "val", (json_int_t)synth.num_val, "classes",
+                      (json_int_t)num_classes, "bytes", (json_int_t)synth.bytes, "mean_bytes", mean,
+                      "share_above_150kB", large);
+        json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
+        printf("\n");
+        json_decref(json);
+    } else {
+        printf("%s: %llu train and %llu val images of %llu classes, %.1f MB; mean %.1f kB, %.0f %% "
+               "above 150 kB\n",
+               synth.root, (unsigned long long)synth.num_train, (unsigned long long)synth.num_val,
+               (unsigned long long)num_classes, (double)synth.bytes / 1e6, mean / 1e3, large * 100);
+    }
+    return 0;
+}

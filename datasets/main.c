@@ -1,0 +1,19 @@
+#include "base/command.h"
+#include "base/compiler.h"
+#include "datasets/commands.h"
+
+int main(int argc, char **argv)
+{
+    static const struct sluice_command commands[] = {
+        {"synth", sluice_dataset_cmd_synth, "make a labelled, learnable set of images"},
+        {"index", sluice_dataset_cmd_index, "write a manifest with content hashes"},
+        {"verify", sluice_dataset_cmd_verify, "compare a folder with its manifest"},
+    };
+    static const struct sluice_program program = {
+        .name = "offload_dataset",
+        .summary = "Make, index, check and look into folders of images.",
+        .commands = commands,
+        .num_commands = SLUICE_ARRAY_LEN(commands),
+    };
+    return sluice_program_run(&program, argc, argv);
+}
