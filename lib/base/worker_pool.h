@@ -77,7 +77,7 @@ void sluice_worker_pool_close(struct sluice_worker_pool *pool);
 
 enum sluice_pool_end {
     SLUICE_POOL_DRAIN,   /* run what is queued, then stop */
-    SLUICE_POOL_ABANDON, /* cancel what is queued, let running jobs finish */
+    SLUICE_POOL_ABANDON, /* cancel what is queued, then let running jobs finish */
 };
 
 /* Closes the pool, settles every queued job, joins every worker and frees the

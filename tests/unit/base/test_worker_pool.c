@@ -1,0 +1,642 @@
+#include "base/worker_pool.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "support/capture.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Opens once; those who wait before go on then. */
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_open;
+    int num_waiting;
+};
+
+#define GATE_INIT                                                                                  \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0                              \
+    }
+
+static void gate_pass(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->num_waiting++;
+    pthread_cond_broadcast(&gate->changed);
+    while (!gate->is_open)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void gate_open(struct gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->is_open = true;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+static void gate_wait_for(struct gate *gate, int num_waiting)
+{
+    pthread_mutex_lock(&gate->lock);
+    while (gate->num_waiting < num_waiting)
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* A job that notes how it was called. */
+struct test_job {
+    struct sluice_job job;
+    struct gate *gate; /* passed when run, if there is one */
+    atomic_int num_run, num_cancelled;
+    void *worker;
+    pthread_t thread;
+    struct gate *opens; /* opened when cancelled, if there is one */
+    uint64_t burn_ns;
+    char thread_name[16];
+};
+
+static void test_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct test_job *my = (struct test_job *)job;
+    my->worker = worker;
+    my->thread = pthread_self();
+    pthread_getname_np(pthread_self(), my->thread_name, sizeof(my->thread_name));
+    if (fate == SLUICE_JOB_CANCEL) {
+        atomic_fetch_add(&my->num_cancelled, 1);
+        if (my->opens)
+            gate_open(my->opens);
+        return;
+    }
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    while (my->burn_ns && sluice_thread_cpu_ns() - start_ns < my->burn_ns)
+        ;
+    if (my->gate)
+        gate_pass(my->gate);
+    atomic_fetch_add(&my->num_run, 1);
+}
+
+static struct test_job make_job(struct gate *gate)
+{
+    return (struct test_job){.job.fn = test_job_fn, .gate = gate};
+}
+
+static struct sluice_worker_pool *new_pool(unsigned num_workers, size_t capacity)
+{
+    const struct sluice_worker_pool_options options = {
+        .name = "test", .num_workers = num_workers, .queue_capacity = capacity};
+    struct sluice_worker_pool *pool = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    return pool;
+}
+
+struct submitter {
+    pthread_t thread;
+    struct sluice_worker_pool *pool;
+    struct test_job *jobs;
+    int num_jobs;
+    bool uses_try;
+    _Atomic pid_t tid;
+    sluice_status status; /* of the last submit */
+    struct gate *gate;    /* was it open when the last submit returned? */
+    bool saw_open;
+    uint64_t num_accepted, num_refused;
+    bool *was_accepted; /* for each job, if wanted */
+};
+
+static void *submit_jobs(void *arg)
+{
+    struct submitter *my = arg;
+    atomic_store(&my->tid, gettid());
+    for (int i = 0; i < my->num_jobs; i++) {
+        my->status = my->uses_try ? sluice_worker_pool_try_submit(my->pool, &my->jobs[i].job)
+                                  : sluice_worker_pool_submit(my->pool, &my->jobs[i].job);
+        my->num_accepted += my->status == SLUICE_OK;
+        my->num_refused += my->status != SLUICE_OK;
+        if (my->was_accepted)
+            my->was_accepted[i] = my->status == SLUICE_OK;
+    }
+    if (my->gate) {
+        pthread_mutex_lock(&my->gate->lock);
+        my->saw_open = my->gate->is_open;
+        pthread_mutex_unlock(&my->gate->lock);
+    }
+    return NULL;
+}
+
+static void start_submitter(struct submitter *submitter)
+{
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&submitter->thread, NULL, submit_jobs, submitter), 0);
+}
+
+static void wait_until_submitter_sleeps(struct submitter *submitter)
+{
+    while (!atomic_load(&submitter->tid))
+        sched_yield();
+    sluice_test_wait_blocked(atomic_load(&submitter->tid));
+}
+
+static void runs_every_accepted_job_once(void)
+{
+    enum { NUM_SUBMITTERS = 3, NUM_JOBS = 500 };
+    struct sluice_worker_pool *pool = new_pool(4, 8);
+    static struct test_job jobs[NUM_SUBMITTERS][NUM_JOBS];
+    struct submitter submitters[NUM_SUBMITTERS] = {0};
+    for (int i = 0; i < NUM_SUBMITTERS; i++) {
+        for (int k = 0; k < NUM_JOBS; k++)
+            jobs[i][k] = make_job(NULL);
+        submitters[i] = (struct submitter){.pool = pool, .jobs = jobs[i], .num_jobs = NUM_JOBS};
+        start_submitter(&submitters[i]);
+    }
+    for (int i = 0; i < NUM_SUBMITTERS; i++) {
+        pthread_join(submitters[i].thread, NULL);
+        CU_ASSERT_EQUAL(submitters[i].num_accepted, NUM_JOBS);
+    }
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+    for (int i = 0; i < NUM_SUBMITTERS; i++) {
+        for (int k = 0; k < NUM_JOBS; k++)
+            CU_ASSERT(jobs[i][k].num_run == 1 && jobs[i][k].num_cancelled == 0);
+    }
+}
+
+static void one_worker_runs_jobs_in_order(void)
+{
+    struct sluice_worker_pool *pool = new_pool(1, 4);
+    struct gate gate = GATE_INIT;
+    struct test_job jobs[3] = {make_job(&gate), make_job(NULL), make_job(&gate)};
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(pool, &jobs[i].job), SLUICE_OK);
+    gate_wait_for(&gate, 1);
+    CU_ASSERT_EQUAL(jobs[1].num_run, 0);
+    gate_open(&gate);
+    gate_wait_for(&gate, 2);
+    CU_ASSERT_EQUAL(jobs[0].num_run, 1);
+    CU_ASSERT_EQUAL(jobs[1].num_run, 1);
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+}
+
+/* A pool of one worker that waits at the gate, with a full queue behind it. */
+struct full_pool {
+    struct sluice_worker_pool *pool;
+    struct gate gate;
+    struct test_job running, queued[2];
+};
+
+static void full_pool_init(struct full_pool *full)
+{
+    *full = (struct full_pool){.gate = GATE_INIT};
+    full->pool = new_pool(1, 2);
+    full->running = make_job(&full->gate);
+    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_try_submit(full->pool, &full->running.job), SLUICE_OK);
+    gate_wait_for(&full->gate, 1);
+    for (int i = 0; i < 2; i++) {
+        full->queued[i] = make_job(NULL);
+        CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_try_submit(full->pool, &full->queued[i].job),
+                              SLUICE_OK);
+    }
+}
+
+static void a_full_queue_says_again_and_does_not_call(void)
+{
+    struct full_pool full;
+    full_pool_init(&full);
+    struct test_job refused = make_job(NULL);
+    CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(full.pool, &refused.job), SLUICE_E_AGAIN);
+    const struct sluice_worker_pool_stats stats = sluice_worker_pool_stats(full.pool);
+    CU_ASSERT_EQUAL(stats.submitted, 3);
+    CU_ASSERT_EQUAL(stats.rejected, 1);
+    CU_ASSERT_EQUAL(stats.queue_depth, 2); /* the running one is not counted */
+    CU_ASSERT_EQUAL(stats.queue_peak, 2);
+    gate_open(&full.gate);
+    sluice_worker_pool_destroy(full.pool, SLUICE_POOL_DRAIN);
+    CU_ASSERT_EQUAL(refused.num_run + refused.num_cancelled, 0);
+    CU_ASSERT(full.running.num_run == 1 && full.queued[0].num_run == 1 &&
+              full.queued[1].num_run == 1);
+}
+
+static void submit_waits_for_room(void)
+{
+    struct full_pool full;
+    full_pool_init(&full);
+    struct test_job late = make_job(NULL);
+    struct submitter submitter = {
+        .pool = full.pool, .jobs = &late, .num_jobs = 1, .gate = &full.gate};
+    start_submitter(&submitter);
+    wait_until_submitter_sleeps(&submitter);
+    gate_open(&full.gate);
+    pthread_join(submitter.thread, NULL);
+    CU_ASSERT_EQUAL(submitter.status, SLUICE_OK);
+    CU_ASSERT_TRUE(submitter.saw_open);
+    sluice_worker_pool_destroy(full.pool, SLUICE_POOL_DRAIN);
+    CU_ASSERT_EQUAL(late.num_run, 1);
+}
+
+static void close_refuses_and_wakes_waiting_submitters(void)
+{
+    enum { NUM_SUBMITTERS = 3 };
+    struct full_pool full;
+    full_pool_init(&full);
+    struct test_job late[NUM_SUBMITTERS];
+    struct submitter submitters[NUM_SUBMITTERS];
+    for (int i = 0; i < NUM_SUBMITTERS; i++) {
+        late[i] = make_job(NULL);
+        submitters[i] = (struct submitter){.pool = full.pool, .jobs = &late[i], .num_jobs = 1};
+        start_submitter(&submitters[i]);
+        wait_until_submitter_sleeps(&submitters[i]);
+    }
+    sluice_worker_pool_close(full.pool); /* returns although the worker is busy */
+    sluice_worker_pool_close(full.pool);
+    for (int i = 0; i < NUM_SUBMITTERS; i++) {
+        pthread_join(submitters[i].thread, NULL);
+        CU_ASSERT_EQUAL(submitters[i].status, SLUICE_E_CLOSED);
+    }
+    struct test_job refused = make_job(NULL);
+    CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(full.pool, &refused.job), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(sluice_worker_pool_submit(full.pool, &refused.job), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(sluice_worker_pool_stats(full.pool).rejected, NUM_SUBMITTERS + 2);
+
+    gate_open(&full.gate);
+    sluice_worker_pool_destroy(full.pool, SLUICE_POOL_DRAIN);
+    CU_ASSERT_EQUAL(refused.num_run + refused.num_cancelled, 0);
+    for (int i = 0; i < NUM_SUBMITTERS; i++)
+        CU_ASSERT_EQUAL(late[i].num_run + late[i].num_cancelled, 0);
+    CU_ASSERT(full.queued[0].num_run == 1 && full.queued[1].num_run == 1);
+}
+
+static void abandon_cancels_what_is_queued_and_lets_running_jobs_finish(void)
+{
+    struct full_pool full;
+    full_pool_init(&full);
+    /* The running job ends only after the last queued one is cancelled. */
+    full.queued[1].opens = &full.gate;
+    sluice_worker_pool_destroy(full.pool, SLUICE_POOL_ABANDON);
+    CU_ASSERT(full.running.num_run == 1 && full.running.num_cancelled == 0);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT(full.queued[i].num_run == 0 && full.queued[i].num_cancelled == 1);
+        CU_ASSERT_PTR_NULL(full.queued[i].worker);
+        CU_ASSERT(pthread_equal(full.queued[i].thread, pthread_self()));
+    }
+}
+
+struct race_job {
+    struct sluice_job job;
+    atomic_int *num_calls;
+    struct sluice_worker_pool *pool;
+    struct test_job *child; /* submitted from the job */
+    bool *child_was_accepted;
+};
+
+static void race_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    (void)worker;
+    struct race_job *my = (struct race_job *)job;
+    atomic_fetch_add(my->num_calls, 1);
+    if (fate == SLUICE_JOB_RUN && my->child)
+        *my->child_was_accepted =
+            sluice_worker_pool_try_submit(my->pool, &my->child->job) == SLUICE_OK;
+    free(my); /* the pool does not touch a job after the call */
+}
+
+static void every_accepted_job_is_answered_once_when_closed_amid_submits(void)
+{
+    enum { NUM_SUBMITTERS = 3, NUM_JOBS = 40, NUM_ROUNDS = 60 };
+    static struct test_job jobs[NUM_SUBMITTERS][NUM_JOBS];
+    static bool was_accepted[NUM_SUBMITTERS][NUM_JOBS];
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        struct sluice_worker_pool *pool = new_pool(1 + (unsigned)round % 3, 3);
+        struct submitter submitters[NUM_SUBMITTERS];
+        for (int i = 0; i < NUM_SUBMITTERS; i++) {
+            for (int k = 0; k < NUM_JOBS; k++)
+                jobs[i][k] = make_job(NULL);
+            submitters[i] = (struct submitter){.pool = pool,
+                                               .jobs = jobs[i],
+                                               .num_jobs = NUM_JOBS,
+                                               .uses_try = i == 0,
+                                               .was_accepted = was_accepted[i]};
+            start_submitter(&submitters[i]);
+        }
+        while (sluice_worker_pool_stats(pool).submitted < (uint64_t)round)
+            sched_yield();
+        sluice_worker_pool_close(pool);
+        uint64_t num_accepted = 0, num_refused = 0;
+        for (int i = 0; i < NUM_SUBMITTERS; i++) {
+            pthread_join(submitters[i].thread, NULL);
+            num_accepted += submitters[i].num_accepted;
+            num_refused += submitters[i].num_refused;
+        }
+        const struct sluice_worker_pool_stats stats = sluice_worker_pool_stats(pool);
+        CU_ASSERT_EQUAL(stats.submitted, num_accepted);
+        CU_ASSERT_EQUAL(stats.rejected, num_refused);
+        sluice_worker_pool_destroy(pool, round % 2 ? SLUICE_POOL_DRAIN : SLUICE_POOL_ABANDON);
+
+        for (int i = 0; i < NUM_SUBMITTERS; i++) {
+            for (int k = 0; k < NUM_JOBS; k++) {
+                const struct test_job *job = &jobs[i][k];
+                CU_ASSERT_EQUAL(job->num_run + job->num_cancelled, was_accepted[i][k] ? 1 : 0);
+                CU_ASSERT(round % 2 == 0 || job->num_cancelled == 0);
+            }
+        }
+    }
+}
+
+static void every_accepted_job_is_answered_once_when_destroyed_at_work(void)
+{
+    enum { NUM_JOBS = 12, NUM_ROUNDS = 60 };
+    for (int round = 0; round < NUM_ROUNDS; round++) {
+        struct sluice_worker_pool *pool = new_pool(3, 2 * NUM_JOBS);
+        atomic_int num_calls[NUM_JOBS];
+        struct test_job children[NUM_JOBS];
+        bool was_accepted[NUM_JOBS] = {false};
+        for (int i = 0; i < NUM_JOBS; i++) {
+            struct race_job *job = calloc(1, sizeof(*job));
+            CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+            atomic_init(&num_calls[i], 0);
+            children[i] = make_job(NULL);
+            *job = (struct race_job){.job.fn = race_job_fn,
+                                     .num_calls = &num_calls[i],
+                                     .pool = pool,
+                                     .child = &children[i],
+                                     .child_was_accepted = &was_accepted[i]};
+            CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(pool, &job->job), SLUICE_OK);
+        }
+        sluice_worker_pool_destroy(pool, round % 2 ? SLUICE_POOL_DRAIN : SLUICE_POOL_ABANDON);
+        for (int i = 0; i < NUM_JOBS; i++) {
+            CU_ASSERT_EQUAL(num_calls[i], 1);
+            CU_ASSERT_EQUAL(children[i].num_run + children[i].num_cancelled,
+                            was_accepted[i] ? 1 : 0);
+        }
+    }
+}
+
+static void counts_what_happened(void)
+{
+    struct full_pool full;
+    full_pool_init(&full);
+    full.queued[0].burn_ns = 3000000;
+    full.queued[1].burn_ns = 2000000;
+    struct gate last = GATE_INIT;
+    struct test_job marker = make_job(&last);
+    gate_open(&full.gate);
+    CU_ASSERT_EQUAL(sluice_worker_pool_submit(full.pool, &marker.job), SLUICE_OK);
+    gate_wait_for(&last, 1); /* the three before it are done and counted */
+    const struct sluice_worker_pool_stats stats = sluice_worker_pool_stats(full.pool);
+    CU_ASSERT_EQUAL(stats.submitted, 4);
+    CU_ASSERT_EQUAL(stats.rejected, 0);
+    CU_ASSERT_EQUAL(stats.run, 3);
+    CU_ASSERT_EQUAL(stats.cancelled, 0);
+    CU_ASSERT_EQUAL(stats.queue_depth, 0);
+    CU_ASSERT_EQUAL(stats.queue_peak, 2);
+    CU_ASSERT(stats.busy_ns >= 5000000);
+    gate_open(&last);
+    sluice_worker_pool_destroy(full.pool, SLUICE_POOL_DRAIN);
+}
+
+static void waiting_jobs_cost_no_busy_time(void)
+{
+    struct sluice_worker_pool *pool = new_pool(1, 2);
+    struct gate gate = GATE_INIT, last = GATE_INIT;
+    struct test_job waits = make_job(&gate), marker = make_job(&last);
+    CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &waits.job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &marker.job), SLUICE_OK);
+    gate_wait_for(&gate, 1);
+    const uint64_t start_ns = sluice_clock_ns();
+    while (sluice_clock_ns() - start_ns < 20000000)
+        ;
+    gate_open(&gate);
+    gate_wait_for(&last, 1);
+    CU_ASSERT(sluice_worker_pool_stats(pool).busy_ns < 15000000);
+    gate_open(&last);
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+}
+
+#define MAX_WORKERS 256
+
+struct worker_state {
+    unsigned index;
+    pthread_t thread;
+};
+
+struct start_ctx {
+    atomic_uint num_started, num_stopped, num_on_wrong_thread;
+    atomic_uint num_of_index[MAX_WORKERS];
+    unsigned failing_index; /* MAX_WORKERS: none */
+};
+
+static sluice_status start_worker(void *arg, unsigned index, void **worker)
+{
+    struct start_ctx *ctx = arg;
+    if (index == ctx->failing_index)
+        return SLUICE_E_UNSUPPORTED;
+    struct worker_state *state = malloc(sizeof(*state));
+    if (!state)
+        abort();
+    *state = (struct worker_state){index, pthread_self()};
+    atomic_fetch_add(&ctx->num_started, 1);
+    if (index < MAX_WORKERS)
+        atomic_fetch_add(&ctx->num_of_index[index], 1);
+    *worker = state;
+    return SLUICE_OK;
+}
+
+static void stop_worker(void *arg, void *worker)
+{
+    struct start_ctx *ctx = arg;
+    struct worker_state *state = worker;
+    atomic_fetch_add(&ctx->num_stopped, 1);
+    if (!pthread_equal(state->thread, pthread_self()))
+        atomic_fetch_add(&ctx->num_on_wrong_thread, 1);
+    free(state);
+}
+
+struct state_job {
+    struct sluice_job job;
+    struct gate *gate;
+    unsigned index;
+    bool is_on_own_thread;
+};
+
+static void state_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    (void)fate;
+    struct state_job *my = (struct state_job *)job;
+    const struct worker_state *state = worker;
+    my->index = state->index;
+    my->is_on_own_thread = pthread_equal(state->thread, pthread_self());
+    gate_pass(my->gate);
+}
+
+static void each_worker_has_its_own_state_on_its_own_thread(void)
+{
+    enum { NUM_WORKERS = 4 };
+    struct start_ctx ctx = {.failing_index = MAX_WORKERS};
+    const struct sluice_worker_pool_options options = {.name = "state",
+                                                       .num_workers = NUM_WORKERS,
+                                                       .queue_capacity = NUM_WORKERS,
+                                                       .worker_start = start_worker,
+                                                       .worker_stop = stop_worker,
+                                                       .ctx = &ctx};
+    struct sluice_worker_pool *pool = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(ctx.num_started, NUM_WORKERS); /* before create returned */
+
+    /* All at the gate at once: one job for each worker. */
+    struct gate gate = GATE_INIT;
+    struct state_job jobs[NUM_WORKERS];
+    for (int i = 0; i < NUM_WORKERS; i++) {
+        jobs[i] = (struct state_job){.job.fn = state_job_fn, .gate = &gate};
+        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &jobs[i].job), SLUICE_OK);
+    }
+    gate_wait_for(&gate, NUM_WORKERS);
+    CU_ASSERT_EQUAL(ctx.num_stopped, 0);
+    gate_open(&gate);
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+
+    unsigned seen = 0;
+    for (int i = 0; i < NUM_WORKERS; i++) {
+        CU_ASSERT_EQUAL(ctx.num_of_index[i], 1);
+        CU_ASSERT_TRUE(jobs[i].is_on_own_thread);
+        seen |= 1u << jobs[i].index;
+    }
+    CU_ASSERT_EQUAL(seen, (1u << NUM_WORKERS) - 1);
+    CU_ASSERT_EQUAL(ctx.num_stopped, NUM_WORKERS);
+    CU_ASSERT_EQUAL(ctx.num_on_wrong_thread, 0);
+}
+
+static void a_failed_start_stops_the_others_and_says_why(void)
+{
+    for (unsigned failing = 0; failing < 4; failing++) {
+        struct start_ctx ctx = {.failing_index = failing};
+        const struct sluice_worker_pool_options options = {.name = "prep",
+                                                           .num_workers = 4,
+                                                           .queue_capacity = 1,
+                                                           .worker_start = start_worker,
+                                                           .worker_stop = stop_worker,
+                                                           .ctx = &ctx};
+        struct sluice_worker_pool *pool = (struct sluice_worker_pool *)&ctx;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_worker_pool_create(&options, &pool, &err), SLUICE_E_UNSUPPORTED);
+        CU_ASSERT_PTR_EQUAL(pool, &ctx);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "unsupported"));
+        CU_ASSERT_EQUAL(ctx.num_started, 3);
+        CU_ASSERT_EQUAL(ctx.num_stopped, 3);
+    }
+}
+
+/* Linked with --wrap: the thread that cannot be made. */
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                          void *arg);
+static int threads_until_failure = -1;
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *),
+                          void *arg)
+{
+    if (threads_until_failure == 0)
+        return 11; /* EAGAIN */
+    if (threads_until_failure > 0)
+        threads_until_failure--;
+    return __real_pthread_create(thread, attr, fn, arg);
+}
+
+static void a_thread_that_cannot_be_made_stops_the_others(void)
+{
+    for (int made = 0; made < 3; made++) {
+        struct start_ctx ctx = {.failing_index = MAX_WORKERS};
+        const struct sluice_worker_pool_options options = {.name = "prep",
+                                                           .num_workers = 4,
+                                                           .queue_capacity = 1,
+                                                           .worker_start = start_worker,
+                                                           .worker_stop = stop_worker,
+                                                           .ctx = &ctx};
+        struct sluice_worker_pool *pool = NULL;
+        struct sluice_err err = {0};
+        threads_until_failure = made;
+        CU_ASSERT_EQUAL(sluice_worker_pool_create(&options, &pool, &err), SLUICE_E_IO);
+        threads_until_failure = -1;
+        CU_ASSERT_PTR_NULL(pool);
+        CU_ASSERT(err.text[0] != 0);
+        CU_ASSERT_EQUAL(ctx.num_started, (unsigned)made);
+        CU_ASSERT_EQUAL(ctx.num_stopped, (unsigned)made);
+    }
+}
+
+static void zero_workers_means_one_for_each_cpu(void)
+{
+    struct start_ctx ctx = {.failing_index = ~0u};
+    const struct sluice_worker_pool_options options = {.name = "cpus",
+                                                       .queue_capacity = 1,
+                                                       .worker_start = start_worker,
+                                                       .worker_stop = stop_worker,
+                                                       .ctx = &ctx};
+    struct sluice_worker_pool *pool = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(ctx.num_started, sluice_cpu_count());
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+}
+
+static void threads_carry_the_pools_name(void)
+{
+    static const struct {
+        const char *name, *expected;
+    } cases[] = {{"prep", "prep-0"}, {"a-name-longer-than-that", "a-name-longer-0"}};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        const struct sluice_worker_pool_options options = {
+            .name = cases[i].name, .num_workers = 1, .queue_capacity = 1};
+        struct sluice_worker_pool *pool = NULL;
+        struct test_job job = make_job(NULL);
+        CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &job.job), SLUICE_OK);
+        sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+        CU_ASSERT_STRING_EQUAL(job.thread_name, cases[i].expected);
+    }
+}
+
+static void refuses_a_queue_of_no_capacity(void)
+{
+    const struct sluice_worker_pool_options options = {.name = "none", .num_workers = 1};
+    struct sluice_worker_pool *pool = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_worker_pool_create(&options, &pool, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NULL(pool);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none"));
+}
+
+static void destroy_takes_null(void)
+{
+    sluice_worker_pool_destroy(NULL, SLUICE_POOL_DRAIN);
+    sluice_worker_pool_destroy(NULL, SLUICE_POOL_ABANDON);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(runs_every_accepted_job_once),
+        SLUICE_TEST(one_worker_runs_jobs_in_order),
+        SLUICE_TEST(a_full_queue_says_again_and_does_not_call),
+        SLUICE_TEST(submit_waits_for_room),
+        SLUICE_TEST(close_refuses_and_wakes_waiting_submitters),
+        SLUICE_TEST(abandon_cancels_what_is_queued_and_lets_running_jobs_finish),
+        SLUICE_TEST(every_accepted_job_is_answered_once_when_closed_amid_submits),
+        SLUICE_TEST(every_accepted_job_is_answered_once_when_destroyed_at_work),
+        SLUICE_TEST(counts_what_happened),
+        SLUICE_TEST(waiting_jobs_cost_no_busy_time),
+        SLUICE_TEST(each_worker_has_its_own_state_on_its_own_thread),
+        SLUICE_TEST(a_failed_start_stops_the_others_and_says_why),
+        SLUICE_TEST(a_thread_that_cannot_be_made_stops_the_others),
+        SLUICE_TEST(zero_workers_means_one_for_each_cpu),
+        SLUICE_TEST(threads_carry_the_pools_name),
+        SLUICE_TEST(refuses_a_queue_of_no_capacity),
+        SLUICE_TEST(destroy_takes_null),
+    };
+    return sluice_test_run("worker_pool", tests, SLUICE_TEST_COUNT(tests));
+}
