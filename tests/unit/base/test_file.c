@@ -1,0 +1,319 @@
+#include "base/file.h"
+
+#include "support/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Linked with --wrap: a disk that is full, and a read that comes in pieces. */
+ssize_t __real_write(int fd, const void *data, size_t len);
+ssize_t __wrap_write(int fd, const void *data, size_t len);
+ssize_t __real_read(int fd, void *data, size_t len);
+ssize_t __wrap_read(int fd, void *data, size_t len);
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+static size_t write_room = SIZE_MAX, max_read = SIZE_MAX;
+static int num_interrupts;
+static atomic_int num_fsyncs;
+
+ssize_t __wrap_write(int fd, const void *data, size_t len)
+{
+    if (num_interrupts > 0) {
+        num_interrupts--;
+        errno = EINTR;
+        return -1;
+    }
+    if (write_room == 0) {
+        errno = ENOSPC;
+        return -1;
+    }
+    if (len > write_room)
+        len = write_room;
+    if (write_room != SIZE_MAX)
+        write_room -= len;
+    return __real_write(fd, data, len);
+}
+
+ssize_t __wrap_read(int fd, void *data, size_t len)
+{
+    if (num_interrupts > 0) {
+        num_interrupts--;
+        errno = EINTR;
+        return -1;
+    }
+    return __real_read(fd, data, len < max_read ? len : max_read);
+}
+
+int __wrap_fsync(int fd)
+{
+    atomic_fetch_add(&num_fsyncs, 1);
+    return __real_fsync(fd);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static int count_entries(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int count = 0;
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count - 2;
+}
+
+static void expect_content(const char *path, const char *text)
+{
+    struct sluice_buf *buf = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read(path, 1 << 20, NULL, &buf, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(buf->len, strlen(text));
+    CU_ASSERT_EQUAL(memcmp(buf->data, text, buf->len), 0);
+    sluice_buf_unref(buf);
+}
+
+static void reads_a_whole_file_of_any_size_up_to_the_limit(void)
+{
+    enum { MAX = 70000 };
+    static const size_t sizes[] = {0, 1, 4095, 4096, 4097, MAX};
+    struct sluice_buf_pool *pool = NULL;
+    uint8_t *data = malloc(MAX + 1);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
+    for (size_t i = 0; i <= MAX; i++)
+        data[i] = (uint8_t)(i * 31);
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(sizes); i++) {
+        const char *path = path_of("sized");
+        sluice_test_write_file(path, data, sizes[i]);
+        for (int pieces = 0; pieces < 2; pieces++) {
+            struct sluice_buf *buf = NULL;
+            max_read = pieces ? 1000 : SIZE_MAX;
+            num_interrupts = pieces;
+            CU_ASSERT_EQUAL(sluice_file_read(path, MAX, pieces ? pool : NULL, &buf, NULL),
+                            SLUICE_OK);
+            max_read = SIZE_MAX;
+            CU_ASSERT_PTR_NOT_NULL_FATAL(buf);
+            CU_ASSERT_EQUAL(buf->len, sizes[i]);
+            CU_ASSERT_EQUAL(memcmp(buf->data, data, sizes[i]), 0);
+            CU_ASSERT_PTR_EQUAL(buf->pool, pieces ? pool : NULL);
+            sluice_buf_unref(buf);
+        }
+    }
+    struct sluice_buf *none = NULL;
+    struct sluice_err err = {0};
+    sluice_test_write_file(path_of("sized"), data, MAX + 1);
+    CU_ASSERT_EQUAL(sluice_file_read(path_of("sized"), MAX, NULL, &none, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT_PTR_NULL(none);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path_of("sized")));
+    sluice_buf_pool_destroy(pool);
+    free(data);
+}
+
+static void read_names_what_is_absent_or_no_file(void)
+{
+    CU_ASSERT_EQUAL_FATAL(mkfifo(path_of("fifo"), 0600), 0);
+    CU_ASSERT_EQUAL_FATAL(mkdir(path_of("folder"), 0700), 0);
+    sluice_test_write_file(path_of("plain"), "x", 1);
+    static const struct {
+        const char *name;
+        sluice_status status;
+    } cases[] = {
+        {"absent", SLUICE_E_NOT_FOUND},
+        {"plain/below", SLUICE_E_NOT_FOUND},
+        {"folder", SLUICE_E_INVALID},
+        {"fifo", SLUICE_E_INVALID}, /* and does not wait for a writer */
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        struct sluice_buf *buf = NULL;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_file_read(path_of(cases[i].name), 100, NULL, &buf, &err),
+                        cases[i].status);
+        CU_ASSERT_PTR_NULL(buf);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, path_of(cases[i].name)));
+    }
+    unlink(path_of("fifo"));
+}
+
+static void read_refuses_a_file_that_is_not_as_long_as_it_says(void)
+{
+    /* Files of proc are regular, say that they are empty, and are not. */
+    struct sluice_buf *buf = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_file_read("/proc/self/status", 1 << 20, NULL, &buf, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NULL(buf);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "changed"));
+}
+
+static void write_creates_and_replaces_and_leaves_nothing_beside(void)
+{
+    char folder[1024], path[1100];
+    snprintf(folder, sizeof(folder), "%s", path_of("replace"));
+    snprintf(path, sizeof(path), "%s/file", folder);
+    CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
+    const mode_t mask = umask(0027);
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "first", 5, NULL), SLUICE_OK);
+    umask(mask);
+    struct stat st;
+    CU_ASSERT_EQUAL(stat(path, &st), 0);
+    CU_ASSERT_EQUAL(st.st_mode & 0777, 0640);
+    expect_content(path, "first");
+    num_interrupts = 1;
+    const int before = num_fsyncs;
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "second one", 10, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(num_fsyncs, before + 2); /* the file and its folder */
+    expect_content(path, "second one");
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, NULL, 0, NULL), SLUICE_OK);
+    expect_content(path, "");
+    CU_ASSERT_EQUAL(count_entries(folder), 1);
+}
+
+static void write_works_without_a_folder_in_the_path(void)
+{
+    char old[1024];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(getcwd(old, sizeof(old)));
+    CU_ASSERT_EQUAL_FATAL(chdir(sluice_test_dir()), 0);
+    CU_ASSERT_EQUAL(sluice_file_write_atomic("bare", "b", 1, NULL), SLUICE_OK);
+    expect_content("bare", "b");
+    CU_ASSERT_EQUAL_FATAL(chdir(old), 0);
+}
+
+static void a_failed_write_leaves_the_old_file_and_nothing_beside(void)
+{
+    char folder[1024], path[1100];
+    snprintf(folder, sizeof(folder), "%s", path_of("full"));
+    snprintf(path, sizeof(path), "%s/file", folder);
+    CU_ASSERT_EQUAL_FATAL(mkdir(folder, 0700), 0);
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(path, "old", 3, NULL), SLUICE_OK);
+    for (size_t room = 0; room < 3; room++) {
+        struct sluice_err err = {0};
+        write_room = room;
+        const sluice_status status = sluice_file_write_atomic(path, "new", 3, &err);
+        write_room = SIZE_MAX;
+        CU_ASSERT_EQUAL(status, SLUICE_E_IO);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, strerror(ENOSPC)));
+        expect_content(path, "old");
+        CU_ASSERT_EQUAL(count_entries(folder), 1);
+    }
+
+    /* A folder cannot be replaced by a file: the rename fails. */
+    char sub[1100];
+    snprintf(sub, sizeof(sub), "%s/sub", folder);
+    CU_ASSERT_EQUAL_FATAL(mkdir(sub, 0700), 0);
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(sub, "x", 1, NULL), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(count_entries(folder), 2);
+
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(path_of("none/file"), "x", 1, NULL),
+                    SLUICE_E_NOT_FOUND);
+    char *long_path = malloc(10000);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(long_path);
+    memset(long_path, 'x', 9999);
+    long_path[9999] = 0;
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(long_path, "x", 1, NULL), SLUICE_E_INVALID);
+    free(long_path);
+}
+
+static void write_replaces_a_link_and_not_what_it_points_to(void)
+{
+    char link_path[1024];
+    snprintf(link_path, sizeof(link_path), "%s", path_of("link"));
+    sluice_test_write_file(path_of("target"), "target", 6);
+    CU_ASSERT_EQUAL_FATAL(symlink("target", link_path), 0);
+    CU_ASSERT_EQUAL(sluice_file_write_atomic(link_path, "new", 3, NULL), SLUICE_OK);
+    expect_content(link_path, "new");
+    expect_content(path_of("target"), "target");
+}
+
+enum { NUM_WRITES = 30, BLOCK = 20000 };
+static char race_path[1024];
+static atomic_int num_writers;
+
+static void *write_often(void *arg)
+{
+    uint8_t *data = malloc(BLOCK);
+    if (!data)
+        abort();
+    memset(data, *(const char *)arg, BLOCK);
+    for (int i = 0; i < NUM_WRITES; i++) {
+        if (sluice_file_write_atomic(race_path, data, BLOCK, NULL) != SLUICE_OK)
+            abort();
+    }
+    free(data);
+    atomic_fetch_sub(&num_writers, 1);
+    return NULL;
+}
+
+static void a_reader_sees_one_whole_version_or_another(void)
+{
+    static const char letters[2] = {'a', 'b'};
+    pthread_t threads[2];
+    snprintf(race_path, sizeof(race_path), "%s", path_of("raced"));
+    uint8_t first[BLOCK];
+    memset(first, 'a', BLOCK);
+    CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(race_path, first, BLOCK, NULL), SLUICE_OK);
+    atomic_store(&num_writers, 2);
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, write_often, (void *)&letters[i]),
+                              0);
+    do {
+        struct sluice_buf *buf = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_file_read(race_path, BLOCK, NULL, &buf, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(buf->len, BLOCK);
+        for (size_t i = 1; i < buf->len; i++)
+            CU_ASSERT_EQUAL_FATAL(buf->data[i], buf->data[0]);
+        sluice_buf_unref(buf);
+    } while (atomic_load(&num_writers) > 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void mkdirs_makes_what_is_missing(void)
+{
+    static const char *const names[] = {"m/a/b/c", "m/a/b/c", "m/d/", "m//e//f", "m"};
+    struct stat st;
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(names); i++) {
+        CU_ASSERT_EQUAL(sluice_mkdirs(path_of(names[i]), NULL), SLUICE_OK);
+        CU_ASSERT(stat(path_of(names[i]), &st) == 0 && S_ISDIR(st.st_mode));
+    }
+    CU_ASSERT_EQUAL(sluice_mkdirs("/", NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_mkdirs(".", NULL), SLUICE_OK);
+}
+
+static void mkdirs_names_what_is_in_the_way(void)
+{
+    struct sluice_err err = {0};
+    sluice_test_write_file(path_of("in-the-way"), "x", 1);
+    CU_ASSERT_EQUAL(sluice_mkdirs(path_of("in-the-way"), &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "in-the-way"));
+    CU_ASSERT_EQUAL(sluice_mkdirs(path_of("in-the-way/below"), NULL), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_mkdirs("", NULL), SLUICE_E_INVALID);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),
+        SLUICE_TEST(read_names_what_is_absent_or_no_file),
+        SLUICE_TEST(read_refuses_a_file_that_is_not_as_long_as_it_says),
+        SLUICE_TEST(write_creates_and_replaces_and_leaves_nothing_beside),
+        SLUICE_TEST(write_works_without_a_folder_in_the_path),
+        SLUICE_TEST(a_failed_write_leaves_the_old_file_and_nothing_beside),
+        SLUICE_TEST(write_replaces_a_link_and_not_what_it_points_to),
+        SLUICE_TEST(a_reader_sees_one_whole_version_or_another),
+        SLUICE_TEST(mkdirs_makes_what_is_missing),
+        SLUICE_TEST(mkdirs_names_what_is_in_the_way),
+    };
+    return sluice_test_run("file", tests, SLUICE_TEST_COUNT(tests));
+}

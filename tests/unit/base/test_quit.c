@@ -1,0 +1,235 @@
+#include "base/quit.h"
+
+#include "base/clock.h"
+#include "support/capture.h"
+#include "support/test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Handlers are installed once per process, so every case runs in a child.
+ * EXPECT ends the child with the line that failed. */
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__ % 200 + 1;                                                             \
+    } while (0)
+
+static struct sluice_test_output output;
+
+static int exit_code_of(int (*fn)(void *ctx), void *ctx)
+{
+    const int status = sluice_test_child(fn, ctx, &output);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static int child_stop(void *ctx)
+{
+    const int number = *(const int *)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(!sluice_quit_requested());
+    EXPECT(kill(getpid(), number) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    EXPECT(sluice_quit_requested());
+    EXPECT(sluice_quit_wait(0) == SLUICE_QUIT_NONE); /* once */
+    return 0;
+}
+
+static void term_and_int_ask_for_a_stop(void)
+{
+    int term = SIGTERM, interrupt = SIGINT;
+    CU_ASSERT_EQUAL(exit_code_of(child_stop, &term), 0);
+    CU_ASSERT_EQUAL(exit_code_of(child_stop, &interrupt), 0);
+}
+
+static int child_insist(void *ctx)
+{
+    const int *numbers = ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(kill(getpid(), numbers[0]) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    EXPECT(kill(getpid(), SIGUSR1) == 0); /* no stop: does not count */
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_REPORT);
+    kill(getpid(), numbers[1]);
+    sluice_quit_wait(-1);
+    return 0; /* not reached */
+}
+
+static void a_second_one_ends_the_process_by_that_signal(void)
+{
+    int numbers[4][2] = {
+        {SIGTERM, SIGTERM}, {SIGINT, SIGINT}, {SIGTERM, SIGINT}, {SIGINT, SIGTERM}};
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL(exit_code_of(child_insist, numbers[i]), 1000 + numbers[i][1]);
+}
+
+static int child_report(void *ctx)
+{
+    (void)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    for (int i = 0; i < 3; i++) {
+        EXPECT(kill(getpid(), SIGUSR1) == 0);
+        EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_REPORT);
+    }
+    EXPECT(sluice_quit_wait(0) == SLUICE_QUIT_NONE);
+    EXPECT(!sluice_quit_requested());
+    return 0;
+}
+
+static void usr1_asks_for_a_report_each_time(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_report, NULL), 0);
+}
+
+static int child_flood(void *ctx)
+{
+    (void)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    /* More than any pipe holds: neither blocks nor loses the stop behind them. */
+    for (int i = 0; i < 70000; i++)
+        EXPECT(raise(SIGUSR1) == 0);
+    EXPECT(raise(SIGTERM) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP); /* before the reports */
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_REPORT);
+    return 0;
+}
+
+static void a_stop_comes_before_reports_and_is_never_lost(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_flood, NULL), 0);
+}
+
+static int child_timeout(void *ctx)
+{
+    (void)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    const uint64_t start_ns = sluice_clock_ns();
+    EXPECT(sluice_quit_wait(20) == SLUICE_QUIT_NONE);
+    EXPECT(sluice_clock_ns() - start_ns >= 20000000u);
+    return 0;
+}
+
+static void waiting_ends_with_the_timeout(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_timeout, NULL), 0);
+}
+
+static int child_pipe(void *ctx)
+{
+    (void)ctx;
+    int ends[2];
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(pipe(ends) == 0 && close(ends[0]) == 0);
+    EXPECT(write(ends[1], "x", 1) == -1 && errno == EPIPE);
+    return 0;
+}
+
+static void a_broken_pipe_is_an_error_and_no_signal(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_pipe, NULL), 0);
+}
+
+static _Atomic pid_t waiter_tid;
+
+static void *wait_for_event(void *arg)
+{
+    atomic_store(&waiter_tid, gettid());
+    *(enum sluice_quit_event *)arg = sluice_quit_wait(-1);
+    return NULL;
+}
+
+static int child_request(void *ctx)
+{
+    const char how = *(const char *)ctx;
+    pthread_t waiter;
+    enum sluice_quit_event event = SLUICE_QUIT_NONE;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(pthread_create(&waiter, NULL, wait_for_event, &event) == 0);
+    while (!atomic_load(&waiter_tid))
+        sched_yield();
+    sluice_test_wait_blocked(atomic_load(&waiter_tid));
+    if (how == 'i')
+        sluice_quit_request();
+    else
+        pthread_kill(pthread_self(), SIGTERM); /* handled here, seen there */
+    EXPECT(pthread_join(waiter, NULL) == 0);
+    EXPECT(event == SLUICE_QUIT_STOP && sluice_quit_requested());
+    return 0;
+}
+
+static void a_request_from_another_thread_wakes_the_waiting_one(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_request, (void *)"inside"), 0);
+    CU_ASSERT_EQUAL(exit_code_of(child_request, (void *)"signal"), 0);
+}
+
+static int child_inside_then_signal(void *ctx)
+{
+    (void)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    sluice_quit_request();
+    EXPECT(raise(SIGTERM) == 0); /* still the first signal */
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    EXPECT(sluice_quit_wait(0) == SLUICE_QUIT_NONE);
+    return 0;
+}
+
+static void a_request_from_inside_is_not_the_first_signal(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_inside_then_signal, NULL), 0);
+}
+
+static int child_early(void *ctx)
+{
+    (void)ctx;
+    EXPECT(!sluice_quit_requested());
+    sluice_quit_request();
+    EXPECT(sluice_quit_requested());
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    return 0;
+}
+
+static void a_request_before_init_is_kept(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_early, NULL), 0);
+}
+
+static int child_twice(void *ctx)
+{
+    (void)ctx;
+    struct sluice_err err = {0};
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(sluice_quit_init(&err) == SLUICE_E_INVALID);
+    EXPECT(err.text[0] != 0);
+    EXPECT(raise(SIGTERM) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    return 0;
+}
+
+static void a_second_init_is_refused_and_changes_nothing(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_twice, NULL), 0);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(term_and_int_ask_for_a_stop),
+        SLUICE_TEST(a_second_one_ends_the_process_by_that_signal),
+        SLUICE_TEST(usr1_asks_for_a_report_each_time),
+        SLUICE_TEST(a_stop_comes_before_reports_and_is_never_lost),
+        SLUICE_TEST(waiting_ends_with_the_timeout),
+        SLUICE_TEST(a_broken_pipe_is_an_error_and_no_signal),
+        SLUICE_TEST(a_request_from_another_thread_wakes_the_waiting_one),
+        SLUICE_TEST(a_request_from_inside_is_not_the_first_signal),
+        SLUICE_TEST(a_request_before_init_is_kept),
+        SLUICE_TEST(a_second_init_is_refused_and_changes_nothing),
+    };
+    return sluice_test_run("quit", tests, SLUICE_TEST_COUNT(tests));
+}
