@@ -19,26 +19,26 @@ const struct sluice_op_class *sluice_op_class_find(const char *name, size_t len)
     return NULL;
 }
 
-sluice_status sluice_cursor_fail(const struct sluice_cursor *cursor, struct sluice_err *err,
-                                 const char *fmt, ...)
+sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,
+                               const char *fmt, ...)
 {
     char words[160];
     va_list args;
     va_start(args, fmt);
     vsnprintf(words, sizeof(words), fmt, args);
     va_end(args);
-    const int name_len = cursor->op_name_len < 32 ? (int)cursor->op_name_len : 32;
+    const int name_len = text->op_name_len < 32 ? (int)text->op_name_len : 32;
     return sluice_fail(err, SLUICE_E_INVALID, "pipeline: op %u (%.*s) at character %zu: %s",
-                       cursor->op, name_len, cursor->op_name,
-                       (size_t)(cursor->at - cursor->text) + 1, words);
+                       text->op, name_len, text->op_name, (size_t)(text->at - text->start) + 1,
+                       words);
 }
 
-bool sluice_cursor_accept(struct sluice_cursor *cursor, const char *token)
+bool sluice_spec_accept(struct sluice_spec_text *text, const char *token)
 {
     const size_t len = strlen(token);
-    if (strncmp(cursor->at, token, len) != 0)
+    if (strncmp(text->at, token, len) != 0)
         return false;
-    cursor->at += len;
+    text->at += len;
     return true;
 }
 
@@ -47,44 +47,44 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-sluice_status sluice_cursor_size(struct sluice_cursor *cursor, uint32_t *size,
-                                 struct sluice_err *err)
+sluice_status sluice_spec_size(struct sluice_spec_text *text, uint32_t *size,
+                               struct sluice_err *err)
 {
-    const char *p = cursor->at;
+    const char *p = text->at;
     uint32_t value = 0;
     while (is_digit(*p) && value <= SLUICE_MAX_OP_SIZE)
         value = value * 10 + (uint32_t)(*p++ - '0');
-    if (p == cursor->at || value < 1 || value > SLUICE_MAX_OP_SIZE)
-        return sluice_cursor_fail(cursor, err, "a size from 1 to %u is wanted here",
-                                  SLUICE_MAX_OP_SIZE);
-    cursor->at = p;
+    if (p == text->at || value < 1 || value > SLUICE_MAX_OP_SIZE)
+        return sluice_spec_fail(text, err, "a size from 1 to %u is wanted here",
+                                SLUICE_MAX_OP_SIZE);
+    text->at = p;
     *size = value;
     return SLUICE_OK;
 }
 
 /* strtod rounds decimals correctly, so every node reads the same double; it is
  * given digits and one point only, and never an exponent or a name. */
-sluice_status sluice_cursor_number(struct sluice_cursor *cursor, double *number,
-                                   struct sluice_err *err)
+sluice_status sluice_spec_number(struct sluice_spec_text *text, double *number,
+                                 struct sluice_err *err)
 {
     char digits[40];
     size_t len = 0;
-    const char *p = cursor->at;
+    const char *p = text->at;
     bool has_point = false;
-    while ((is_digit(*p) || (*p == '.' && !has_point && p != cursor->at)) &&
+    while ((is_digit(*p) || (*p == '.' && !has_point && p != text->at)) &&
            len < sizeof(digits) - 1) {
         has_point = has_point || *p == '.';
         digits[len++] = *p++;
     }
     digits[len] = '\0';
     if (len == 0 || digits[len - 1] == '.')
-        return sluice_cursor_fail(cursor, err, "a number such as 0.08 is wanted here");
+        return sluice_spec_fail(text, err, "a number such as 0.08 is wanted here");
     if (is_digit(*p) || *p == '.')
-        return sluice_cursor_fail(cursor, err, "a number has too many digits or points");
+        return sluice_spec_fail(text, err, "a number has too many digits or points");
     const double value = strtod(digits, NULL);
     if (value > 1e6 || (value != 0 && value < 1e-4))
-        return sluice_cursor_fail(cursor, err, "a number is 0 or from 0.0001 to 1000000");
-    cursor->at = p;
+        return sluice_spec_fail(text, err, "a number is 0 or from 0.0001 to 1000000");
+    text->at = p;
     *number = value;
     return SLUICE_OK;
 }

@@ -25,7 +25,7 @@
 #define SLUICE_MAX_IMAGE_SIDE 65535u
 
 struct sluice_op;
-struct sluice_cursor;
+struct sluice_spec_text;
 
 enum sluice_op_family { SLUICE_OP_DECODE, SLUICE_OP_IMAGE, SLUICE_OP_TENSOR };
 
@@ -44,9 +44,9 @@ struct sluice_op_class {
     const char *name;
     enum sluice_op_family family;
 
-    /* Reads what stands after the name (the cursor is past a '=' if `has_value`)
+    /* Reads what stands after the name (`text` stands past a '=' if `has_value`)
      * and fills in the op's constants. */
-    sluice_status (*parse)(struct sluice_op *op, struct sluice_cursor *cursor, bool has_value,
+    sluice_status (*parse)(struct sluice_op *op, struct sluice_spec_text *text, bool has_value,
                            struct sluice_err *err);
 
     /* The canonical text after the name, "" or "=...". */
@@ -111,25 +111,25 @@ void sluice_tensor_normalize(const struct sluice_op *normalize, const float *in,
                              float *out);
 
 /* Text as the parser walks it.  Positions count from 1. */
-struct sluice_cursor {
-    const char *text, *at;
+struct sluice_spec_text {
+    const char *start, *at;
     unsigned op;         /* from 1, for messages */
     const char *op_name; /* borrowed; not NUL-terminated */
     size_t op_name_len;
 };
 
 /* SLUICE_E_INVALID with "op 2 (hflip) at character 8: " before the words. */
-sluice_status sluice_cursor_fail(const struct sluice_cursor *cursor, struct sluice_err *err,
-                                 const char *fmt, ...) SLUICE_PRINTF(3, 4);
-bool sluice_cursor_accept(struct sluice_cursor *cursor, const char *token);
+sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,
+                               const char *fmt, ...) SLUICE_PRINTF(3, 4);
+bool sluice_spec_accept(struct sluice_spec_text *text, const char *token);
 
 /* A whole number in [1, SLUICE_MAX_OP_SIZE]. */
-SLUICE_MUST_USE sluice_status sluice_cursor_size(struct sluice_cursor *cursor, uint32_t *size,
-                                                 struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_spec_size(struct sluice_spec_text *text, uint32_t *size,
+                                               struct sluice_err *err);
 
 /* A plain decimal ("0.08"): 0 or in [0.0001, 1000000]. */
-SLUICE_MUST_USE sluice_status sluice_cursor_number(struct sluice_cursor *cursor, double *number,
-                                                   struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_spec_number(struct sluice_spec_text *text, double *number,
+                                                 struct sluice_err *err);
 
 /* The shortest plain decimal that reads back as `number`; room >= 32. */
 void sluice_print_number(double number, char *text, size_t room);

@@ -8,56 +8,56 @@
 
 /* random_resized_crop and center_crop, as torchvision.transforms has them. */
 
-static sluice_status parse_range(struct sluice_cursor *cursor, bool is_ratio, double *min,
+static sluice_status parse_range(struct sluice_spec_text *text, bool is_ratio, double *min,
                                  double *max, struct sluice_err *err)
 {
     double bounds[2];
     for (int i = 0; i < 2; i++) {
-        if (i == 1 && !sluice_cursor_accept(cursor, "-"))
-            return sluice_cursor_fail(cursor, err, "'-' is wanted between two bounds");
-        sluice_status status = sluice_cursor_number(cursor, &bounds[i], err);
+        if (i == 1 && !sluice_spec_accept(text, "-"))
+            return sluice_spec_fail(text, err, "'-' is wanted between two bounds");
+        sluice_status status = sluice_spec_number(text, &bounds[i], err);
         if (status)
             return status;
-        if (is_ratio && sluice_cursor_accept(cursor, "/")) {
+        if (is_ratio && sluice_spec_accept(text, "/")) {
             double under;
-            status = sluice_cursor_number(cursor, &under, err);
+            status = sluice_spec_number(text, &under, err);
             if (status)
                 return status;
             bounds[i] = under > 0 ? bounds[i] / under : 0;
         }
         /* Beyond these a crop has no pixels, and the canonical text no room. */
         if (bounds[i] < 0.0001 || bounds[i] > (is_ratio ? 10000 : 1))
-            return sluice_cursor_fail(cursor, err, "a bound of %s lies from 0.0001 to %d",
-                                      is_ratio ? "ratio" : "scale", is_ratio ? 10000 : 1);
+            return sluice_spec_fail(text, err, "a bound of %s lies from 0.0001 to %d",
+                                    is_ratio ? "ratio" : "scale", is_ratio ? 10000 : 1);
     }
     if (bounds[0] > bounds[1])
-        return sluice_cursor_fail(cursor, err, "the lower bound is above the upper one");
+        return sluice_spec_fail(text, err, "the lower bound is above the upper one");
     *min = bounds[0];
     *max = bounds[1];
     return SLUICE_OK;
 }
 
-static sluice_status parse_random_resized_crop(struct sluice_op *op, struct sluice_cursor *cursor,
+static sluice_status parse_random_resized_crop(struct sluice_op *op, struct sluice_spec_text *text,
                                                bool has_value, struct sluice_err *err)
 {
     if (!has_value)
-        return sluice_cursor_fail(cursor, err, "'=SIZE' is wanted here");
+        return sluice_spec_fail(text, err, "'=SIZE' is wanted here");
     op->scale_min = 0.08;
     op->scale_max = 1;
     op->ratio_min = 3.0 / 4;
     op->ratio_max = 4.0 / 3;
-    sluice_status status = sluice_cursor_size(cursor, &op->size, err);
+    sluice_status status = sluice_spec_size(text, &op->size, err);
     bool has_scale = false, has_ratio = false;
-    while (!status && sluice_cursor_accept(cursor, ":")) {
-        if (!has_scale && sluice_cursor_accept(cursor, "scale=")) {
+    while (!status && sluice_spec_accept(text, ":")) {
+        if (!has_scale && sluice_spec_accept(text, "scale=")) {
             has_scale = true;
-            status = parse_range(cursor, false, &op->scale_min, &op->scale_max, err);
-        } else if (!has_ratio && sluice_cursor_accept(cursor, "ratio=")) {
+            status = parse_range(text, false, &op->scale_min, &op->scale_max, err);
+        } else if (!has_ratio && sluice_spec_accept(text, "ratio=")) {
             has_ratio = true;
-            status = parse_range(cursor, true, &op->ratio_min, &op->ratio_max, err);
+            status = parse_range(text, true, &op->ratio_min, &op->ratio_max, err);
         } else {
-            return sluice_cursor_fail(cursor, err,
-                                      "scale=MIN-MAX or ratio=MIN-MAX, each once, is wanted here");
+            return sluice_spec_fail(text, err,
+                                    "scale=MIN-MAX or ratio=MIN-MAX, each once, is wanted here");
         }
     }
     if (status)
@@ -151,12 +151,12 @@ const struct sluice_op_class sluice_op_random_resized_crop = {
     .apply = apply_random_resized_crop,
 };
 
-static sluice_status parse_center_crop(struct sluice_op *op, struct sluice_cursor *cursor,
+static sluice_status parse_center_crop(struct sluice_op *op, struct sluice_spec_text *text,
                                        bool has_value, struct sluice_err *err)
 {
     if (!has_value)
-        return sluice_cursor_fail(cursor, err, "'=SIZE' is wanted here");
-    return sluice_cursor_size(cursor, &op->size, err);
+        return sluice_spec_fail(text, err, "'=SIZE' is wanted here");
+    return sluice_spec_size(text, &op->size, err);
 }
 
 static void print_center_crop(const struct sluice_op *op, char *text, size_t room)

@@ -2,12 +2,12 @@
 
 /* decode itself is the codec's work (pipeline.c); here is only its text. */
 
-static sluice_status parse(struct sluice_op *op, struct sluice_cursor *cursor, bool has_value,
+static sluice_status parse(struct sluice_op *op, struct sluice_spec_text *text, bool has_value,
                            struct sluice_err *err)
 {
     (void)op;
     if (has_value)
-        return sluice_cursor_fail(cursor, err, "decode takes no value");
+        return sluice_spec_fail(text, err, "decode takes no value");
     return SLUICE_OK;
 }
 

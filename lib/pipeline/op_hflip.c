@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static sluice_status parse(struct sluice_op *op, struct sluice_cursor *cursor, bool has_value,
+static sluice_status parse(struct sluice_op *op, struct sluice_spec_text *text, bool has_value,
                            struct sluice_err *err)
 {
     op->probability = 0.5;
     if (!has_value)
         return SLUICE_OK;
-    const struct sluice_cursor start = *cursor;
-    sluice_status status = sluice_cursor_number(cursor, &op->probability, err);
+    const struct sluice_spec_text start = *text;
+    sluice_status status = sluice_spec_number(text, &op->probability, err);
     if (!status && op->probability > 1)
-        status = sluice_cursor_fail(&start, err, "a probability is at most 1");
+        status = sluice_spec_fail(&start, err, "a probability is at most 1");
     return status;
 }
 

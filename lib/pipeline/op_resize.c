@@ -4,12 +4,12 @@
 
 /* resize to a shorter side, as torchvision's Resize(int). */
 
-static sluice_status parse(struct sluice_op *op, struct sluice_cursor *cursor, bool has_value,
+static sluice_status parse(struct sluice_op *op, struct sluice_spec_text *text, bool has_value,
                            struct sluice_err *err)
 {
     if (!has_value)
-        return sluice_cursor_fail(cursor, err, "'=SHORTER_SIDE' is wanted here");
-    return sluice_cursor_size(cursor, &op->size, err);
+        return sluice_spec_fail(text, err, "'=SHORTER_SIDE' is wanted here");
+    return sluice_spec_size(text, &op->size, err);
 }
 
 static void print(const struct sluice_op *op, char *text, size_t room)

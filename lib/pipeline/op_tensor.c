@@ -11,12 +11,12 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "f32 samples are little endian");
 
-static sluice_status parse_to_tensor(struct sluice_op *op, struct sluice_cursor *cursor,
+static sluice_status parse_to_tensor(struct sluice_op *op, struct sluice_spec_text *text,
                                      bool has_value, struct sluice_err *err)
 {
     (void)op;
     if (has_value)
-        return sluice_cursor_fail(cursor, err, "to_tensor takes no value");
+        return sluice_spec_fail(text, err, "to_tensor takes no value");
     return SLUICE_OK;
 }
 
@@ -33,48 +33,48 @@ const struct sluice_op_class sluice_op_to_tensor = {
     .print = print_to_tensor,
 };
 
-static sluice_status parse_triple(struct sluice_cursor *cursor, double triple[3],
+static sluice_status parse_triple(struct sluice_spec_text *text, double triple[3],
                                   struct sluice_err *err)
 {
     for (int c = 0; c < 3; c++) {
-        if (c > 0 && !sluice_cursor_accept(cursor, ":"))
-            return sluice_cursor_fail(cursor, err, "three numbers R:G:B are wanted here");
-        const sluice_status status = sluice_cursor_number(cursor, &triple[c], err);
+        if (c > 0 && !sluice_spec_accept(text, ":"))
+            return sluice_spec_fail(text, err, "three numbers R:G:B are wanted here");
+        const sluice_status status = sluice_spec_number(text, &triple[c], err);
         if (status)
             return status;
     }
     return SLUICE_OK;
 }
 
-static sluice_status parse_normalize(struct sluice_op *op, struct sluice_cursor *cursor,
+static sluice_status parse_normalize(struct sluice_op *op, struct sluice_spec_text *text,
                                      bool has_value, struct sluice_err *err)
 {
     static const double imagenet_mean[3] = {0.485, 0.456, 0.406};
     static const double imagenet_std[3] = {0.229, 0.224, 0.225};
 
     if (!has_value)
-        return sluice_cursor_fail(cursor, err, "'=imagenet' or '=R:G:B/R:G:B' is wanted here");
-    if (sluice_cursor_accept(cursor, "imagenet")) {
+        return sluice_spec_fail(text, err, "'=imagenet' or '=R:G:B/R:G:B' is wanted here");
+    if (sluice_spec_accept(text, "imagenet")) {
         memcpy(op->mean, imagenet_mean, sizeof(op->mean));
         memcpy(op->std, imagenet_std, sizeof(op->std));
         return SLUICE_OK;
     }
-    const struct sluice_cursor start = *cursor;
-    sluice_status status = parse_triple(cursor, op->mean, err);
-    if (!status && !sluice_cursor_accept(cursor, "/"))
-        status = sluice_cursor_fail(cursor, err, "'/' and three deviations are wanted here");
+    const struct sluice_spec_text start = *text;
+    sluice_status status = parse_triple(text, op->mean, err);
+    if (!status && !sluice_spec_accept(text, "/"))
+        status = sluice_spec_fail(text, err, "'/' and three deviations are wanted here");
     if (!status)
-        status = parse_triple(cursor, op->std, err);
+        status = parse_triple(text, op->std, err);
     if (status)
         return status;
     for (int c = 0; c < 3; c++) {
         if (op->std[c] == 0)
-            return sluice_cursor_fail(&start, err, "a deviation is 0");
+            return sluice_spec_fail(&start, err, "a deviation is 0");
     }
     sluice_pipeline_table table;
     sluice_tensor_table(op, table);
     if (!sluice_tensor_table_is_invertible(table))
-        return sluice_cursor_fail(&start, err, "with these, two pixel values give one float");
+        return sluice_spec_fail(&start, err, "with these, two pixel values give one float");
     return SLUICE_OK;
 }
 

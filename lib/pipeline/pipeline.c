@@ -39,47 +39,46 @@ void sluice_sample_clear(struct sluice_sample *sample)
  * and a pipeline draws at most one box and one flip. */
 static sluice_status check_order(const struct sluice_pipeline *pipeline,
                                  const struct sluice_op_class *class,
-                                 const struct sluice_cursor *cursor, struct sluice_err *err)
+                                 const struct sluice_spec_text *text, struct sluice_err *err)
 {
     const unsigned n = pipeline->num_ops;
     if (n == SLUICE_MAX_OPS)
-        return sluice_cursor_fail(cursor, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
+        return sluice_spec_fail(text, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
     if ((n == 0) != (class == &sluice_op_decode))
-        return sluice_cursor_fail(cursor, err, "decode stands first, and only there");
+        return sluice_spec_fail(text, err, "decode stands first, and only there");
     for (unsigned i = 0; i < n; i++) {
         if (pipeline->ops[i].class == class)
-            return sluice_cursor_fail(cursor, err, "an op may stand only once");
+            return sluice_spec_fail(text, err, "an op may stand only once");
     }
     const struct sluice_op_class *last = n > 0 ? pipeline->ops[n - 1].class : NULL;
     if (class->family == SLUICE_OP_IMAGE && last->family == SLUICE_OP_TENSOR)
-        return sluice_cursor_fail(cursor, err, "it comes after %s, which makes floats", last->name);
+        return sluice_spec_fail(text, err, "it comes after %s, which makes floats", last->name);
     if (class == &sluice_op_normalize && last != &sluice_op_to_tensor)
-        return sluice_cursor_fail(cursor, err, "it must follow to_tensor");
+        return sluice_spec_fail(text, err, "it must follow to_tensor");
     return SLUICE_OK;
 }
 
-static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_cursor *cursor,
+static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_spec_text *text,
                               struct sluice_err *err)
 {
-    cursor->op = pipeline->num_ops + 1;
-    cursor->op_name = cursor->at;
-    cursor->op_name_len = strcspn(cursor->at, ",=");
-    const struct sluice_op_class *class =
-        sluice_op_class_find(cursor->op_name, cursor->op_name_len);
+    text->op = pipeline->num_ops + 1;
+    text->op_name = text->at;
+    text->op_name_len = strcspn(text->at, ",=");
+    const struct sluice_op_class *class = sluice_op_class_find(text->op_name, text->op_name_len);
     if (!class)
-        return sluice_cursor_fail(cursor, err, "there is no such op");
-    sluice_status status = check_order(pipeline, class, cursor, err);
+        return sluice_spec_fail(text, err, "there is no such op");
+    sluice_status status = check_order(pipeline, class, text, err);
     if (status)
         return status;
 
     struct sluice_op *op = &pipeline->ops[pipeline->num_ops];
     op->class = class;
-    cursor->at += cursor->op_name_len;
-    status = class->parse(op, cursor, sluice_cursor_accept(cursor, "="), err);
+    text->at += text->op_name_len;
+    status = class->parse(op, text, sluice_spec_accept(text, "="), err);
     if (status)
         return status;
-    if (*cursor->at && *cursor->at != ',')
-        return sluice_cursor_fail(cursor, err, "nothing more belongs here");
+    if (*text->at && *text->at != ',')
+        return sluice_spec_fail(text, err, "nothing more belongs here");
     pipeline->num_ops++;
     if (class->family != SLUICE_OP_TENSOR)
         pipeline->u8_split = pipeline->num_ops;
@@ -117,11 +116,11 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     if (!pipeline)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a pipeline");
 
-    struct sluice_cursor cursor = {.text = spec, .at = spec};
+    struct sluice_spec_text text = {.start = spec, .at = spec};
     sluice_status status;
     do {
-        status = parse_op(pipeline, &cursor, err);
-    } while (!status && sluice_cursor_accept(&cursor, ","));
+        status = parse_op(pipeline, &text, err);
+    } while (!status && sluice_spec_accept(&text, ","));
     if (status) {
         free(pipeline);
         return status;

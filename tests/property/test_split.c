@@ -1,0 +1,306 @@
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "image/codec.h"
+#include "pipeline/pipeline.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The split contract: [0, k) here and [k, n) there give the bytes of [0, n), for
+ * every k, op list, image and CPU level.
+ *
+ * The program runs everything once, and then itself again at each CPU level the
+ * machine has; the runs must print the same digest over all results. */
+
+static const char *const specs[] = {
+    "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet",
+    "decode,random_resized_crop=224,to_tensor,normalize=0.5:0.4:0.3/0.2:0.3:0.4",
+    "decode,random_resized_crop=20:scale=0.5-1:ratio=1/2-2,hflip=1,to_tensor",
+    "decode,random_resized_crop=24,hflip",
+    "decode,hflip=1,random_resized_crop=16,to_tensor,normalize=imagenet",
+    "decode,resize=40,center_crop=32,to_tensor,normalize=imagenet",
+    "decode,resize=24,center_crop=32,hflip=1,to_tensor",
+    "decode,center_crop=33,hflip=1,resize=21,to_tensor,normalize=imagenet",
+    "decode,center_crop=16,to_tensor",
+    "decode,resize=30",
+    "decode,hflip=1,to_tensor,normalize=imagenet",
+    "decode,to_tensor",
+    "decode",
+};
+
+enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG };
+
+static const struct {
+    uint32_t width, height;
+    int coding;
+} images[] = {
+    {1, 1, PNG},       {1, 1, JPEG_420},   {3, 500, JPEG_420},   {500, 3, PNG},
+    {17, 9, JPEG_444}, {9, 17, JPEG_GRAY}, {17, 9, JPEG_420},    {2, 2, JPEG_PROGRESSIVE},
+    {64, 48, PNG},     {97, 61, JPEG_420}, {61, 97, JPEG_444},   {130, 90, JPEG_PROGRESSIVE},
+    {32, 32, PNG},     {33, 21, JPEG_420}, {224, 224, JPEG_420},
+};
+#define NUM_IMAGES SLUICE_ARRAY_LEN(images)
+
+static void die(const char *what, const struct sluice_err *err)
+{
+    fprintf(stderr, "%s: %s\n", what, err->text);
+    exit(1);
+}
+
+/* Smooth colours with noise on top, so that both tables and resampling have work. */
+static struct sluice_buf *make_image(size_t index)
+{
+    const uint32_t width = images[index].width, height = images[index].height;
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, index, 0);
+    uint8_t *pixels = malloc((size_t)width * height * 3);
+    const uint32_t slope = sluice_rng_below(&rng, 5) + 1;
+    for (uint32_t y = 0; y < height; y++) {
+        for (uint32_t x = 0; x < width; x++) {
+            for (uint32_t c = 0; c < 3; c++)
+                pixels[((size_t)y * width + x) * 3 + c] =
+                    (uint8_t)(x * slope + y * (c + 1) + sluice_rng_below(&rng, 40));
+        }
+    }
+    const int coding = images[index].coding;
+    const struct sluice_jpeg_encode_options options = {
+        .quality = 85,
+        .h_samp = coding == JPEG_444 ? 1 : 2,
+        .v_samp = coding == JPEG_444 ? 1 : 2,
+        .is_gray = coding == JPEG_GRAY,
+        .is_progressive = coding == JPEG_PROGRESSIVE,
+    };
+    struct sluice_buf *file = NULL;
+    struct sluice_err err = {{0}};
+    const sluice_status status =
+        coding == PNG ? sluice_png_encode(pixels, width, height, 1, &file, &err)
+                      : sluice_jpeg_encode(pixels, width, height, &options, &file, &err);
+    free(pixels);
+    if (status)
+        die("encode", &err);
+    return file;
+}
+
+struct nodes {
+    struct sluice_scratch *storage, *compute, *measured;
+};
+
+static struct nodes nodes_create(void)
+{
+    const struct sluice_scratch_options measured = {.measure_ops = true};
+    struct nodes nodes = {0};
+    struct sluice_err err = {{0}};
+    if (sluice_scratch_create(NULL, &nodes.storage, &err) ||
+        sluice_scratch_create(NULL, &nodes.compute, &err) ||
+        sluice_scratch_create(&measured, &nodes.measured, &err))
+        die("scratch", &err);
+    return nodes;
+}
+
+static void nodes_destroy(struct nodes *nodes)
+{
+    sluice_scratch_destroy(nodes->storage);
+    sluice_scratch_destroy(nodes->compute);
+    sluice_scratch_destroy(nodes->measured);
+}
+
+static void run(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                struct sluice_sample *sample, unsigned end)
+{
+    struct sluice_err err = {{0}};
+    if (sluice_pipeline_run(pipeline, scratch, sample, end, &err))
+        die(sluice_pipeline_spec(pipeline), &err);
+}
+
+static struct sluice_sample start(struct sluice_buf *file, uint64_t id)
+{
+    return (struct sluice_sample){.key = {.seed = sluice_test_seed(), .epoch = 3, .sample_id = id},
+                                  .data = sluice_buf_ref(file)};
+}
+
+/* What arrives elsewhere: the same words, the bytes in other memory. */
+static struct sluice_sample cross_the_wire(const struct sluice_pipeline *pipeline,
+                                           struct sluice_sample *sent)
+{
+    struct sluice_sample got = *sent;
+    struct sluice_err err = {{0}};
+    if (sluice_buf_create(NULL, sent->data->len, &got.data, &err))
+        die("buffer", &err);
+    memcpy(got.data->data, sent->data->data, sent->data->len);
+    got.data->len = sent->data->len;
+    sluice_sample_clear(sent);
+    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(pipeline, &got, 0, &err), SLUICE_OK);
+    if (err.text[0])
+        printf("%s\n", err.text);
+    return got;
+}
+
+static bool is_equal(const struct sluice_sample *a, const struct sluice_sample *b)
+{
+    return a->ops_done == b->ops_done && a->kind == b->kind && a->width == b->width &&
+           a->height == b->height && a->channels == b->channels && a->data->len == b->data->len &&
+           memcmp(a->data->data, b->data->data, a->data->len) == 0;
+}
+
+/* From split k by finish() and finish_u8(), against the results of single ops. */
+static void check_finish(const struct sluice_pipeline *pipeline, struct sluice_scratch *first,
+                         struct sluice_scratch *second, struct sluice_buf *file, uint64_t id,
+                         unsigned k, const struct sluice_sample *at_u8,
+                         const struct sluice_sample *at_end)
+{
+    const size_t u8_len = at_u8->data->len, out_len = at_end->data->len;
+    uint8_t *pixels = malloc(u8_len), *out = malloc(out_len);
+    memset(pixels, 0xa5, u8_len);
+    memset(out, 0xa5, out_len);
+
+    struct sluice_sample sample = start(file, id);
+    run(pipeline, first, &sample, k);
+    sample = cross_the_wire(pipeline, &sample);
+    CU_ASSERT_EQUAL(sluice_pipeline_finish(pipeline, second, &sample, out, out_len, NULL),
+                    SLUICE_OK);
+    CU_ASSERT(memcmp(out, at_end->data->data, out_len) == 0);
+
+    sample = start(file, id);
+    run(pipeline, first, &sample, k);
+    sample = cross_the_wire(pipeline, &sample);
+    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, second, &sample, pixels, u8_len, NULL),
+                    SLUICE_OK);
+    CU_ASSERT(memcmp(pixels, at_u8->data->data, u8_len) == 0);
+    free(pixels);
+    free(out);
+}
+
+static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, struct nodes *nodes,
+                                       struct sluice_buf *file, uint64_t id,
+                                       struct sluice_hasher *hasher)
+{
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    const unsigned u8_split = sluice_pipeline_u8_split(pipeline);
+
+    /* The reference: one op at a time, nothing fused. */
+    struct sluice_sample steps[SLUICE_MAX_OPS + 1] = {{.kind = SLUICE_KIND_FILE}};
+    for (unsigned k = 0; k <= num_ops; k++) {
+        steps[k] = start(file, id);
+        for (unsigned end = 1; end <= k; end++)
+            run(pipeline, nodes->measured, &steps[k], end);
+    }
+    sluice_hasher_update(hasher, steps[num_ops].data->data, steps[num_ops].data->len);
+
+    for (unsigned k = 0; k <= num_ops; k++) {
+        /* [0, k) at once is what the single ops made, and [k, n) goes on from it. */
+        struct sluice_sample sample = start(file, id);
+        run(pipeline, nodes->storage, &sample, k);
+        CU_ASSERT(is_equal(&sample, &steps[k]));
+        sample = cross_the_wire(pipeline, &sample);
+        run(pipeline, nodes->compute, &sample, num_ops);
+        CU_ASSERT(is_equal(&sample, &steps[num_ops]));
+        sluice_sample_clear(&sample);
+        if (sluice_pipeline_output_size(pipeline) > 0) {
+            check_finish(pipeline, nodes->storage, nodes->compute, file, id, k, &steps[u8_split],
+                         &steps[num_ops]);
+            check_finish(pipeline, nodes->storage, nodes->measured, file, id, k, &steps[u8_split],
+                         &steps[num_ops]);
+        }
+    }
+    for (unsigned k = 0; k <= num_ops; k++)
+        sluice_sample_clear(&steps[k]);
+}
+
+/* Every op list on every image; the digest of all results. */
+static struct sluice_hash128 run_everything(void)
+{
+    struct nodes nodes = nodes_create();
+    struct sluice_hasher *hasher = NULL;
+    struct sluice_err err = {{0}};
+    if (sluice_hasher_create(&hasher, &err))
+        die("hasher", &err);
+    for (size_t i = 0; i < NUM_IMAGES; i++) {
+        struct sluice_buf *file = make_image(i);
+        for (size_t s = 0; s < SLUICE_ARRAY_LEN(specs); s++) {
+            struct sluice_pipeline *pipeline = NULL;
+            if (sluice_pipeline_parse(specs[s], &pipeline, &err))
+                die(specs[s], &err);
+            check_sample_at_all_splits(pipeline, &nodes, file, i * 100 + s, hasher);
+            sluice_pipeline_destroy(pipeline);
+        }
+        sluice_buf_unref(file);
+    }
+    const struct sluice_hash128 hash = sluice_hasher_digest(hasher);
+    sluice_hasher_destroy(hasher);
+    nodes_destroy(&nodes);
+    return hash;
+}
+
+static char digest[33];
+
+static void any_split_gives_the_same_bytes(void)
+{
+    sluice_hash128_hex(run_everything(), digest);
+    printf("level %s digest %s ", sluice_cpu_level_name(sluice_cpu_level()), digest);
+}
+
+/* Runs this program at one level and reads the digest that it prints. */
+static void child_digest(const char *level, char out[33])
+{
+    int ends[2];
+    if (pipe(ends) != 0) {
+        perror("pipe");
+        exit(1);
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        setenv("SLUICE_CPU", level, 1);
+        execl("/proc/self/exe", "test_split", "--digest", (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    FILE *file = fdopen(ends[0], "r");
+    char line[64] = "", printed_level[32] = "";
+    out[0] = '\0';
+    while (file && fgets(line, sizeof(line), file))
+        sscanf(line, "child %31s %32s", printed_level, out);
+    if (file)
+        fclose(file);
+    int status = 1;
+    waitpid(pid, &status, 0);
+    CU_ASSERT_EQUAL(status, 0);
+    CU_ASSERT_STRING_EQUAL(printed_level, level);
+}
+
+static void any_cpu_level_gives_the_same_bytes(void)
+{
+    for (int level = SLUICE_CPU_C; level <= SLUICE_CPU_NEON; level++) {
+        const enum sluice_cpu_level detected = sluice_cpu_detected();
+        const bool can_run = level == SLUICE_CPU_C || level == (int)detected ||
+                             (level == SLUICE_CPU_AVX2 && detected == SLUICE_CPU_AVX512);
+        if (!can_run || level == (int)sluice_cpu_level())
+            continue;
+        char other[33];
+        child_digest(sluice_cpu_level_name((enum sluice_cpu_level)level), other);
+        CU_ASSERT_STRING_EQUAL(other, digest);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--digest") == 0) {
+        /* Asserts need a registry; without one CUnit aborts, so the child has a suite too. */
+        static const struct sluice_test alone[] = {SLUICE_TEST(any_split_gives_the_same_bytes)};
+        const int rc = sluice_test_run("split child", alone, SLUICE_TEST_COUNT(alone));
+        printf("\nchild %s %s\n", sluice_cpu_level_name(sluice_cpu_level()), digest);
+        return rc;
+    }
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(any_split_gives_the_same_bytes),
+        SLUICE_TEST(any_cpu_level_gives_the_same_bytes),
+    };
+    return sluice_test_run("split", tests, SLUICE_TEST_COUNT(tests));
+}
