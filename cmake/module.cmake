@@ -31,6 +31,15 @@ function(sluice_test name)
   add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  sluice_test_suppressions(${name})
+endfunction()
+
+# What ThreadSanitizer cannot know about libraries that are not built for it.
+function(sluice_test_suppressions name)
+  if(SLUICE_SANITIZE MATCHES "thread")
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+      "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
+  endif()
 endfunction()
 
 # sluice_script_test(<name> COMMAND ... [LABELS ...] [TIMEOUT s])
@@ -44,4 +53,5 @@ function(sluice_script_test name)
   set_tests_properties(${name} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
     ENVIRONMENT "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin;SLUICE_SOURCE=${PROJECT_SOURCE_DIR};SLUICE_SANITIZE=${SLUICE_SANITIZE}")
+  sluice_test_suppressions(${name})
 endfunction()

@@ -17,16 +17,17 @@ static _Thread_local struct rpc_queue *current_queue;
 
 /* --- tags and batches --- */
 
-void rpc_tag_arm(struct rpc_tag *tag)
+void rpc_hand_over(struct rpc_queue *queue, struct rpc_tag *tag)
 {
-    const bool was_armed = atomic_exchange_explicit(&tag->is_armed, true, memory_order_acq_rel);
-    assert(!was_armed);
-    (void)was_armed;
+    assert(!tag->is_under_way);
+    tag->is_under_way = true;
+    atomic_fetch_add_explicit(&queue->hand_overs, 1, memory_order_release);
 }
 
-void rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t num_ops, struct rpc_tag *tag)
+void rpc_start_batch(struct rpc_queue *queue, grpc_call *call, const grpc_op *ops, size_t num_ops,
+                     struct rpc_tag *tag)
 {
-    rpc_tag_arm(tag);
+    rpc_hand_over(queue, tag);
     const grpc_call_error error = grpc_call_start_batch(call, ops, num_ops, tag, NULL);
     if (error != GRPC_CALL_OK) {
         sluice_log(SLUICE_LOG_ERROR, "gRPC refused an operation: %s",
@@ -37,9 +38,9 @@ void rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t num_ops, struct
 
 void exchange_start(struct exchange *x, const grpc_op *ops, size_t num_ops, struct rpc_tag *tag)
 {
-    /* Relaxed: only the completion thread acts on the count, and the tag publishes. */
+    /* Relaxed: only the completion thread acts on the count, and the hand-over publishes. */
     atomic_fetch_add_explicit(&x->pending, 1, memory_order_relaxed);
-    rpc_start_batch(x->call, ops, num_ops, tag);
+    rpc_start_batch(x->queue, x->call, ops, num_ops, tag);
 }
 
 void exchange_settle(struct exchange *x)
@@ -144,10 +145,9 @@ static void *run_queue(void *arg)
             break;
         if (event.type == GRPC_OP_COMPLETE) {
             struct rpc_tag *tag = event.tag;
-            const bool was_armed =
-                atomic_exchange_explicit(&tag->is_armed, false, memory_order_acq_rel);
-            assert(was_armed);
-            (void)was_armed;
+            (void)atomic_load_explicit(&queue->hand_overs, memory_order_acquire);
+            assert(tag->is_under_way);
+            tag->is_under_way = false;
             tag->fn(tag, event.success != 0);
         }
         run_woken(queue);
@@ -201,7 +201,7 @@ static void post_wake(struct exchange *x)
             x->queue->woken_first = x;
         x->queue->woken_last = x;
     } else {
-        rpc_start_batch(x->call, NULL, 0, &x->wake_tag);
+        rpc_start_batch(x->queue, x->call, NULL, 0, &x->wake_tag);
     }
 }
 
@@ -406,15 +406,20 @@ void exchange_init(struct exchange *x, const struct exchange_side *side, struct 
     x->read_tag.fn = on_read;
 }
 
-void exchange_clear(struct exchange *x)
+void exchange_release(struct exchange *x)
 {
     exchange_close(x);
-    free(x->end_text);
-    x->end_text = NULL;
     grpc_slice_unref(x->end_slice);
+    x->end_slice = grpc_empty_slice();
     if (x->call)
         grpc_call_unref(x->call);
     x->call = NULL;
+}
+
+void exchange_clear(struct exchange *x)
+{
+    free(x->end_text);
+    x->end_text = NULL;
     pthread_mutex_destroy(&x->lock);
 }
 

@@ -33,12 +33,8 @@ struct exchange;
 /* What gRPC hands back when an operation is complete; embedded in what it is for. */
 struct rpc_tag {
     void (*fn)(struct rpc_tag *tag, bool ok);
-    /* The hand-over between the thread that starts and the thread that completes: whatever was
-     * written before arming is visible to fn.  It also catches an event that comes twice. */
-    atomic_bool is_armed;
+    bool is_under_way; /* catches a tag that is used twice at a time */
 };
-
-void rpc_tag_arm(struct rpc_tag *tag);
 
 struct rpc_queue {
     grpc_completion_queue *cq;
@@ -49,6 +45,10 @@ struct rpc_queue {
     void *pace_ctx;
 
     _Atomic uint64_t bytes_sent; /* relaxed: a statistic */
+
+    /* Added to before an operation starts, read when its event comes: what the starter wrote is
+     * the completer's to read.  gRPC promises that too, but ThreadSanitizer cannot see inside. */
+    atomic_uint hand_overs;
 
     /* The thread's own: exchanges to look after when the event in hand is done, and those
      * that wait for the pace, oldest first; the first asks for all of them. */
@@ -64,9 +64,13 @@ SLUICE_MUST_USE sluice_status rpc_queue_start(struct rpc_queue *queue, const cha
 void rpc_queue_stop(struct rpc_queue *queue);
 bool rpc_queue_is_current(const struct rpc_queue *queue); /* on its thread? */
 
-/* Starts operations outside an exchange.  The library refuses only what is a bug of ours, so
- * a refusal ends the process. */
-void rpc_start_batch(grpc_call *call, const grpc_op *ops, size_t num_ops, struct rpc_tag *tag);
+/* Before `tag` goes to the library by another way than rpc_start_batch(). */
+void rpc_hand_over(struct rpc_queue *queue, struct rpc_tag *tag);
+
+/* Starts operations of a call that is bound to the queue.  The library refuses only what is a bug
+ * of ours, so a refusal ends the process. */
+void rpc_start_batch(struct rpc_queue *queue, grpc_call *call, const grpc_op *ops, size_t num_ops,
+                     struct rpc_tag *tag);
 
 /* The two sides' own parts; all run on the completion thread. */
 struct exchange_side {
@@ -121,7 +125,10 @@ struct exchange {
 };
 
 void exchange_init(struct exchange *x, const struct exchange_side *side, struct rpc_queue *queue);
-void exchange_clear(struct exchange *x); /* after on_end, or if it never began */
+/* After on_end, or if it never began: lets go of the library's parts.  The any-thread functions
+ * below still work and find the exchange closed. */
+void exchange_release(struct exchange *x);
+void exchange_clear(struct exchange *x); /* the rest, with the struct's memory */
 
 /* From any thread; `call` is set.  The rest happens on the completion thread. */
 void exchange_begin(struct exchange *x);

@@ -162,7 +162,7 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
     ops[5].data.recv_status_on_client.status_details = &details;
 
     grpc_call *call = create_call(channel, path, timeout_ms);
-    rpc_start_batch(call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
+    rpc_start_batch(&channel->queue, call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
     pthread_mutex_lock(&unary.lock);
     while (!unary.is_done)
         pthread_cond_wait(&unary.done, &unary.lock);
@@ -227,6 +227,7 @@ static void unref_stream(struct sluice_rpc_stream *stream)
 {
     if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1)
         return;
+    exchange_release(&stream->exchange);
     exchange_clear(&stream->exchange);
     grpc_slice_unref(stream->details);
     grpc_metadata_array_destroy(&stream->initial);

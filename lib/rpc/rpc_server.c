@@ -81,6 +81,7 @@ static struct sluice_rpc_call *call_of(struct exchange *x)
 
 static void free_call(struct sluice_rpc_call *call)
 {
+    exchange_clear(&call->exchange);
     gpr_free(call->peer);
     free(call);
 }
@@ -88,7 +89,7 @@ static void free_call(struct sluice_rpc_call *call)
 /* Everything of the library's goes as soon as the call is over; the struct may stay. */
 static void release_library_parts(struct sluice_rpc_call *call)
 {
-    exchange_clear(&call->exchange);
+    exchange_release(&call->exchange);
     grpc_metadata_array_destroy(&call->metadata);
     if (!call->handle)
         grpc_call_details_destroy(&call->details);
@@ -115,7 +116,7 @@ static void request(struct sluice_rpc_call *call, struct sluice_rpc_server *serv
     atomic_init(&call->refs, 1);
     grpc_metadata_array_init(&call->metadata);
 
-    rpc_tag_arm(&call->new_tag);
+    rpc_hand_over(queue, &call->new_tag);
     grpc_call_error error;
     if (handle) {
         error = grpc_server_request_registered_call(
@@ -253,7 +254,7 @@ static void end_call(struct exchange *x)
         const struct sluice_rpc_method *method = call->method;
         void *handle = call->handle;
         release_library_parts(call);
-        gpr_free(call->peer);
+        exchange_clear(&call->exchange);
         request(call, server, queue, method, handle);
     } else {
         release_library_parts(call);
@@ -412,7 +413,7 @@ void sluice_rpc_server_shutdown(struct sluice_rpc_server *server, unsigned grace
     pthread_mutex_unlock(&server->lock);
     wait_for(server, is_never, earlier(deadline, start + REFUSE_MS * 1000000ull));
 
-    rpc_tag_arm(&server->stop_tag);
+    rpc_hand_over(&server->queues[0], &server->stop_tag);
     grpc_server_shutdown_and_notify(server->server, server->queues[0].cq, &server->stop_tag);
     wait_for(server, is_quiet, deadline);
     wait_for(server, is_gone, earlier(deadline, sluice_clock_ns() + GOODBYE_MS * 1000000ull));
