@@ -138,6 +138,12 @@ static void format_bytes(uint64_t bytes, char out[32])
 
 static void format_double(double value, char out[32])
 {
+    /* As people write it, where that is short and exact. */
+    for (int decimals = 0; decimals <= 9 && fabs(value) < 1e15; decimals++) {
+        snprintf(out, 32, "%.*f", decimals, value);
+        if (strtod(out, NULL) == value)
+            return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, 32, "%.*g", digits, value);
         if (strtod(out, NULL) == value)

@@ -1,0 +1,743 @@
+#include "base/cli.h"
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "support/capture.h"
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct sluice_test_output output;
+
+/* A program with an option of each type. */
+static struct values {
+    bool digest, quiet, is_lr_given, is_root_given;
+    const char *root, *mode;
+    uint64_t workers, big, seed, cache;
+    double lr, link, ratio;
+    struct sluice_option_strings hosts;
+} values;
+
+static const char *const modes[] = {"local", "remote_nooff", "remote_auto", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "root",
+     .type = SLUICE_OPTION_STRING,
+     .value = &values.root,
+     .arg = "DIR",
+     .help = "The folder to serve.",
+     .is_required = true,
+     .is_given = &values.is_root_given},
+    {.name = "workers",
+     .short_name = 'j',
+     .type = SLUICE_OPTION_UINT,
+     .value = &values.workers,
+     .arg = "N",
+     .help = "Threads.",
+     .min = 1,
+     .max = 64},
+    {.name = "big", .type = SLUICE_OPTION_UINT, .value = &values.big, .help = "Big.", .min = 10},
+    {.name = "seed", .type = SLUICE_OPTION_UINT, .value = &values.seed, .help = "Seed."},
+    {.name = "cache", .type = SLUICE_OPTION_BYTES, .value = &values.cache, .help = "Cache."},
+    {.name = "digest", .type = SLUICE_OPTION_FLAG, .value = &values.digest, .help = "Digest."},
+    {.name = "quiet",
+     .short_name = 'q',
+     .type = SLUICE_OPTION_FLAG,
+     .value = &values.quiet,
+     .help = "Quiet."},
+    {.name = "learning-rate",
+     .alias = "lr",
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &values.lr,
+     .help = "Rate.",
+     .is_given = &values.is_lr_given},
+    {.name = "ratio",
+     .short_name = 'r',
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &values.ratio,
+     .help = "Ratio.",
+     .min = -1,
+     .max = 1},
+    {.name = "link-limit", .type = SLUICE_OPTION_RATE, .value = &values.link, .help = "Link."},
+    {.name = "mode",
+     .short_name = 'm',
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &values.mode,
+     .help = "Mode.",
+     .choices = modes},
+    {.name = "host", .type = SLUICE_OPTION_STRINGS, .value = &values.hosts, .help = "Hosts."},
+};
+
+static const struct sluice_cli cli = {.program = "prog",
+                                      .summary = "Does what tests need.",
+                                      .positional = "[DIR]",
+                                      .max_positional = 2,
+                                      .options = options,
+                                      .num_options = SLUICE_TEST_COUNT(options),
+                                      .epilog = "The end."};
+
+#define MAX_ARGS 90
+
+/* Parses the words after the program's name, starting from the defaults. */
+static struct sluice_cli_result parse_words(const struct sluice_cli *which,
+                                            const char *const *words, size_t num_words)
+{
+    static char *argv[MAX_ARGS + 2];
+    values = (struct values){
+        .digest = true, .mode = "local", .workers = 4, .big = 10, .cache = 1 << 20, .lr = 0.1};
+    argv[0] = (char *)"prog";
+    for (size_t i = 0; i < num_words; i++)
+        argv[i + 1] = (char *)words[i];
+    argv[num_words + 1] = NULL;
+    sluice_test_capture_begin();
+    const struct sluice_cli_result result = sluice_cli_parse(which, (int)num_words + 1, argv);
+    sluice_test_capture_end(&output);
+    sluice_log_set_level(SLUICE_LOG_INFO);
+    return result;
+}
+
+#define PARSE(...)                                                                                 \
+    parse_words(&cli, (const char *const[]){__VA_ARGS__},                                          \
+                sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+
+#define EXPECT_GOES_ON(result)                                                                     \
+    do {                                                                                           \
+        const struct sluice_cli_result r = (result);                                               \
+        CU_ASSERT_FALSE(r.should_exit);                                                            \
+        CU_ASSERT_STRING_EQUAL(output.out, "");                                                    \
+        CU_ASSERT_STRING_EQUAL(output.err, "");                                                    \
+    } while (0)
+
+/* One line on stderr that begins with the program and holds both texts; exit 2. */
+static void expect_usage_error(struct sluice_cli_result result, const char *flag, const char *what)
+{
+    CU_ASSERT_TRUE(result.should_exit);
+    CU_ASSERT_EQUAL(result.exit_code, 2);
+    CU_ASSERT_STRING_EQUAL(output.out, "");
+    CU_ASSERT_EQUAL(strncmp(output.err, "prog: ", 6), 0);
+    const char *end = strchr(output.err, '\n');
+    CU_ASSERT(end && end[1] == 0);
+    if (!strstr(output.err, flag) || !strstr(output.err, what))
+        printf("  got: %s", output.err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, flag));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, what));
+}
+
+static void defaults_stay_without_arguments(void)
+{
+    EXPECT_GOES_ON(PARSE("--root", "x"));
+    CU_ASSERT_TRUE(values.is_root_given);
+    CU_ASSERT_FALSE(values.is_lr_given);
+    CU_ASSERT_TRUE(values.digest);
+    CU_ASSERT_EQUAL(values.workers, 4);
+    CU_ASSERT_STRING_EQUAL(values.mode, "local");
+}
+
+static void the_four_spellings_of_a_value_are_the_same(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=x", "--workers", "7"));
+    CU_ASSERT_EQUAL(values.workers, 7);
+    EXPECT_GOES_ON(PARSE("--root=x", "--workers=8"));
+    CU_ASSERT_EQUAL(values.workers, 8);
+    EXPECT_GOES_ON(PARSE("--root=x", "-j", "9"));
+    CU_ASSERT_EQUAL(values.workers, 9);
+    EXPECT_GOES_ON(PARSE("--root=x", "-j10"));
+    CU_ASSERT_EQUAL(values.workers, 10);
+}
+
+static void each_type_takes_its_values(void)
+{
+    EXPECT_GOES_ON(PARSE("--root", "a b=c", "--seed", "18446744073709551615", "--cache", "3G",
+                         "--lr", "1e-3", "-r", "-0.5", "--link-limit", "500mbit", "-mremote_auto",
+                         "--no-digest", "-q", "--host", "h1", "--host=h2"));
+    CU_ASSERT_STRING_EQUAL(values.root, "a b=c");
+    CU_ASSERT_EQUAL(values.seed, UINT64_MAX);
+    CU_ASSERT_EQUAL(values.cache, 3ull << 30);
+    CU_ASSERT_EQUAL(values.lr, 1e-3);
+    CU_ASSERT_TRUE(values.is_lr_given);
+    CU_ASSERT_EQUAL(values.ratio, -0.5);
+    CU_ASSERT_EQUAL(values.link, 62500000);
+    CU_ASSERT_STRING_EQUAL(values.mode, "remote_auto");
+    CU_ASSERT_FALSE(values.digest);
+    CU_ASSERT_TRUE(values.quiet);
+    CU_ASSERT_EQUAL_FATAL(values.hosts.num_items, 2);
+    CU_ASSERT_STRING_EQUAL(values.hosts.items[0], "h1");
+    CU_ASSERT_STRING_EQUAL(values.hosts.items[1], "h2");
+}
+
+static void the_last_of_two_counts(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "--root=b", "--no-digest", "--digest", "-q", "--no-quiet"));
+    CU_ASSERT_STRING_EQUAL(values.root, "b");
+    CU_ASSERT_TRUE(values.digest);
+    CU_ASSERT_FALSE(values.quiet);
+}
+
+static void both_names_of_an_option_work(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "--learning-rate=2"));
+    CU_ASSERT_EQUAL(values.lr, 2);
+    EXPECT_GOES_ON(PARSE("--root=a", "--lr=3"));
+    CU_ASSERT_EQUAL(values.lr, 3);
+}
+
+static void short_flags_may_be_joined(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "-qj3"));
+    CU_ASSERT_TRUE(values.quiet);
+    CU_ASSERT_EQUAL(values.workers, 3);
+}
+
+static void positional_arguments_and_the_end_of_options(void)
+{
+    struct sluice_cli_result result = PARSE("a", "--root=r", "-");
+    CU_ASSERT_FALSE(result.should_exit);
+    CU_ASSERT_EQUAL_FATAL(result.num_positional, 2);
+    CU_ASSERT_STRING_EQUAL(result.positional[0], "a");
+    CU_ASSERT_STRING_EQUAL(result.positional[1], "-");
+    result = PARSE("--root=r", "--", "--json", "-q");
+    CU_ASSERT_FALSE(result.should_exit);
+    CU_ASSERT_FALSE(result.is_json);
+    CU_ASSERT_EQUAL_FATAL(result.num_positional, 2);
+    CU_ASSERT_STRING_EQUAL(result.positional[0], "--json");
+    CU_ASSERT_STRING_EQUAL(result.positional[1], "-q");
+    CU_ASSERT_FALSE(values.quiet);
+    expect_usage_error(PARSE("--root=r", "a", "b", "third"), "third", "unexpected");
+
+    struct sluice_cli other = cli;
+    other.min_positional = 1;
+    static const char *const words[] = {"--root=r", "x"};
+    expect_usage_error(parse_words(&other, words, 1), "[DIR]", "missing");
+    EXPECT_GOES_ON(parse_words(&other, words, 2));
+    other.positional = NULL;
+    other.min_positional = 0;
+    expect_usage_error(parse_words(&other, words, 2), "'x'", "unexpected");
+    other.positional = "DIR...";
+    other.max_positional = SIZE_MAX; /* the result holds 16 */
+    const char *many[18] = {"--root=r"};
+    for (int i = 1; i < 18; i++)
+        many[i] = "p";
+    EXPECT_GOES_ON(parse_words(&other, many, 17));
+    expect_usage_error(parse_words(&other, many, 18), "'p'", "unexpected");
+}
+
+static void json_and_log_level_belong_to_every_program(void)
+{
+    struct sluice_cli_result result = PARSE("--root=r");
+    CU_ASSERT_FALSE(result.is_json);
+    result = PARSE("--root=r", "--json");
+    CU_ASSERT_TRUE(result.is_json);
+
+    static char *argv[] = {(char *)"prog", (char *)"--root=r", (char *)"--log-level=error", NULL};
+    CU_ASSERT_FALSE(sluice_cli_parse(&cli, 3, argv).should_exit);
+    CU_ASSERT_FALSE(sluice_log_is_enabled(SLUICE_LOG_WARN));
+    sluice_log_set_level(SLUICE_LOG_INFO);
+    expect_usage_error(PARSE("--root=r", "--log-level=loud"), "--log-level", "'loud'");
+}
+
+static void errors_name_the_flag_and_what_is_wrong(void)
+{
+    expect_usage_error(PARSE("--root"), "--root", "needs a value");
+    expect_usage_error(PARSE("--root", "--json"), "--root", "needs a value");
+    expect_usage_error(PARSE("-j"), "-j", "needs a value");
+    expect_usage_error(PARSE("-q"), "--root", "required");
+    expect_usage_error(PARSE("--nothing"), "--nothing", "unknown");
+    expect_usage_error(PARSE("--nothing=3"), "--nothing", "unknown");
+    expect_usage_error(PARSE("--no-root"), "--no-root", "unknown");
+    expect_usage_error(PARSE("--no-help"), "--no-help", "unknown");
+    expect_usage_error(PARSE("--worker=3"), "--worker", "unknown"); /* no abbreviations */
+    expect_usage_error(PARSE("-x"), "-x", "unknown");
+    expect_usage_error(PARSE("-qx"), "-x", "unknown");
+    expect_usage_error(PARSE("--digest=1"), "--digest", "takes no value");
+    expect_usage_error(PARSE("--no-digest=1"), "--no-digest", "takes no value");
+    expect_usage_error(PARSE("--workers=0"), "--workers", "'0'");
+    expect_usage_error(PARSE("-j65"), "-j", "1 to 64");
+    expect_usage_error(PARSE("--workers=-1"), "--workers", "'-1'");
+    expect_usage_error(PARSE("--workers="), "--workers", "''");
+    expect_usage_error(PARSE("--big=9"), "--big", "below 10");
+    expect_usage_error(PARSE("--seed=18446744073709551616"), "--seed", "2^64");
+    expect_usage_error(PARSE("--cache=12q"), "--cache", "'12q'");
+    expect_usage_error(PARSE("--lr=abc"), "--lr", "'abc'");
+    expect_usage_error(PARSE("--ratio=1.001"), "--ratio", "-1 to 1");
+    expect_usage_error(PARSE("--link-limit=fast"), "--link-limit", "'fast'");
+    expect_usage_error(PARSE("--mode=remote"), "--mode", "local, remote_nooff, remote_auto");
+    expect_usage_error(PARSE("--root=x", "--mode=a\nb"), "--mode", "a?b"); /* stays one line */
+    EXPECT_GOES_ON(PARSE("--root=r", "--big=18446744073709551615"));       /* no upper end */
+    EXPECT_GOES_ON(PARSE("--root=--json"));
+    CU_ASSERT_STRING_EQUAL(values.root, "--json");
+}
+
+static void a_wrong_value_changes_nothing(void)
+{
+    expect_usage_error(PARSE("-j65"), "-j", "65");
+    CU_ASSERT_EQUAL(values.workers, 4);
+    expect_usage_error(PARSE("--cache=x"), "--cache", "x");
+    CU_ASSERT_EQUAL(values.cache, 1 << 20);
+    expect_usage_error(PARSE("--lr=x"), "--lr", "x");
+    CU_ASSERT_EQUAL(values.lr, 0.1);
+    CU_ASSERT_FALSE(values.is_lr_given);
+}
+
+static void too_many_of_a_list_is_an_error(void)
+{
+    const char *words[66];
+    for (int i = 0; i < 65; i++)
+        words[i] = "--host=h";
+    words[65] = "--root=r";
+    expect_usage_error(parse_words(&cli, words, 66), "--host", "64");
+    EXPECT_GOES_ON(parse_words(&cli, words + 1, 65));
+    CU_ASSERT_EQUAL(values.hosts.num_items, 64);
+}
+
+static void a_late_usage_error_has_the_same_form(void)
+{
+    sluice_test_capture_begin();
+    const int code = sluice_cli_usage_error(&cli, "--%s and --%s exclude each other", "a", "b");
+    sluice_test_capture_end(&output);
+    const struct sluice_cli_result result = {.should_exit = true, .exit_code = code};
+    expect_usage_error(result, "--a", "--b exclude");
+}
+
+/* Wrapped or not: every run of white space is one blank. */
+static const char *in_one_line(const char *text)
+{
+    static char line[sizeof(output.out)];
+    size_t len = 0;
+    for (; *text; text++) {
+        const bool is_blank = *text == ' ' || *text == '\n';
+        if (!is_blank || len == 0 || line[len - 1] != ' ')
+            line[len++] = is_blank ? ' ' : *text;
+    }
+    line[len] = 0;
+    return line;
+}
+
+static void help_shows_every_option_and_its_default(void)
+{
+    static const char *const spellings[] = {"--help", "-h"};
+    for (int i = 0; i < 2; i++) {
+        const struct sluice_cli_result result = parse_words(&cli, &spellings[i], 1);
+        CU_ASSERT_TRUE(result.should_exit);
+        CU_ASSERT_EQUAL(result.exit_code, 0);
+        CU_ASSERT_STRING_EQUAL(output.err, "");
+        static const char *const parts[] = {"usage: prog [options] [DIR] ",
+                                            "Does what tests need.",
+                                            "--root DIR",
+                                            "The folder to serve. Required.",
+                                            "-j, --workers N",
+                                            "Threads. Default: 4.",
+                                            "--no-digest",
+                                            "-q, --quiet",
+                                            "--learning-rate, --lr VALUE",
+                                            "Default: 0.1.",
+                                            "Cache. Default: 1M.",
+                                            "Link. Default: none.",
+                                            "One of local, remote_nooff, remote_auto.",
+                                            "remote_auto. Default: local.",
+                                            "--json",
+                                            "--log-level LEVEL",
+                                            "--print-config",
+                                            "--version",
+                                            "-h, --help",
+                                            " The end. "};
+        for (size_t k = 0; k < SLUICE_TEST_COUNT(parts); k++) {
+            CU_ASSERT_PTR_NOT_NULL(strstr(in_one_line(output.out), parts[k]));
+        }
+        for (const char *line = output.out; *line; line += strcspn(line, "\n") + 1)
+            CU_ASSERT(strcspn(line, "\n") <= 88);
+    }
+    /* Nothing else needs to be right. */
+    const struct sluice_cli_result result = PARSE("--help", "--nothing");
+    CU_ASSERT_EQUAL(result.exit_code, 0);
+}
+
+static void the_table_may_use_h_for_itself(void)
+{
+    bool human = false;
+    const struct sluice_option option = {
+        .name = "human", .short_name = 'h', .type = SLUICE_OPTION_FLAG, .value = &human};
+    const struct sluice_cli other = {.program = "prog", .options = &option, .num_options = 1};
+    static const char *const words[] = {"-h"};
+    EXPECT_GOES_ON(parse_words(&other, words, 1));
+    CU_ASSERT_TRUE(human);
+}
+
+static void version_names_program_and_version(void)
+{
+    const struct sluice_cli_result result = PARSE("--version");
+    CU_ASSERT_TRUE(result.should_exit);
+    CU_ASSERT_EQUAL(result.exit_code, 0);
+    CU_ASSERT_STRING_EQUAL(output.out, "prog " SLUICE_VERSION "\n");
+}
+
+static void print_config_prints_final_values(void)
+{
+    const struct sluice_cli_result result =
+        PARSE("--print-config", "--workers=9", "--host=a", "--host=b", "--link-limit=62.5MB");
+    CU_ASSERT_TRUE(result.should_exit);
+    CU_ASSERT_EQUAL(result.exit_code, 0); /* although --root is not there */
+    CU_ASSERT_STRING_EQUAL(output.out, "root =\nworkers = 9\nbig = 10\nseed = 0\ncache = 1M\n"
+                                       "digest = true\nquiet = false\nlearning-rate = 0.1\n"
+                                       "ratio = 0\nlink-limit = 500mbit\nmode = local\nhost = a\n"
+                                       "host = b\njson = false\nlog-level = info\n");
+}
+
+static void print_config_checks_like_a_real_run(void)
+{
+    expect_usage_error(PARSE("--print-config", "--workers=0"), "--workers", "'0'");
+}
+
+static bool same_values(const struct values *a, const struct values *b)
+{
+    bool is_same = a->digest == b->digest && a->quiet == b->quiet &&
+                   strcmp(a->root, b->root) == 0 && strcmp(a->mode, b->mode) == 0 &&
+                   a->workers == b->workers && a->big == b->big && a->seed == b->seed &&
+                   a->cache == b->cache && a->lr == b->lr && a->link == b->link &&
+                   a->ratio == b->ratio && a->hosts.num_items == b->hosts.num_items;
+    for (size_t i = 0; is_same && i < a->hosts.num_items; i++)
+        is_same = strcmp(a->hosts.items[i], b->hosts.items[i]) == 0;
+    return is_same;
+}
+
+/* Random options in, --print-config out, and its lines in again as --name=value. */
+static void print_config_round_trips_exactly(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    for (int round = 0; round < 300; round++) {
+        char texts[16][64];
+        const char *words[MAX_ARGS];
+        size_t num_words = 0;
+        static const char *const roots[] = {"--root=/data", "--root=a b", "--root==x",
+                                            "--root=--odd"};
+        static const char *const units[] = {"", "bit", "kbit", "gbit", "B", "kB", "MB", "GB"};
+        words[num_words++] = roots[sluice_rng_below(&rng, 4)];
+        snprintf(texts[0], 64, "--seed=%llu",
+                 (unsigned long long)sluice_rng_u32(&rng) << sluice_rng_below(&rng, 33));
+        snprintf(texts[1], 64, "--cache=%u%.1s", sluice_rng_below(&rng, 5000),
+                 &"kMGT"[sluice_rng_below(&rng, 5)]);
+        snprintf(texts[2], 64, "--lr=%.17g",
+                 ldexp(sluice_rng_double(&rng), (int)sluice_rng_below(&rng, 200) - 100));
+        snprintf(texts[3], 64, "--ratio=%.*f", (int)sluice_rng_below(&rng, 20),
+                 2 * sluice_rng_double(&rng) - 1);
+        snprintf(texts[4], 64, "--link-limit=%u.%u%s", 10 + sluice_rng_below(&rng, 1000000),
+                 sluice_rng_u32(&rng), units[sluice_rng_below(&rng, 8)]);
+        snprintf(texts[5], 64, "-m%s", modes[sluice_rng_below(&rng, 3)]);
+        snprintf(texts[6], 64, "-j%u", 1 + sluice_rng_below(&rng, 64));
+        for (int i = 0; i < 7; i++)
+            words[num_words++] = texts[i];
+        if (sluice_rng_below(&rng, 2))
+            words[num_words++] = "--no-digest";
+        if (sluice_rng_below(&rng, 2))
+            words[num_words++] = "-q";
+        for (uint32_t i = sluice_rng_below(&rng, 3); i > 0; i--)
+            words[num_words++] = "--host=h:1";
+        EXPECT_GOES_ON(parse_words(&cli, words, num_words));
+        const struct values before = values;
+        words[num_words++] = "--print-config";
+        CU_ASSERT_EQUAL(parse_words(&cli, words, num_words).exit_code, 0);
+
+        /* The lines stay in `config` while `output` is written again. */
+        static char config[sizeof(output.out)];
+        static char args[32][512];
+        const char *again[32];
+        size_t num_again = 0;
+        snprintf(config, sizeof(config), "%s", output.out);
+        for (char *save, *line = strtok_r(config, "\n", &save); line;
+             line = strtok_r(NULL, "\n", &save)) {
+            char *equals = strstr(line, " =");
+            CU_ASSERT_PTR_NOT_NULL_FATAL(equals);
+            *equals = 0;
+            const char *value = equals[2] ? equals + 3 : "";
+            if (strcmp(value, "true") == 0)
+                snprintf(args[num_again], 512, "--%s", line);
+            else if (strcmp(value, "false") == 0)
+                snprintf(args[num_again], 512, "--no-%s", line);
+            else if (value[0])
+                snprintf(args[num_again], 512, "--%s=%s", line, value);
+            else
+                continue;
+            again[num_again] = args[num_again];
+            num_again++;
+        }
+        EXPECT_GOES_ON(parse_words(&cli, again, num_again));
+        CU_ASSERT_TRUE(same_values(&before, &values));
+    }
+}
+
+static int print_to_a_full_disk(void *ctx)
+{
+    (void)ctx;
+    static char *argv[] = {(char *)"prog", (char *)"--help", NULL};
+    const int full = open("/dev/full", O_WRONLY);
+    if (full < 0 || dup2(full, STDOUT_FILENO) < 0)
+        return 99;
+    return sluice_cli_parse(&cli, 2, argv).exit_code;
+}
+
+static void help_that_cannot_be_written_is_a_failure(void)
+{
+    const int status = sluice_test_child(print_to_a_full_disk, NULL, &output);
+    CU_ASSERT_EQUAL(status, 1 << 8); /* exit code 1 */
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "cannot write"));
+}
+
+static void parses_whole_numbers_exactly(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } good[] = {{"0", 0},
+                {"007", 7},
+                {"9007199254740993", 9007199254740993},
+                {"18446744073709551615", UINT64_MAX}};
+    static const char *const bad[] = {"",
+                                      " 1",
+                                      "1 ",
+                                      "+1",
+                                      "-1",
+                                      "0x10",
+                                      "1.0",
+                                      "1e3",
+                                      "18446744073709551616",
+                                      "99999999999999999999",
+                                      "a"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(good); i++) {
+        uint64_t value = 77;
+        CU_ASSERT_EQUAL(sluice_parse_uint(good[i].text, &value, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(value, good[i].value);
+    }
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+        uint64_t value = 77;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_parse_uint(bad[i], &value, &err), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(value, 77);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad[i]));
+    }
+}
+
+static void parses_finite_decimals_only(void)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"0", 0},     {"-1.5", -1.5}, {"+2", 2},   {".5", 0.5},
+                {"1e3", 1e3}, {"1E-2", 1e-2}, {"0.1", 0.1}};
+    static const char *const bad[] = {"",    " 1",  "1 ",   "nan", "inf", "-inf", "0x10", "1e999",
+                                      "1,5", "--1", "1.5f", "-",   "+",   ".",    "e5"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(good); i++) {
+        double value = 77;
+        CU_ASSERT_EQUAL(sluice_parse_double(good[i].text, &value, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(value, good[i].value);
+    }
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+        double value = 77;
+        CU_ASSERT_EQUAL(sluice_parse_double(bad[i], &value, NULL), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(value, 77);
+    }
+}
+
+static void parses_bytes_in_powers_of_1024(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } good[] = {{"0", 0},
+                {"64", 64},
+                {"64k", 65536},
+                {"64K", 65536},
+                {"64M", 64ull << 20},
+                {"2g", 2ull << 30},
+                {"3T", 3ull << 40},
+                {"16777215T", 16777215ull << 40},
+                {"18446744073709551615", UINT64_MAX}};
+    static const char *const bad[] = {
+        "",    "k",  "64kB", "64 k", "1.5G", "-1",        "64kk",
+        "64q", "+1", " 1",   "0x10", "1e3",  "16777216T", "18446744073709551616"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(good); i++) {
+        uint64_t value = 77;
+        CU_ASSERT_EQUAL(sluice_parse_bytes(good[i].text, &value, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(value, good[i].value);
+    }
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+        uint64_t value = 77;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_parse_bytes(bad[i], &value, &err), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(value, 77);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad[i]));
+    }
+}
+
+static void parses_rates_in_powers_of_1000(void)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"500mbit", 62500000},
+                {"1gbit", 125000000},
+                {"62.5MB", 62500000},
+                {"500", 62500000}, /* a bare number is Mbit/s */
+                {"0.5", 62500},
+                {"8bit", 1},
+                {"1kbit", 125},
+                {"1tbit", 125e9},
+                {"3B", 3},
+                {"4kB", 4000},
+                {"2GB", 2e9},
+                {"0", 0},
+                {"0.0mbit", 0},
+                {"none", 0}};
+    static const char *const bad[] = {"",     "mbit", "-1",   "+1",   " 1",     "1 mbit", "1Mb",
+                                      "1mb",  "1.",   ".5",   "1e3",  "inf",    "nan",    "None",
+                                      "1..5", "1,5",  "7bit", "0.1B", "1mbits", "0x10"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(good); i++) {
+        double value = 77;
+        CU_ASSERT_EQUAL(sluice_parse_rate(good[i].text, &value, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(value, good[i].value);
+    }
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+        double value = 77;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_parse_rate(bad[i], &value, &err), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(value, 77);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad[i]));
+    }
+    /* Too small to be a limit, too large to be a number. */
+    char tiny[500], huge[500];
+    double value = 77;
+    snprintf(tiny, sizeof(tiny), "0.%0400d1", 0);
+    snprintf(huge, sizeof(huge), "1%0400d", 0);
+    CU_ASSERT_EQUAL(sluice_parse_rate(tiny, &value, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_parse_rate(huge, &value, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(value, 77);
+}
+
+/* As if it had been running for that long. */
+static void age(struct sluice_progress *progress, uint64_t ns)
+{
+    progress->started_ns -= ns;
+    progress->last_ns -= ns;
+}
+
+static void progress_is_a_plain_line_every_few_seconds(void)
+{
+    struct sluice_progress progress;
+    sluice_log_set_program(NULL);
+    sluice_test_capture_begin();
+    sluice_progress_start(&progress, "copying", 200);
+    for (uint64_t i = 0; i < 100; i++)
+        sluice_progress_update(&progress, i, NULL);
+    age(&progress, 10000000000u);
+    sluice_progress_update(&progress, 100, "3 errors");
+    sluice_progress_update(&progress, 101, NULL); /* too soon */
+    sluice_progress_end(&progress, 200);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.out, "");
+    const char *second = strchr(output.err, '\n');
+    CU_ASSERT_PTR_NOT_NULL_FATAL(second);
+    CU_ASSERT_EQUAL(strncmp(output.err, "copying: 100/200 (50 %), ", 25), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "/s, 0:10 left, 3 errors\n"));
+    CU_ASSERT_EQUAL(strncmp(second + 1, "copying: 200/200 in 10.", 23), 0);
+    CU_ASSERT_PTR_EQUAL(strchr(second + 1, '\n'), output.err + strlen(output.err) - 1);
+    CU_ASSERT_PTR_NULL(strchr(output.err, '\r'));
+}
+
+static void progress_of_unknown_length_has_no_share(void)
+{
+    struct sluice_progress progress;
+    sluice_test_capture_begin();
+    sluice_progress_start(&progress, "reading", 0);
+    age(&progress, 10000000000u);
+    sluice_progress_update(&progress, 50, "");
+    sluice_progress_end(&progress, 60);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_EQUAL(strncmp(output.err, "reading: 50, ", 13), 0);
+    CU_ASSERT_PTR_NULL(strchr(output.err, '%'));
+    CU_ASSERT_PTR_NULL(strstr(output.err, "left"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "\nreading: 60 in 10."));
+}
+
+static void progress_is_silent_below_info(void)
+{
+    struct sluice_progress progress;
+    sluice_log_set_level(SLUICE_LOG_WARN);
+    sluice_test_capture_begin();
+    sluice_progress_start(&progress, "copying", 200);
+    age(&progress, 10000000000u);
+    sluice_progress_update(&progress, 100, NULL);
+    sluice_progress_end(&progress, 200);
+    sluice_test_capture_end(&output);
+    sluice_log_set_level(SLUICE_LOG_INFO);
+    CU_ASSERT_STRING_EQUAL(output.err, "");
+}
+
+static void progress_rewrites_its_line_on_a_terminal(void)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
+        CU_FAIL_FATAL("no pseudo terminal");
+    const int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    CU_ASSERT_FATAL(terminal >= 0);
+    struct sluice_progress progress;
+    sluice_test_capture_begin();
+    dup2(terminal, STDERR_FILENO);
+    sluice_progress_start(&progress, "copying", 4);
+    sluice_progress_update(&progress, 1, NULL); /* too soon */
+    age(&progress, 1000000000u);
+    sluice_progress_update(&progress, 2, NULL);
+    age(&progress, 1000000000u);
+    sluice_progress_update(&progress, 3, NULL);
+    sluice_progress_end(&progress, 4);
+    sluice_test_capture_end(&output);
+
+    /* All was written before; the terminal's end of it need not be waited for. */
+    char text[1024];
+    const ssize_t len = read(master, text, sizeof(text) - 1);
+    CU_ASSERT_FATAL(len > 0);
+    text[len] = 0;
+    CU_ASSERT_EQUAL(strncmp(text, "\rcopying: 2/4 (50 %), ", 22), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\x1b[K\rcopying: 3/4 (75 %), "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\x1b[K\r\x1b[Kcopying: 4/4 in 2."));
+    CU_ASSERT_PTR_NULL(strstr(text, "1/4"));
+    CU_ASSERT_PTR_EQUAL(strchr(text, '\n'), text + len - 1);
+    close(terminal);
+    close(master);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(defaults_stay_without_arguments),
+        SLUICE_TEST(the_four_spellings_of_a_value_are_the_same),
+        SLUICE_TEST(each_type_takes_its_values),
+        SLUICE_TEST(the_last_of_two_counts),
+        SLUICE_TEST(both_names_of_an_option_work),
+        SLUICE_TEST(short_flags_may_be_joined),
+        SLUICE_TEST(positional_arguments_and_the_end_of_options),
+        SLUICE_TEST(json_and_log_level_belong_to_every_program),
+        SLUICE_TEST(errors_name_the_flag_and_what_is_wrong),
+        SLUICE_TEST(a_wrong_value_changes_nothing),
+        SLUICE_TEST(too_many_of_a_list_is_an_error),
+        SLUICE_TEST(a_late_usage_error_has_the_same_form),
+        SLUICE_TEST(help_shows_every_option_and_its_default),
+        SLUICE_TEST(the_table_may_use_h_for_itself),
+        SLUICE_TEST(version_names_program_and_version),
+        SLUICE_TEST(print_config_prints_final_values),
+        SLUICE_TEST(print_config_checks_like_a_real_run),
+        SLUICE_TEST(print_config_round_trips_exactly),
+        SLUICE_TEST(help_that_cannot_be_written_is_a_failure),
+        SLUICE_TEST(parses_whole_numbers_exactly),
+        SLUICE_TEST(parses_finite_decimals_only),
+        SLUICE_TEST(parses_bytes_in_powers_of_1024),
+        SLUICE_TEST(parses_rates_in_powers_of_1000),
+        SLUICE_TEST(progress_is_a_plain_line_every_few_seconds),
+        SLUICE_TEST(progress_of_unknown_length_has_no_share),
+        SLUICE_TEST(progress_is_silent_below_info),
+        SLUICE_TEST(progress_rewrites_its_line_on_a_terminal),
+    };
+    return sluice_test_run("cli", tests, SLUICE_TEST_COUNT(tests));
+}
