@@ -35,3 +35,7 @@ if(SLUICE_COVERAGE)
   target_compile_options(sluice_options INTERFACE --coverage)
   target_link_options(sluice_options INTERFACE --coverage)
 endif()
+if(SLUICE_FUZZ)
+  # Coverage counters everywhere, libFuzzer's main() only in the fuzz targets.
+  target_compile_options(sluice_options INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+endif()

@@ -109,9 +109,12 @@ static sluice_status probe_jpeg(const uint8_t *bytes, size_t len, struct sluice_
         if (pos >= len)
             break;
         const unsigned marker = bytes[pos++];
-        /* A stuffed 0xFF, TEM, RSTn, SOI and EOI stand alone. */
-        if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD9))
+        /* A stuffed 0xFF, RSTn, SOI and EOI stand alone. */
+        if (marker == 0 || (marker >= 0xD0 && marker <= 0xD9))
             continue;
+        if (marker < 0xC0)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with the unknown marker 0x%02x",
+                               marker);
         if (len - pos < 2)
             break;
         const size_t segment_len = sluice_be16(bytes + pos);

@@ -67,7 +67,8 @@ struct sluice_jpeg_encode_options {
     int h_samp, v_samp; /* luma sampling factors over chroma's; 0: 2 and 2 */
     bool is_progressive;
     bool is_gray;          /* encode luma only */
-    bool is_cmyk;          /* an Adobe CMYK file (inverted), for tests */
+    bool is_cmyk;          /* an Adobe CMYK file (inverted, no subsampling), for tests */
+    bool is_ycck;          /* an Adobe YCCK file (inverted), for tests */
     unsigned restart_rows; /* a restart marker every so many MCU rows; 0: none */
     bool optimize;         /* optimised Huffman tables */
 };

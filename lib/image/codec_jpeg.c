@@ -66,8 +66,8 @@ static sluice_status fail_with_message(j_common_ptr cinfo, struct sluice_err *er
 }
 
 /* The input is one piece of memory.  Unlike jpeg_mem_src, which makes up an EOI
- * at the end, running out of bytes is an error: a file is whole only if its
- * own EOI is there, which jpeg_finish_decompress() looks for. */
+ * at the end, running out of bytes is an error.  The last MCU cannot be decoded
+ * without the marker that stops it, so this finds a file that lacks its EOI alone. */
 static void source_nothing(j_decompress_ptr cinfo)
 {
     (void)cinfo;
@@ -97,6 +97,7 @@ struct decode_job {
     struct sluice_buf_pool *pool;
     struct sluice_buf *pixels; /* owned until the job has succeeded */
     uint64_t max_pixels;
+    bool is_finishing; /* every pixel is there */
 };
 
 /* x / 255, rounded, for x in 0 .. 255 * 255. */
@@ -151,8 +152,12 @@ static void decode_rgb_rows(struct decode_job *job)
 static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *err)
 {
     struct jpeg_decompress_struct *cinfo = &job->cinfo;
-    if (setjmp(job->errors.on_error))
+    if (setjmp(job->errors.on_error)) {
+        /* Whatever marker ended the last scan did its work even if it is cut itself. */
+        if (job->is_finishing && job->errors.base.msg_code == JERR_INPUT_EOF)
+            return SLUICE_OK;
         return fail_with_message((j_common_ptr)cinfo, err);
+    }
     jpeg_create_decompress(cinfo);
     cinfo->src = &job->source;
 
@@ -184,6 +189,7 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
     } else {
         decode_rgb_rows(job);
     }
+    job->is_finishing = true;
     jpeg_finish_decompress(cinfo); /* reads on to the EOI */
     return SLUICE_OK;
 }
@@ -293,28 +299,35 @@ static sluice_status encode_job_run(struct encode_job *job, const uint8_t *rgb, 
     cinfo->dest = &job->destination;
     cinfo->image_width = width;
     cinfo->image_height = height;
-    cinfo->input_components = options->is_cmyk ? 4 : 3;
-    cinfo->in_color_space = options->is_cmyk ? JCS_CMYK : JCS_RGB;
+    const bool has_inks = options->is_cmyk || options->is_ycck;
+    cinfo->input_components = has_inks ? 4 : 3;
+    cinfo->in_color_space = has_inks ? JCS_CMYK : JCS_RGB;
     jpeg_set_defaults(cinfo);
     if (options->is_gray)
         jpeg_set_colorspace(cinfo, JCS_GRAYSCALE);
+    if (options->is_ycck)
+        jpeg_set_colorspace(cinfo, JCS_YCCK);
     jpeg_set_quality(cinfo, options->quality ? options->quality : 90, TRUE);
     if (!options->is_gray && !options->is_cmyk) {
         cinfo->comp_info[0].h_samp_factor = options->h_samp ? options->h_samp : 2;
         cinfo->comp_info[0].v_samp_factor = options->v_samp ? options->v_samp : 2;
+        if (options->is_ycck) {
+            cinfo->comp_info[3].h_samp_factor = cinfo->comp_info[0].h_samp_factor;
+            cinfo->comp_info[3].v_samp_factor = cinfo->comp_info[0].v_samp_factor;
+        }
     }
     cinfo->optimize_coding = options->optimize ? TRUE : FALSE;
     cinfo->restart_in_rows = (int)options->restart_rows;
     if (options->is_progressive)
         jpeg_simple_progression(cinfo);
     jpeg_start_compress(cinfo, TRUE);
-    if (options->is_cmyk)
+    if (has_inks)
         job->row =
             (uint8_t *)cinfo->mem->alloc_large((j_common_ptr)cinfo, JPOOL_IMAGE, (size_t)width * 4);
     while (cinfo->next_scanline < height) {
         const uint8_t *in = rgb + (size_t)cinfo->next_scanline * width * 3;
         JSAMPROW row = (JSAMPROW)in;
-        if (options->is_cmyk) {
+        if (has_inks) {
             rgb_to_inverted_cmyk(in, width, job->row);
             row = job->row;
         }
@@ -337,8 +350,8 @@ sluice_status sluice_jpeg_encode(const uint8_t *rgb, uint32_t width, uint32_t he
     if (options->h_samp < 0 || options->h_samp > 4 || options->v_samp < 0 || options->v_samp > 4)
         return sluice_fail(err, SLUICE_E_INVALID, "JPEG sampling %d x %d is not in 1 .. 4",
                            options->h_samp, options->v_samp);
-    if (options->is_gray && options->is_cmyk)
-        return sluice_fail(err, SLUICE_E_INVALID, "a JPEG cannot be both gray and CMYK");
+    if (options->is_gray + options->is_cmyk + options->is_ycck > 1)
+        return sluice_fail(err, SLUICE_E_INVALID, "a JPEG is one of gray, CMYK and YCCK");
     if (options->restart_rows > 65535)
         return sluice_fail(err, SLUICE_E_INVALID, "JPEG restart interval of %u rows",
                            options->restart_rows);

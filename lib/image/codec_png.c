@@ -5,6 +5,7 @@
 #include "image/codec_internal.h"
 
 #include <setjmp.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <png.h>
@@ -14,15 +15,13 @@
  * struct, never in a local variable. */
 struct png_errors {
     jmp_buf on_error;
-    struct sluice_err *err;
-    sluice_status status;
+    char text[128];
 };
 
 static void png_jump_out(png_structp png, png_const_charp message)
 {
     struct png_errors *errors = png_get_error_ptr(png);
-    if (errors->status == SLUICE_OK)
-        errors->status = sluice_fail(errors->err, SLUICE_E_CORRUPT, "PNG: %s", message);
+    snprintf(errors->text, sizeof(errors->text), "%s", message);
     longjmp(errors->on_error, 1);
 }
 
@@ -133,10 +132,11 @@ static void fill_lut(struct png_decode_job *job, enum row_kind kind, unsigned de
     }
 }
 
-static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t width, uint32_t height)
+static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t width, uint32_t height,
+                                        struct sluice_err *err)
 {
     if (setjmp(job->errors.on_error))
-        return job->errors.status;
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG: %s", job->errors.text);
     png_structp png = job->png;
     png_set_read_fn(png, job, read_bytes);
     png_set_user_limits(png, SLUICE_IMAGE_MAX_SIDE, SLUICE_IMAGE_MAX_SIDE);
@@ -166,10 +166,10 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
     const int num_passes = png_set_interlace_handling(png);
     png_read_update_info(png, job->info);
 
-    job->errors.status =
-        sluice_image_alloc_rgb(job->pool, width, height, &job->pixels, job->errors.err);
-    if (job->errors.status != SLUICE_OK)
-        return job->errors.status;
+    const sluice_status status =
+        sluice_image_alloc_rgb(job->pool, width, height, &job->pixels, err);
+    if (status != SLUICE_OK)
+        return status;
     const size_t stride = (size_t)width * 3;
     if (png_get_rowbytes(png, job->info) > stride)
         png_error(png, "unexpected row size");
@@ -195,7 +195,6 @@ sluice_status sluice_png_decode(const struct sluice_image_info *info, const uint
     if (status != SLUICE_OK)
         return status;
     struct png_decode_job job = {
-        .errors = {.err = err},
         .bytes = bytes,
         .left = len,
         .pool = pool,
@@ -204,7 +203,7 @@ sluice_status sluice_png_decode(const struct sluice_image_info *info, const uint
                                      png_ignore_warning);
     job.info = job.png ? png_create_info_struct(job.png) : NULL;
     if (job.info)
-        status = png_decode_job_run(&job, info->width, info->height);
+        status = png_decode_job_run(&job, info->width, info->height, err);
     else
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a PNG decoder");
     png_destroy_read_struct(&job.png, &job.info, NULL);
@@ -220,13 +219,13 @@ struct png_encode_job {
     png_structp png;
     png_infop info;
     struct sluice_image_writer writer;
+    struct sluice_err *err;
 };
 
 static void write_bytes(png_structp png, png_bytep bytes, size_t len)
 {
     struct png_encode_job *job = png_get_io_ptr(png);
-    job->errors.status = sluice_image_writer_reserve(&job->writer, len, job->errors.err);
-    if (job->errors.status != SLUICE_OK)
+    if (sluice_image_writer_reserve(&job->writer, len, job->err) != SLUICE_OK)
         png_error(png, "no memory");
     memcpy(job->writer.file->data + job->writer.file->len, bytes, len);
     job->writer.file->len += len;
@@ -241,7 +240,7 @@ static sluice_status png_encode_job_run(struct png_encode_job *job, const uint8_
                                         uint32_t width, uint32_t height, int level)
 {
     if (setjmp(job->errors.on_error))
-        return job->errors.status == SLUICE_E_NO_MEMORY ? SLUICE_E_NO_MEMORY : SLUICE_E_INTERNAL;
+        return sluice_fail(job->err, SLUICE_E_NO_MEMORY, "PNG: %s", job->errors.text);
     png_structp png = job->png;
     png_set_write_fn(png, job, write_bytes, flush_nothing);
     png_set_IHDR(png, job->info, width, height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
@@ -262,7 +261,7 @@ sluice_status sluice_png_encode(const uint8_t *rgb, uint32_t width, uint32_t hei
                            height);
     if (level < 0 || level > 9)
         return sluice_fail(err, SLUICE_E_INVALID, "PNG level %d is not in 0 .. 9", level);
-    struct png_encode_job job = {.errors = {.err = err}};
+    struct png_encode_job job = {.err = err};
     job.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &job.errors, png_jump_out,
                                       png_ignore_warning);
     job.info = job.png ? png_create_info_struct(job.png) : NULL;

@@ -16,7 +16,15 @@
  * to send (payloads by reference), `get` checks a received message and turns it
  * into a struct (strings copied; payloads gathered once, into a pooled buffer).
  * A `get` of bytes that are no such message is SLUICE_E_CORRUPT; nothing that it
- * returns needs to be checked for consistency with itself again.
+ * returns needs to be checked for consistency with itself again.  Messages other
+ * than FetchReply are at most 4 MiB and hold at most 131,072 samples, classes or
+ * unknown fields; more is SLUICE_E_CORRUPT too.  docs/PROTOCOL.md says what else
+ * is refused, and what later versions may send.
+ *
+ * `put` appends to *message (start from {0}); if it fails (SLUICE_E_NO_MEMORY)
+ * *message is as it was.  Strings to put may be NULL for "", those got never
+ * are.  What is not UTF-8 in a path, a class name or an error text is put as '?',
+ * since a protobuf string must be UTF-8.
  *
  * Threads: pure functions. */
 
@@ -37,6 +45,7 @@
 
 /* --- Hello --- */
 
+/* Forms of a reply that this version does not know are left out. */
 struct sluice_wire_hello {
     uint32_t protocol_version;
     char *peer;     /* the sender's program and version; owned */
@@ -115,7 +124,7 @@ struct sluice_wire_fetch_open {
 struct sluice_wire_sample_request {
     uint64_t request_id;
     struct sluice_draw_key key; /* sample id, seed, epoch */
-    uint32_t split;
+    uint32_t split;             /* a form that this version does not know is got as split 0, raw */
     enum sluice_form form;
 };
 
@@ -157,9 +166,13 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_queue_depth(uint32_t queue_depth,
                                                           struct sluice_err *err);
 
 /* Walks a FetchReply: calls on_sample for each, in order; payloads are gathered
- * into buffers from `pool`; on_sample takes over *reply's content or leaves it
- * to be cleared.  Payloads above max_payload_bytes and messages that break off
- * are SLUICE_E_CORRUPT; samples before that were delivered. */
+ * into buffers from `pool` (NULL: plain memory); on_sample takes over *reply's content
+ * (leaving {0}) or leaves it to be cleared.  Payloads above max_payload_bytes and
+ * messages that break off are SLUICE_E_CORRUPT; samples before that were delivered.
+ * SLUICE_OK with no payload on the wire is an empty payload; one beside an error is dropped.
+ * A status that this version does not know becomes SLUICE_E_INTERNAL, a form
+ * SLUICE_E_UNSUPPORTED, of that sample alone, with a text.  queue_depth may be NULL;
+ * it is 0 if the message has none. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_fetch_reply(
     const struct sluice_message *message, struct sluice_buf_pool *pool, size_t max_payload_bytes,
     void (*on_sample)(void *ctx, struct sluice_wire_sample_reply *reply), void *ctx,

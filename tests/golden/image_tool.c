@@ -3,6 +3,8 @@
  * "error NAME: TEXT\n":
  *
  *     decode FILE
+ *     encode H_SAMP V_SAMP RESTART_ROWS KIND FILE OUT
+ *         KIND: baseline, progressive, gray, cmyk or ycck; answered with no pixels
  *     resize LEFT TOP WIDTH HEIGHT OUT_WIDTH OUT_HEIGHT FLIP FILE */
 
 #include "base/buf.h"
@@ -21,7 +23,8 @@ static struct sluice_resizer *resizer;
 static void answer(const uint8_t *pixels, uint32_t width, uint32_t height)
 {
     printf("ok %u %u\n", width, height);
-    fwrite(pixels, 3, (size_t)width * height, stdout);
+    if (pixels)
+        fwrite(pixels, 3, (size_t)width * height, stdout);
     fflush(stdout);
 }
 
@@ -56,6 +59,20 @@ static sluice_status resize(const struct sluice_rgb *rgb, const unsigned *n, uin
     return sluice_resize_rgb(resizer, &view, n[4], n[5], n[6] != 0, *out, err);
 }
 
+static sluice_status encode(const struct sluice_rgb *rgb,
+                            const struct sluice_jpeg_encode_options *options, const char *path,
+                            struct sluice_err *err)
+{
+    struct sluice_buf *file;
+    const sluice_status status =
+        sluice_jpeg_encode(rgb->pixels->data, rgb->width, rgb->height, options, &file, err);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_test_write_file(path, file->data, file->len);
+    sluice_buf_unref(file);
+    return SLUICE_OK;
+}
+
 int main(void)
 {
     struct sluice_err err = {{0}};
@@ -66,6 +83,7 @@ int main(void)
     while (fgets(line, sizeof(line), stdin)) {
         line[strcspn(line, "\n")] = 0;
         unsigned n[7];
+        char kind[32], in_path[1024], out_path[1024];
         int path_at = 0;
         struct sluice_rgb rgb = {0};
         err.text[0] = 0;
@@ -74,6 +92,22 @@ int main(void)
             status = decode(line + 7, &rgb, &err);
             if (status == SLUICE_OK)
                 answer(rgb.pixels->data, rgb.width, rgb.height);
+        } else if (sscanf(line, "encode %u %u %u %31s %1023s %1023s", &n[0], &n[1], &n[2], kind,
+                          in_path, out_path) == 6) {
+            const struct sluice_jpeg_encode_options options = {
+                .h_samp = (int)n[0],
+                .v_samp = (int)n[1],
+                .restart_rows = n[2],
+                .is_progressive = strcmp(kind, "progressive") == 0,
+                .is_gray = strcmp(kind, "gray") == 0,
+                .is_cmyk = strcmp(kind, "cmyk") == 0,
+                .is_ycck = strcmp(kind, "ycck") == 0,
+            };
+            status = decode(in_path, &rgb, &err);
+            if (status == SLUICE_OK)
+                status = encode(&rgb, &options, out_path, &err);
+            if (status == SLUICE_OK)
+                answer(NULL, 0, 0);
         } else if (sscanf(line, "resize %u %u %u %u %u %u %u %n", &n[0], &n[1], &n[2], &n[3], &n[4],
                           &n[5], &n[6], &path_at) == 7 &&
                    path_at > 0) {

@@ -1,0 +1,60 @@
+#ifndef SLUICE_STORAGE_SERVER_CONTEXT_H
+#define SLUICE_STORAGE_SERVER_CONTEXT_H
+
+#include "rpc/rpc_server.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the handlers of one server share: every callback of rpc_server gets it as
+ * its ctx.  All of it is made before the first call and outlives the last one.
+ *
+ * Threads: constant while serving, except for what locks itself. */
+
+struct sluice_buf_pool;
+struct sluice_fetch;
+struct sluice_health;
+struct sluice_manifest;
+struct sluice_rate_limit;
+struct sluice_stats;
+struct sluice_store;
+struct sluice_workers;
+
+struct sluice_context {
+    const struct sluice_manifest *manifest;
+    char dataset_id[33];
+    struct sluice_store *store;
+    struct sluice_workers *workers;
+    struct sluice_stats *stats;
+    struct sluice_buf_pool *buffers;
+    struct sluice_rate_limit *link;
+    struct sluice_fetch *fetch;
+    struct sluice_health *health;
+    size_t max_in_flight;
+    uint64_t max_image_pixels, max_file_bytes;
+
+    /* Known only when calls may come already; NULL until then. */
+    struct sluice_rpc_server *_Atomic rpc;
+
+    /* DataTransfer's draws: a seed of this process and a number for each call. */
+    uint64_t transfer_seed;
+    atomic_uint_fast64_t transfers; /* relaxed: only unlike numbers are wanted */
+};
+
+/* The methods of each service, for the server's table. */
+struct sluice_method_list {
+    const struct sluice_rpc_method *methods;
+    size_t num_methods;
+};
+struct sluice_method_list sluice_offload_methods(void);       /* service.c: all but Fetch */
+struct sluice_method_list sluice_fetch_methods(void);         /* service_fetch.c */
+struct sluice_method_list sluice_data_transfer_methods(void); /* service_data_transfer.c */
+struct sluice_method_list sluice_health_methods(void);        /* health.c */
+
+/* Every counter there is, for the Stats call and for the JSON line. */
+struct sluice_wire_stats;
+struct sluice_wire_stats sluice_context_stats(struct sluice_context *context);
+
+#endif

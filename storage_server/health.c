@@ -1,0 +1,188 @@
+#include "storage_server/health.h"
+
+#include "storage_server/context.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct watcher {
+    struct sluice_rpc_call *call; /* a reference */
+    bool is_known;                /* asks for a service there is */
+    struct watcher *next;
+};
+
+struct sluice_health {
+    pthread_mutex_t lock;
+    bool is_stopping;
+    struct watcher *watchers;
+};
+
+sluice_status sluice_health_create(struct sluice_health **health, struct sluice_err *err)
+{
+    struct sluice_health *h = calloc(1, sizeof(*h));
+    if (!h)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the health service");
+    pthread_mutex_init(&h->lock, NULL);
+    *health = h;
+    return SLUICE_OK;
+}
+
+void sluice_health_destroy(struct sluice_health *health)
+{
+    if (!health)
+        return;
+    pthread_mutex_destroy(&health->lock);
+    free(health);
+}
+
+static void send_status(struct sluice_rpc_call *call, enum sluice_serving_status status)
+{
+    struct sluice_message message = {0};
+    if (sluice_wire_put_health_reply((int)status, &message, NULL) != SLUICE_OK) {
+        sluice_message_clear(&message);
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory");
+        return;
+    }
+    sluice_rpc_call_send(call, &message);
+}
+
+static void end_watch(struct watcher *watcher)
+{
+    sluice_rpc_call_finish(watcher->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
+}
+
+static void free_watcher(struct watcher *watcher)
+{
+    sluice_rpc_call_unref(watcher->call);
+    free(watcher);
+}
+
+void sluice_health_stop(struct sluice_health *health)
+{
+    pthread_mutex_lock(&health->lock);
+    health->is_stopping = true;
+    struct watcher *watchers = health->watchers;
+    health->watchers = NULL;
+    pthread_mutex_unlock(&health->lock);
+    while (watchers) {
+        struct watcher *watcher = watchers;
+        watchers = watcher->next;
+        if (watcher->is_known)
+            send_status(watcher->call, SLUICE_NOT_SERVING);
+        end_watch(watcher);
+        free_watcher(watcher);
+    }
+}
+
+static bool is_known(const char *service)
+{
+    return !service[0] || strcmp(service, "sluice.v1.Offload") == 0 ||
+           strcmp(service, "DataTransfer") == 0;
+}
+
+/* False: the call is finished already. */
+static bool get_service(struct sluice_rpc_call *call, const struct sluice_message *message,
+                        bool *known)
+{
+    char *service;
+    struct sluice_err err = {0};
+    const sluice_status status = sluice_wire_get_health_request(message, &service, &err);
+    if (status != SLUICE_OK) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return false;
+    }
+    *known = is_known(service);
+    free(service);
+    return true;
+}
+
+static void on_check(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_health *health = ((struct sluice_context *)ctx)->health;
+    bool known;
+    if (!get_service(call, message, &known))
+        return;
+    if (!known) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_NOT_FOUND, "no such service");
+        return;
+    }
+    pthread_mutex_lock(&health->lock);
+    const bool is_stopping = health->is_stopping;
+    pthread_mutex_unlock(&health->lock);
+    send_status(call, is_stopping ? SLUICE_NOT_SERVING : SLUICE_SERVING);
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+static void on_watch(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_health *health = ((struct sluice_context *)ctx)->health;
+    bool known;
+    if (sluice_rpc_call_state(call) || !get_service(call, message, &known))
+        return;
+
+    struct watcher *watcher = malloc(sizeof(*watcher));
+    if (!watcher) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory");
+        return;
+    }
+    *watcher = (struct watcher){.call = sluice_rpc_call_ref(call), .is_known = known};
+    /* Only a mark that this call asked; the list owns the watcher. */
+    sluice_rpc_call_set_state(call, watcher);
+
+    /* Said before it is listed, so that a change cannot overtake the first state. */
+    send_status(call, known ? SLUICE_SERVING : SLUICE_SERVICE_UNKNOWN);
+    pthread_mutex_lock(&health->lock);
+    const bool is_stopping = health->is_stopping;
+    if (!is_stopping) {
+        watcher->next = health->watchers;
+        health->watchers = watcher;
+    }
+    pthread_mutex_unlock(&health->lock);
+    if (is_stopping) {
+        if (known)
+            send_status(call, SLUICE_NOT_SERVING);
+        end_watch(watcher);
+        free_watcher(watcher);
+    }
+}
+
+static void on_watch_done(void *ctx, struct sluice_rpc_call *call)
+{
+    struct sluice_health *health = ((struct sluice_context *)ctx)->health;
+    struct watcher *gone = NULL;
+    pthread_mutex_lock(&health->lock);
+    for (struct watcher **at = &health->watchers; *at; at = &(*at)->next) {
+        if ((*at)->call == call) {
+            gone = *at;
+            *at = gone->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&health->lock);
+    if (gone)
+        free_watcher(gone);
+}
+
+static void on_check_half_close(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    /* The first finish counts: this one tells those who sent no message. */
+    sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
+}
+
+struct sluice_method_list sluice_health_methods(void)
+{
+    static const struct sluice_rpc_method methods[] = {
+        {.path = SLUICE_METHOD_HEALTH_CHECK,
+         .is_unary = true,
+         .on_message = on_check,
+         .on_half_close = on_check_half_close},
+        {.path = SLUICE_METHOD_HEALTH_WATCH,
+         .is_unary = true,
+         .on_message = on_watch,
+         .on_done = on_watch_done},
+    };
+    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+}

@@ -1,0 +1,28 @@
+#ifndef SLUICE_STORAGE_SERVER_HEALTH_H
+#define SLUICE_STORAGE_SERVER_HEALTH_H
+
+#include "base/error.h"
+
+/* grpc.health.v1: Check answers once, Watch tells every change.  The services are
+ * "" (the server), "sluice.v1.Offload" and "DataTransfer"; others are NOT_FOUND
+ * for Check and SERVICE_UNKNOWN for Watch, as the protocol has it.
+ *
+ * Threads: any. */
+
+struct sluice_health;
+
+enum sluice_serving_status { /* the wire's numbers */
+                             SLUICE_SERVING = 1,
+                             SLUICE_NOT_SERVING = 2,
+                             SLUICE_SERVICE_UNKNOWN = 3,
+};
+
+/* Starts as SERVING. */
+SLUICE_MUST_USE sluice_status sluice_health_create(struct sluice_health **health,
+                                                   struct sluice_err *err);
+void sluice_health_destroy(struct sluice_health *health); /* NULL is allowed; no call is left */
+
+/* From here on NOT_SERVING: watchers are told so and their calls end. */
+void sluice_health_stop(struct sluice_health *health);
+
+#endif

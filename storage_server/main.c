@@ -1,0 +1,61 @@
+#include "base/log.h"
+#include "base/quit.h"
+#include "rpc/rpc.h"
+#include "storage_server/options.h"
+#include "storage_server/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_stats(struct sluice_server *server)
+{
+    struct sluice_err err = {0};
+    char *json;
+    if (sluice_server_stats_json(server, &json, &err) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_WARN, "%s", err.text);
+        return;
+    }
+    printf("%s\n", json);
+    fflush(stdout);
+    free(json);
+}
+
+int main(int argc, char **argv)
+{
+    struct sluice_server_options options = sluice_server_options_init();
+    const struct sluice_cli_result parsed = sluice_server_options_parse(&options, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+
+    sluice_log_set_program("offload_server");
+    sluice_rpc_process_init();
+    struct sluice_err err = {0};
+    struct sluice_server *server = NULL;
+    sluice_status status = sluice_quit_init(&err);
+    if (status == SLUICE_OK)
+        status = sluice_server_create(&options, NULL, &server, &err);
+    if (status != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+
+    /* The address as given, with the port that was bound. */
+    const char *colon = strrchr(options.listen, ':');
+    const int host_len = colon ? (int)(colon - options.listen) : (int)strlen(options.listen);
+    printf("listening on %.*s:%d\n", host_len, options.listen, sluice_server_port(server));
+    fflush(stdout);
+
+    for (;;) {
+        const enum sluice_quit_event event = sluice_quit_wait(-1);
+        if (event == SLUICE_QUIT_REPORT)
+            print_stats(server);
+        else if (event == SLUICE_QUIT_STOP)
+            break;
+    }
+    sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
+    sluice_server_stop(server);
+    print_stats(server);
+    sluice_server_destroy(server);
+    return 0;
+}

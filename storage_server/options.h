@@ -1,0 +1,35 @@
+#ifndef SLUICE_STORAGE_SERVER_OPTIONS_H
+#define SLUICE_STORAGE_SERVER_OPTIONS_H
+
+#include "base/cli.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What offload_server may be told; the command line's names and defaults.
+ *
+ * Threads: at start, on the main thread. */
+
+struct sluice_server_options {
+    const char *root;   /* folder of the images; required */
+    const char *listen; /* "0.0.0.0:50051"; port 0: a free one */
+    uint64_t grpc_workers;
+    uint64_t prep_workers;   /* 0: one for each CPU this process may use */
+    uint64_t io_workers;     /* threads that only read files */
+    uint64_t queue;          /* jobs that may wait in front of each of the two groups */
+    uint64_t max_in_flight;  /* samples of one stream between request and reply */
+    double link_bytes_per_s; /* 0: no limit */
+    uint64_t max_image_pixels;
+    uint64_t max_file_bytes;
+    double grace_s; /* time for what was accepted, once a stop was asked for */
+};
+
+/* The defaults. */
+struct sluice_server_options sluice_server_options_init(void);
+
+/* Parses the command line over the defaults.  If result.should_exit, everything
+ * is printed and *options is not to be used. */
+struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
+                                                     int argc, char **argv);
+
+#endif

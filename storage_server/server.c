@@ -1,0 +1,191 @@
+#include "storage_server/server.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "datasets/manifest.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/context.h"
+#include "storage_server/health.h"
+#include "storage_server/rate_limit.h"
+#include "storage_server/service.h"
+#include "storage_server/stats.h"
+#include "storage_server/store.h"
+#include "storage_server/workers.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* Unused buffers that are kept for the next samples. */
+#define CACHED_BYTES (256u << 20)
+
+/* Requests are some 30 bytes each, a thousand to a message at most. */
+#define MAX_REQUEST_BYTES (256u << 10)
+
+#define MAX_METHODS 16
+
+struct sluice_server {
+    struct sluice_context context;
+    struct sluice_manifest *manifest;
+    struct sluice_stats stats;
+    struct sluice_rate_limit link;
+    struct sluice_rpc_method methods[MAX_METHODS];
+    struct sluice_rpc_server *rpc;
+    unsigned grace_ms;
+    bool is_stopped;
+};
+
+static uint64_t pace(void *ctx, size_t bytes)
+{
+    struct sluice_context *context = ctx;
+    return sluice_rate_limit_take(context->link, bytes, sluice_clock_ns());
+}
+
+static size_t gather_methods(struct sluice_rpc_method *methods)
+{
+    const struct sluice_method_list lists[] = {
+        sluice_offload_methods(),
+        sluice_fetch_methods(),
+        sluice_data_transfer_methods(),
+        sluice_health_methods(),
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lists); i++) {
+        for (size_t k = 0; k < lists[i].num_methods; k++)
+            methods[count++] = lists[i].methods[k];
+    }
+    return count;
+}
+
+/* Where no good seed is to be had, the clock is unlike enough for draws. */
+static uint64_t fresh_seed(void)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
+        seed = sluice_clock_ns();
+    return seed;
+}
+
+sluice_status sluice_server_create(const struct sluice_server_options *options,
+                                   struct sluice_store *store, struct sluice_server **server,
+                                   struct sluice_err *err)
+{
+    struct sluice_server *s = calloc(1, sizeof(*s));
+    if (!s) {
+        if (store)
+            store->destroy(store);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
+    }
+    const uint64_t now_ns = sluice_clock_ns();
+    sluice_stats_init(&s->stats, now_ns);
+    sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
+    s->grace_ms = (unsigned)(options->grace_s * 1000);
+    s->context = (struct sluice_context){
+        .store = store,
+        .stats = &s->stats,
+        .link = &s->link,
+        .max_in_flight = (size_t)options->max_in_flight,
+        .max_image_pixels = options->max_image_pixels,
+        .max_file_bytes = options->max_file_bytes,
+        .transfer_seed = fresh_seed(),
+    };
+
+    sluice_status status = SLUICE_OK;
+    if (!store) {
+        const struct sluice_store_file_options file_options = {
+            .root = options->root,
+            .max_file_bytes = options->max_file_bytes,
+        };
+        status = sluice_store_file_open(&file_options, &s->context.store, err);
+    }
+    if (status == SLUICE_OK)
+        status = sluice_manifest_open(options->root, &s->manifest, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    s->context.manifest = s->manifest;
+    sluice_hash128_hex(sluice_manifest_id(s->manifest), s->context.dataset_id);
+
+    status = sluice_buf_pool_create(CACHED_BYTES, &s->context.buffers, err);
+    if (status == SLUICE_OK)
+        status = sluice_fetch_create(&s->context.fetch, err);
+    if (status == SLUICE_OK)
+        status = sluice_health_create(&s->context.health, err);
+    if (status != SLUICE_OK)
+        goto fail;
+
+    const struct sluice_workers_options workers = {
+        .prep_workers = (unsigned)options->prep_workers,
+        .io_workers = (unsigned)options->io_workers,
+        .queue = (size_t)options->queue,
+        .max_image_pixels = options->max_image_pixels,
+        .buffers = s->context.buffers,
+    };
+    status = sluice_workers_create(&workers, &s->context.workers, err);
+    if (status != SLUICE_OK)
+        goto fail;
+
+    const struct sluice_rpc_server_options rpc = {
+        .listen = options->listen,
+        .num_threads = (unsigned)options->grpc_workers,
+        .methods = s->methods,
+        .num_methods = gather_methods(s->methods),
+        .ctx = &s->context,
+        .max_receive_bytes = MAX_REQUEST_BYTES,
+        .pace = options->link_bytes_per_s > 0 ? pace : NULL,
+    };
+    status = sluice_rpc_server_create(&rpc, &s->rpc, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    atomic_store(&s->context.rpc, s->rpc);
+    *server = s;
+    return SLUICE_OK;
+
+fail:
+    sluice_server_destroy(s);
+    return status;
+}
+
+int sluice_server_port(const struct sluice_server *server)
+{
+    return sluice_rpc_server_port(server->rpc);
+}
+
+sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
+                                       struct sluice_err *err)
+{
+    const struct sluice_wire_stats stats = sluice_context_stats(&server->context);
+    return sluice_stats_json(&stats, json, err);
+}
+
+void sluice_server_stop(struct sluice_server *server)
+{
+    if (server->is_stopped)
+        return;
+    server->is_stopped = true;
+    sluice_health_stop(server->context.health);
+    sluice_fetch_stop(server->context.fetch);
+    sluice_rpc_server_shutdown(server->rpc, server->grace_ms);
+}
+
+void sluice_server_destroy(struct sluice_server *server)
+{
+    if (!server)
+        return;
+    struct sluice_context *context = &server->context;
+    if (server->rpc)
+        sluice_server_stop(server);
+    /* Jobs of cancelled calls still hold their calls: they end before the rpc server does. */
+    sluice_workers_destroy(context->workers);
+    sluice_rpc_server_destroy(server->rpc);
+    sluice_fetch_destroy(context->fetch);
+    sluice_health_destroy(context->health);
+    sluice_buf_pool_destroy(context->buffers);
+    if (context->store)
+        context->store->destroy(context->store);
+    sluice_manifest_destroy(server->manifest);
+    sluice_rate_limit_clear(&server->link);
+    sluice_stats_clear(&server->stats);
+    free(server);
+}

@@ -1,0 +1,35 @@
+#ifndef SLUICE_STORAGE_SERVER_SERVER_H
+#define SLUICE_STORAGE_SERVER_SERVER_H
+
+#include "base/error.h"
+#include "storage_server/options.h"
+
+/* The server as a whole: made, it serves; stopped, it has answered what it took.
+ *
+ * Threads: create, stop and destroy on one thread; the rest from any. */
+
+struct sluice_server;
+struct sluice_store;
+
+/* `store` NULL: the files beneath options->root; else takes it, whatever is returned
+ * (tests put one of their own in).  Reads or scans the manifest, starts all threads,
+ * listens.  Errors name the root or the address. */
+SLUICE_MUST_USE sluice_status sluice_server_create(const struct sluice_server_options *options,
+                                                   struct sluice_store *store,
+                                                   struct sluice_server **server,
+                                                   struct sluice_err *err);
+
+int sluice_server_port(const struct sluice_server *server);
+
+/* The counters as one line of JSON (stats.h); free() it. */
+SLUICE_MUST_USE sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
+                                                       struct sluice_err *err);
+
+/* Health says NOT_SERVING, new calls and requests are refused, what was accepted is
+ * answered within the grace, the rest is cancelled.  Returns when no call is left.  Once. */
+void sluice_server_stop(struct sluice_server *server);
+
+/* Stops it unless that was done.  NULL is allowed. */
+void sluice_server_destroy(struct sluice_server *server);
+
+#endif

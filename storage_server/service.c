@@ -1,0 +1,418 @@
+#include "storage_server/service.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "storage_server/context.h"
+#include "storage_server/stats.h"
+#include "storage_server/store.h"
+#include "storage_server/workers.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of one ListSamples message: some 100 kB, far from any client's limit. */
+#define LIST_ROWS 1000
+
+#define PROBE_MAX_BYTES (1ull << 30)
+#define PROBE_MAX_MESSAGE (1u << 20)
+#define PROBE_DEFAULT_MESSAGE (256u << 10)
+
+/* A stream that only sends keeps this much queued, so that the link never runs dry. */
+#define STREAM_AHEAD_BYTES (1u << 20)
+
+static void finish_with(struct sluice_rpc_call *call, sluice_status status,
+                        const struct sluice_err *err)
+{
+    sluice_rpc_call_finish(call, sluice_rpc_code_from_status(status), err->text);
+}
+
+/* A call that half-closes without its one message; a finish before this one wins. */
+static void on_half_close(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    if (!sluice_rpc_call_state(call))
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
+}
+
+static void reply_and_finish(struct sluice_rpc_call *call, sluice_status status,
+                             struct sluice_message *reply, const struct sluice_err *err)
+{
+    if (status != SLUICE_OK) {
+        sluice_message_clear(reply);
+        finish_with(call, status, err);
+        return;
+    }
+    sluice_rpc_call_send(call, reply);
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+/* --- Hello --- */
+
+enum sluice_rpc_code sluice_service_agree(struct sluice_context *context, uint32_t protocol_version,
+                                          const char *text, uint64_t fingerprint,
+                                          const char *dataset_id, struct sluice_pipeline **pipeline,
+                                          struct sluice_err *err)
+{
+    if (protocol_version != SLUICE_WIRE_PROTOCOL_VERSION) {
+        sluice_fail(err, SLUICE_E_INVALID, "protocol version: the client speaks %u, the server %u",
+                    protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
+        return SLUICE_RPC_FAILED_PRECONDITION;
+    }
+    if (dataset_id[0] && strcmp(dataset_id, context->dataset_id) != 0) {
+        sluice_fail(err, SLUICE_E_INVALID, "other data: the client has dataset %s, the server %s",
+                    dataset_id, context->dataset_id);
+        return SLUICE_RPC_FAILED_PRECONDITION;
+    }
+
+    struct sluice_pipeline *parsed = NULL;
+    if (text && text[0]) {
+        const sluice_status status = sluice_pipeline_parse(text, &parsed, err);
+        if (status != SLUICE_OK)
+            return sluice_rpc_code_from_status(status);
+        const uint64_t ours = sluice_pipeline_fingerprint(parsed);
+        if (fingerprint && fingerprint != ours) {
+            sluice_fail(err, SLUICE_E_INVALID,
+                        "other pipeline: the client's fingerprint is %016llx, the server's %016llx",
+                        (unsigned long long)fingerprint, (unsigned long long)ours);
+            sluice_pipeline_destroy(parsed);
+            return SLUICE_RPC_FAILED_PRECONDITION;
+        }
+    }
+    *pipeline = parsed;
+    return SLUICE_RPC_OK;
+}
+
+static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_context *context = ctx;
+    struct sluice_err err = {0};
+    struct sluice_wire_hello hello = {0};
+    sluice_status status = sluice_wire_get_hello_request(message, &hello, &err);
+    if (status != SLUICE_OK) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return;
+    }
+
+    struct sluice_pipeline *pipeline;
+    const enum sluice_rpc_code code =
+        sluice_service_agree(context, hello.protocol_version, hello.pipeline,
+                             hello.pipeline_fingerprint, hello.dataset_id, &pipeline, &err);
+    if (code != SLUICE_RPC_OK) {
+        sluice_log(SLUICE_LOG_WARN, "refused %s (%s): %s", hello.peer ? hello.peer : "a client",
+                   sluice_rpc_call_peer(call), err.text);
+        sluice_rpc_call_finish(call, code, err.text);
+    } else {
+        struct sluice_wire_hello answer = {
+            .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+            .peer = (char[]){"offload_server " SLUICE_VERSION},
+            .pipeline_fingerprint = pipeline ? sluice_pipeline_fingerprint(pipeline) : 0,
+            .num_samples = context->manifest->num_entries,
+            .prep_workers = sluice_workers_num_prep(context->workers),
+            .max_in_flight = (uint32_t)context->max_in_flight,
+            .max_image_pixels = context->max_image_pixels,
+            .max_file_bytes = context->max_file_bytes,
+            .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8 | 1u << SLUICE_FORM_F32,
+        };
+        memcpy(answer.dataset_id, context->dataset_id, sizeof(answer.dataset_id));
+        struct sluice_message reply = {0};
+        status = sluice_wire_put_hello_reply(&answer, &reply, &err);
+        reply_and_finish(call, status, &reply, &err);
+        sluice_pipeline_destroy(pipeline);
+    }
+    sluice_wire_hello_clear(&hello);
+}
+
+/* --- ListSamples --- */
+
+enum list_subset { LIST_ALL, LIST_TRAIN, LIST_VAL };
+
+struct listing {
+    enum list_subset subset;
+    size_t next; /* entry of the manifest */
+    bool is_started;
+};
+
+static bool is_listed(const struct listing *listing, const struct sluice_manifest_entry *entry)
+{
+    return listing->subset == LIST_ALL ||
+           (listing->subset == LIST_VAL) == (entry->subset == SLUICE_SUBSET_VAL);
+}
+
+static size_t count_listed(const struct listing *listing, const struct sluice_manifest *manifest)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        count += is_listed(listing, &manifest->entries[i]);
+    return count;
+}
+
+static sluice_status put_rows(struct sluice_context *context, struct listing *listing,
+                              struct sluice_message *reply, struct sluice_err *err)
+{
+    const struct sluice_manifest *manifest = context->manifest;
+    struct sluice_wire_sample_info *rows = calloc(LIST_ROWS, sizeof(*rows));
+    if (!rows)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list samples");
+
+    struct sluice_wire_list list = {.samples = rows};
+    if (!listing->is_started) {
+        /* The wire's struct owns strings where it is received; here they are lent. */
+        list.classes = (char **)manifest->classes;
+        list.num_classes = manifest->num_classes;
+        list.num_samples = count_listed(listing, manifest);
+        memcpy(list.dataset_id, context->dataset_id, sizeof(list.dataset_id));
+    }
+    for (; listing->next < manifest->num_entries && list.num_samples_here < LIST_ROWS;
+         listing->next++) {
+        const struct sluice_manifest_entry *entry = &manifest->entries[listing->next];
+        if (!is_listed(listing, entry))
+            continue;
+        struct sluice_wire_sample_info *row = &rows[list.num_samples_here++];
+        *row = (struct sluice_wire_sample_info){
+            .sample_id = listing->next,
+            .path = (char *)entry->path,
+            .bytes = entry->bytes,
+            .label = entry->label,
+            .is_val = entry->subset == SLUICE_SUBSET_VAL,
+            .width = entry->width,
+            .height = entry->height,
+            .has_hash = entry->has_hash,
+        };
+        if (entry->has_hash)
+            sluice_hash128_bytes(entry->hash, row->hash);
+    }
+    const sluice_status status = sluice_wire_put_list_reply(&list, reply, err);
+    listing->is_started = true;
+    free(rows);
+    return status;
+}
+
+/* Sends rows until enough is queued, or all are sent. */
+static void list_more(struct sluice_context *context, struct sluice_rpc_call *call)
+{
+    struct listing *listing = sluice_rpc_call_state(call);
+    if (!listing)
+        return;
+    while (!listing->is_started || listing->next < context->manifest->num_entries) {
+        if (sluice_rpc_call_queued_bytes(call) >= STREAM_AHEAD_BYTES)
+            return;
+        struct sluice_message reply = {0};
+        struct sluice_err err = {0};
+        sluice_status status = put_rows(context, listing, &reply, &err);
+        if (status == SLUICE_OK)
+            status = sluice_rpc_call_send(call, &reply);
+        if (status != SLUICE_OK) {
+            sluice_message_clear(&reply);
+            finish_with(call, status, &err);
+            return;
+        }
+    }
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_err err = {0};
+    char *subset;
+    if (sluice_rpc_call_state(call))
+        return;
+    if (sluice_wire_get_list_request(message, &subset, &err) != SLUICE_OK) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return;
+    }
+
+    static const char *const names[] = {"", "train", "val"};
+    size_t found = 0;
+    while (found < SLUICE_ARRAY_LEN(names) && strcmp(subset, names[found]) != 0)
+        found++;
+    struct listing *listing = calloc(1, sizeof(*listing));
+    if (found == SLUICE_ARRAY_LEN(names)) {
+        sluice_fail(&err, SLUICE_E_INVALID, "subset '%s' is none of train, val and empty", subset);
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        free(listing);
+    } else if (!listing) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to list samples");
+    } else {
+        listing->subset = (enum list_subset)found;
+        sluice_rpc_call_set_state(call, listing);
+        list_more(ctx, call);
+    }
+    free(subset);
+}
+
+static void on_list_writable(void *ctx, struct sluice_rpc_call *call)
+{
+    list_more(ctx, call);
+}
+
+static void on_done_free_state(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    free(sluice_rpc_call_state(call));
+}
+
+/* --- Probe --- */
+
+struct probe {
+    uint64_t left;
+    uint32_t message_bytes;
+    struct sluice_buf *payload; /* message_bytes that do not compress */
+};
+
+static sluice_status make_payload(struct sluice_context *context, size_t len,
+                                  struct sluice_buf **payload, struct sluice_err *err)
+{
+    struct sluice_buf *buf;
+    const sluice_status status = sluice_buf_create(context->buffers, len, &buf, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_rng rng = sluice_rng_init(len, 0, 0, 0);
+    for (size_t i = 0; i < len; i += 4) {
+        const uint32_t word = sluice_rng_u32(&rng);
+        memcpy(buf->data + i, &word, len - i < 4 ? len - i : 4);
+    }
+    buf->len = len;
+    *payload = buf;
+    return SLUICE_OK;
+}
+
+static void probe_more(struct sluice_context *context, struct sluice_rpc_call *call)
+{
+    struct probe *probe = sluice_rpc_call_state(call);
+    if (!probe)
+        return;
+    while (probe->left) {
+        if (sluice_rpc_call_queued_bytes(call) >= STREAM_AHEAD_BYTES)
+            return;
+        sluice_status status = SLUICE_OK;
+        struct sluice_err err = {0};
+        if (probe->left < probe->message_bytes) {
+            /* The last one is shorter: others may still read the long one, so it is another. */
+            sluice_buf_unref(probe->payload);
+            probe->payload = NULL;
+            probe->message_bytes = (uint32_t)probe->left;
+            status = make_payload(context, probe->message_bytes, &probe->payload, &err);
+        }
+        struct sluice_message reply = {0};
+        if (status == SLUICE_OK)
+            status = sluice_wire_put_probe_reply(probe->payload, &reply, &err);
+        if (status == SLUICE_OK)
+            status = sluice_rpc_call_send(call, &reply);
+        if (status != SLUICE_OK) {
+            sluice_message_clear(&reply);
+            probe->left = 0;
+            finish_with(call, status, &err);
+            return;
+        }
+        probe->left -= probe->message_bytes;
+    }
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_context *context = ctx;
+    struct sluice_err err = {0};
+    uint64_t bytes;
+    uint32_t message_bytes;
+    if (sluice_rpc_call_state(call))
+        return;
+    if (sluice_wire_get_probe_request(message, &bytes, &message_bytes, &err) != SLUICE_OK) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return;
+    }
+    if (!message_bytes)
+        message_bytes = PROBE_DEFAULT_MESSAGE;
+    if (bytes > PROBE_MAX_BYTES || message_bytes > PROBE_MAX_MESSAGE) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT,
+                               "a probe sends at most 1 GiB in messages of at most 1 MiB");
+        return;
+    }
+
+    struct probe *probe = calloc(1, sizeof(*probe));
+    sluice_status status = SLUICE_E_NO_MEMORY;
+    if (probe)
+        status = make_payload(context, message_bytes, &probe->payload, &err);
+    if (status != SLUICE_OK) {
+        free(probe);
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to probe with");
+        return;
+    }
+    probe->left = bytes;
+    probe->message_bytes = message_bytes;
+    sluice_rpc_call_set_state(call, probe);
+    probe_more(context, call);
+}
+
+static void on_probe_writable(void *ctx, struct sluice_rpc_call *call)
+{
+    probe_more(ctx, call);
+}
+
+static void on_probe_done(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    struct probe *probe = sluice_rpc_call_state(call);
+    if (probe)
+        sluice_buf_unref(probe->payload);
+    free(probe);
+}
+
+/* --- Stats --- */
+
+struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
+{
+    struct sluice_wire_stats stats = sluice_stats_read(context->stats, sluice_clock_ns());
+    const struct sluice_worker_pool_stats prep =
+        sluice_workers_stats(context->workers, SLUICE_LANE_PREP);
+    struct sluice_rpc_server *rpc = atomic_load(&context->rpc);
+    stats.wire_bytes = rpc ? sluice_rpc_server_bytes_sent(rpc) : 0;
+    stats.refused_paths = context->store->refused(context->store);
+    stats.queue_depth = (uint32_t)prep.queue_depth;
+    stats.queue_peak = (uint32_t)prep.queue_peak;
+    stats.prep_workers = sluice_workers_num_prep(context->workers);
+    stats.busy_cores = stats.uptime_s > 0 ? (double)prep.busy_ns * 1e-9 / stats.uptime_s : 0;
+    return stats;
+}
+
+static void on_stats(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    (void)message; /* StatsRequest has no fields */
+    const struct sluice_wire_stats stats = sluice_context_stats(ctx);
+    struct sluice_err err = {0};
+    struct sluice_message reply = {0};
+    const sluice_status status = sluice_wire_put_stats_reply(&stats, &reply, &err);
+    reply_and_finish(call, status, &reply, &err);
+}
+
+struct sluice_method_list sluice_offload_methods(void)
+{
+    static const struct sluice_rpc_method methods[] = {
+        {.path = SLUICE_METHOD_HELLO,
+         .is_unary = true,
+         .on_message = on_hello,
+         .on_half_close = on_half_close},
+        {.path = SLUICE_METHOD_LIST_SAMPLES,
+         .is_unary = true,
+         .on_message = on_list,
+         .on_half_close = on_half_close,
+         .on_writable = on_list_writable,
+         .on_done = on_done_free_state},
+        {.path = SLUICE_METHOD_PROBE,
+         .is_unary = true,
+         .on_message = on_probe,
+         .on_half_close = on_half_close,
+         .on_writable = on_probe_writable,
+         .on_done = on_probe_done},
+        {.path = SLUICE_METHOD_STATS,
+         .is_unary = true,
+         .on_message = on_stats,
+         .on_half_close = on_half_close},
+    };
+    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+}

@@ -1,0 +1,309 @@
+/* The original Python implementation's service, for its clients: one image per
+ * call, by path, drawn afresh each time.  protos/data_transfer.proto. */
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "storage_server/context.h"
+#include "storage_server/stats.h"
+#include "storage_server/store.h"
+#include "storage_server/workers.h"
+#include "wire/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The original's stages, and ours: pproc + 1 ops are done. */
+enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
+
+#define DEFAULT_SIZE 224
+#define MAX_SIZE 4096
+
+enum method { NOOFF, ALLOFF, PILOFF, SOPHON };
+
+struct transfer {
+    struct sluice_job job;
+    struct sluice_waiter waiter;
+    struct sluice_context *context;
+    struct sluice_rpc_call *call; /* a reference */
+    struct sluice_wire_data_request request;
+    const char *path; /* relative to the root; within request.fname */
+    unsigned split;
+};
+
+static void free_transfer(struct transfer *t)
+{
+    sluice_wire_data_request_clear(&t->request);
+    sluice_rpc_call_unref(t->call);
+    free(t);
+}
+
+/* The index of the file's class as decimal text; -1 for a file that is no sample. */
+static void label_of(const struct sluice_manifest *manifest, const char *path, char *label,
+                     size_t size)
+{
+    size_t low = 0, high = manifest->num_entries;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(manifest->entries[middle].path, path) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0)
+        snprintf(label, size, "%u", manifest->entries[low].label);
+    else
+        snprintf(label, size, "-1");
+}
+
+static enum sluice_rpc_code code_of(sluice_status status)
+{
+    /* Of a file, "invalid" means that its path leaves the root (store.h). */
+    return status == SLUICE_E_INVALID ? SLUICE_RPC_PERMISSION_DENIED
+                                      : sluice_rpc_code_from_status(status);
+}
+
+static sluice_status preprocess(struct transfer *t, struct sluice_scratch *scratch,
+                                struct sluice_sample *sample, struct sluice_err *err)
+{
+    char spec[128];
+    snprintf(spec, sizeof(spec),
+             "decode,random_resized_crop=%d,hflip=0.5,to_tensor,normalize=imagenet",
+             t->request.size ? t->request.size : DEFAULT_SIZE);
+    struct sluice_pipeline *pipeline;
+    sluice_status status = sluice_pipeline_parse(spec, &pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    sample->key = (struct sluice_draw_key){
+        .seed = t->context->transfer_seed,
+        .sample_id = atomic_fetch_add_explicit(&t->context->transfers, 1, memory_order_relaxed),
+    };
+    status = sluice_pipeline_run(pipeline, scratch, sample, t->split, err);
+    sluice_pipeline_destroy(pipeline);
+    return status;
+}
+
+static sluice_status send_response(struct transfer *t, const struct sluice_sample *sample,
+                                   struct sluice_err *err)
+{
+    char label[16];
+    label_of(t->context->manifest, t->path, label, sizeof(label));
+    struct sluice_wire_data_response response = {
+        .image = sample->data,
+        .label = label,
+        .fname = t->request.fname,
+        .pproc = t->request.pproc,
+    };
+    if (sample->kind == SLUICE_KIND_U8) {
+        response.pil_mode = "RGB";
+        response.width = (int32_t)sample->width;
+        response.height = (int32_t)sample->height;
+    } else if (sample->kind == SLUICE_KIND_F32) {
+        response.dtype = "float32";
+        response.shape[0] = (int32_t)sample->channels;
+        response.shape[1] = (int32_t)sample->height;
+        response.shape[2] = (int32_t)sample->width;
+        response.num_shape = 3;
+    }
+    struct sluice_message message = {0};
+    const sluice_status status = sluice_wire_put_data_response(&response, &message, err);
+    if (status != SLUICE_OK) {
+        sluice_message_clear(&message);
+        return status;
+    }
+    const enum sluice_form form = sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                                  : sample->kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
+                                                                   : SLUICE_FORM_F32;
+    sluice_stats_count_transfer(t->context->stats, SLUICE_OK, t->split, form, sample->data->len);
+    sluice_rpc_call_send(t->call, &message);
+    return SLUICE_OK;
+}
+
+static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
+{
+    struct transfer *t = SLUICE_CONTAINER_OF(base, struct transfer, job);
+    sluice_workers_started(t->context->workers);
+    if (fate == SLUICE_JOB_CANCEL) {
+        sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
+        free_transfer(t);
+        return;
+    }
+
+    struct sluice_err err = {0};
+    struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
+    struct sluice_store *store = t->context->store;
+    sluice_status status = store->read(store, t->path, t->context->buffers, &sample.data, &err);
+    enum sluice_rpc_code code = code_of(status);
+    if (status == SLUICE_OK && t->split) {
+        status = preprocess(t, worker, &sample, &err);
+        code = sluice_rpc_code_from_status(status);
+    }
+    if (status == SLUICE_OK) {
+        status = send_response(t, &sample, &err);
+        code = sluice_rpc_code_from_status(status);
+    }
+    sluice_sample_clear(&sample);
+
+    if (status != SLUICE_OK) {
+        sluice_stats_count_transfer(t->context->stats, status, 0, SLUICE_FORM_RAW, 0);
+        struct sluice_err named = {0};
+        sluice_fail(&named, status, "%.120s: %.120s", t->path, err.text);
+        sluice_rpc_call_finish(t->call, code, named.text);
+    } else {
+        sluice_rpc_call_finish(t->call, SLUICE_RPC_OK, NULL);
+    }
+    free_transfer(t);
+}
+
+/* Submits, or gets in line.  False: in line. */
+static bool submit(struct transfer *t)
+{
+    struct sluice_workers *workers = t->context->workers;
+    const enum sluice_lane lane = t->split ? SLUICE_LANE_PREP : SLUICE_LANE_IO;
+    for (;;) {
+        const uint64_t moment = sluice_workers_moment(workers);
+        const sluice_status status = sluice_workers_try(workers, lane, &t->job);
+        if (status == SLUICE_OK)
+            return true;
+        if (status != SLUICE_E_AGAIN) {
+            sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
+            free_transfer(t);
+            return true;
+        }
+        if (sluice_workers_wait(workers, &t->waiter, moment))
+            return false;
+    }
+}
+
+static bool on_room(struct sluice_waiter *waiter)
+{
+    return submit(SLUICE_CONTAINER_OF(waiter, struct transfer, waiter));
+}
+
+/* Ops to run; false: refused, and the call is finished. */
+static bool choose_split(struct sluice_rpc_call *call, enum method method,
+                         const struct sluice_wire_data_request *request, unsigned *split)
+{
+    if (method == NOOFF) {
+        *split = 0;
+        return true;
+    }
+    if (request->size < 0 || request->size > MAX_SIZE) {
+        struct sluice_err err = {0};
+        sluice_fail(&err, SLUICE_E_INVALID, "size %d is not in 0 .. %d", request->size, MAX_SIZE);
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return false;
+    }
+    int32_t pproc = request->pproc;
+    if (method == ALLOFF)
+        pproc = PPROC_NORMALIZED;
+    else if (method == PILOFF)
+        pproc = PPROC_FLIPPED;
+    if (pproc < PPROC_FILE || pproc > PPROC_NORMALIZED) {
+        struct sluice_err err = {0};
+        sluice_fail(&err, SLUICE_E_INVALID, "pproc %d is not in -1 .. 4", pproc);
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return false;
+    }
+    *split = (unsigned)(pproc + 1);
+    return true;
+}
+
+static void on_request(struct sluice_context *context, struct sluice_rpc_call *call,
+                       const struct sluice_message *message, enum method method)
+{
+    struct sluice_err err = {0};
+    struct sluice_wire_data_request request = {0};
+    unsigned split;
+    if (sluice_rpc_call_state(call))
+        return;
+    /* Not a pointer to anything: the mark that this call got its message. */
+    sluice_rpc_call_set_state(call, context);
+    if (sluice_wire_get_data_request(message, &request, &err) != SLUICE_OK) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        return;
+    }
+    if (!choose_split(call, method, &request, &split)) {
+        sluice_wire_data_request_clear(&request);
+        return;
+    }
+    const char *path = context->store->relative(context->store, request.fname);
+    if (!path) {
+        sluice_fail(&err, SLUICE_E_INVALID, "%.200s: not under the server's root", request.fname);
+        sluice_rpc_call_finish(call, SLUICE_RPC_PERMISSION_DENIED, err.text);
+        sluice_wire_data_request_clear(&request);
+        return;
+    }
+    struct transfer *t = malloc(sizeof(*t));
+    if (!t) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
+        sluice_wire_data_request_clear(&request);
+        return;
+    }
+    *t = (struct transfer){
+        .job = {.fn = run_transfer},
+        .waiter = {.fn = on_room},
+        .context = context,
+        .call = sluice_rpc_call_ref(call),
+        .request = request,
+        .path = path,
+        .split = split,
+    };
+    submit(t);
+}
+
+static void on_nooff(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    on_request(ctx, call, message, NOOFF);
+}
+
+static void on_alloff(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    on_request(ctx, call, message, ALLOFF);
+}
+
+static void on_piloff(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    on_request(ctx, call, message, PILOFF);
+}
+
+static void on_sophon(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    on_request(ctx, call, message, SOPHON);
+}
+
+static void on_half_close(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    if (!sluice_rpc_call_state(call))
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
+}
+
+struct sluice_method_list sluice_data_transfer_methods(void)
+{
+    static const struct sluice_rpc_method methods[] = {
+        {.path = SLUICE_METHOD_DT_NOOFF,
+         .is_unary = true,
+         .on_message = on_nooff,
+         .on_half_close = on_half_close},
+        {.path = SLUICE_METHOD_DT_ALLOFF,
+         .is_unary = true,
+         .on_message = on_alloff,
+         .on_half_close = on_half_close},
+        {.path = SLUICE_METHOD_DT_PILOFF,
+         .is_unary = true,
+         .on_message = on_piloff,
+         .on_half_close = on_half_close},
+        {.path = SLUICE_METHOD_DT_SOPHON,
+         .is_unary = true,
+         .on_message = on_sophon,
+         .on_half_close = on_half_close},
+        {.path = SLUICE_METHOD_DT_SMARTOFF,
+         .is_unary = true,
+         .on_message = on_sophon,
+         .on_half_close = on_half_close},
+    };
+    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+}

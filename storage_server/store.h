@@ -1,0 +1,51 @@
+#ifndef SLUICE_STORAGE_SERVER_STORE_H
+#define SLUICE_STORAGE_SERVER_STORE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where the server's files come from.
+ *
+ * The promise: no path, however made, reads anything outside the root.
+ *
+ * Threads: read and relative from any thread; both may block on the disk. */
+
+struct sluice_buf;
+struct sluice_buf_pool;
+
+struct sluice_store {
+    /* Reads a whole file into a new buffer from `pool`.  `path` is relative to the
+     * root.  err says what is wrong without the path: the caller knows it.
+     *
+     * SLUICE_E_INVALID: the path leaves the root, by itself or over a link (counted as
+     * refused); SLUICE_E_NOT_FOUND; SLUICE_E_UNSUPPORTED: no regular file;
+     * SLUICE_E_NO_MEMORY: larger than the limit, or no memory; SLUICE_E_CORRUPT: empty;
+     * SLUICE_E_IO: the system said no. */
+    sluice_status (*read)(struct sluice_store *store, const char *path,
+                          struct sluice_buf_pool *pool, struct sluice_buf **file,
+                          struct sluice_err *err);
+
+    /* The part of `path` beneath the root: `path` itself if it is relative, what
+     * follows the root if it is absolute.  NULL, counted as refused, if it is absolute
+     * and elsewhere.  Looks at the text alone. */
+    const char *(*relative)(struct sluice_store *store, const char *path);
+
+    uint64_t (*refused)(struct sluice_store *store); /* paths refused so far */
+    void (*destroy)(struct sluice_store *store);
+};
+
+struct sluice_store_file_options {
+    const char *root;
+    uint64_t max_file_bytes;
+    bool avoid_openat2; /* take the way of systems without it (Linux before 5.6) */
+};
+
+/* Files of a folder.  Links are followed while they stay beneath it.
+ * SLUICE_E_NOT_FOUND or SLUICE_E_IO name the root.  Destroy with store->destroy. */
+SLUICE_MUST_USE sluice_status
+sluice_store_file_open(const struct sluice_store_file_options *options, struct sluice_store **store,
+                       struct sluice_err *err);
+
+#endif

@@ -1,0 +1,355 @@
+#include "storage_server/store.h"
+
+#include "base/buf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* As many as the kernel follows (MAXSYMLINKS). */
+#define MAX_LINKS 40
+
+struct store_file {
+    struct sluice_store store;
+    int root_fd;
+    char *root;      /* as given, without trailing slashes */
+    char *real_root; /* links resolved */
+    uint64_t max_file_bytes;
+    /* Set once the system has shown that it lacks openat2; relaxed, a hint. */
+    atomic_bool lacks_openat2;
+    atomic_uint_fast64_t refused; /* relaxed: a counter */
+};
+
+static struct store_file *from_store(struct sluice_store *store)
+{
+    return SLUICE_CONTAINER_OF(store, struct store_file, store);
+}
+
+/* Non-blocking so that a FIFO does not hold the thread; regular files do not care. */
+#define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+
+static int open_beneath(int root_fd, const char *path)
+{
+    struct open_how how = {
+        .flags = OPEN_FLAGS,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+    };
+    /* EAGAIN: something was renamed while the kernel walked over a "..". */
+    for (int tries = 0;; tries++) {
+        const int fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+        if (fd >= 0 || errno != EAGAIN || tries == 8)
+            return fd;
+    }
+}
+
+/* The walk of systems without openat2: one name at a time from a folder that is
+ * held open, never over a link and never upwards, so no step can leave the root. */
+struct walk {
+    char done[PATH_MAX]; /* the folders walked, "a/b" */
+    char todo[PATH_MAX];
+    int fd; /* of the folder `done` */
+    unsigned num_links;
+};
+
+static int open_folder(int at, const char *name)
+{
+    return openat(at, name, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* Gives up the last folder: `done` is walked again from the root. */
+static bool walk_up(struct walk *walk, int root_fd)
+{
+    if (!walk->done[0]) {
+        errno = EXDEV;
+        return false;
+    }
+    char *slash = strrchr(walk->done, '/');
+    *(slash ? slash : walk->done) = '\0';
+
+    int fd = open_folder(root_fd, ".");
+    char path[PATH_MAX];
+    strcpy(path, walk->done);
+    char *rest = path;
+    for (char *name; fd >= 0 && (name = strsep(&rest, "/")) && *name;) {
+        const int next = open_folder(fd, name);
+        close(fd);
+        fd = next;
+    }
+    if (fd < 0)
+        return false;
+    close(walk->fd);
+    walk->fd = fd;
+    return true;
+}
+
+/* Puts a link's target in front of what is left to walk. */
+static bool walk_link(struct walk *walk, const char *name, bool is_last, const char *rest)
+{
+    char target[PATH_MAX];
+    const ssize_t len = readlinkat(walk->fd, name, target, sizeof(target));
+    if (len < 0)
+        return false;
+    if (++walk->num_links > MAX_LINKS) {
+        errno = ELOOP;
+        return false;
+    }
+    if (len == 0 || target[0] == '/') {
+        errno = EXDEV;
+        return false;
+    }
+    const size_t rest_len = strlen(rest);
+    if ((size_t)len + 1 + rest_len + 1 > sizeof(walk->todo)) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    /* A slash only where more follows: behind the last name it would ask for a folder. */
+    const size_t slash = is_last ? 0 : 1;
+    memmove(walk->todo + (size_t)len + slash, rest, rest_len + 1);
+    memcpy(walk->todo, target, (size_t)len);
+    if (slash)
+        walk->todo[len] = '/';
+    return true;
+}
+
+static bool walk_down(struct walk *walk, const char *name)
+{
+    const int fd = open_folder(walk->fd, name);
+    if (fd < 0)
+        return false;
+    close(walk->fd);
+    walk->fd = fd;
+    const size_t len = strlen(walk->done), name_len = strlen(name);
+    if (len + 1 + name_len + 1 > sizeof(walk->done)) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (len)
+        walk->done[len] = '/';
+    memcpy(walk->done + len + (len ? 1 : 0), name, name_len + 1);
+    return true;
+}
+
+static int walk_beneath(int root_fd, const char *path)
+{
+    struct walk walk = {.fd = -1};
+    int fd = -1;
+    if (path[0] == '/' || path[0] == '\0') {
+        errno = path[0] ? EXDEV : ENOENT;
+        return -1;
+    }
+    if (strlen(path) >= sizeof(walk.todo)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    strcpy(walk.todo, path);
+    walk.fd = open_folder(root_fd, ".");
+    while (walk.fd >= 0) {
+        char name[NAME_MAX + 1];
+        const char *at = walk.todo + strspn(walk.todo, "/");
+        const size_t len = strcspn(at, "/");
+        if (len > NAME_MAX) {
+            errno = ENAMETOOLONG;
+            break;
+        }
+        memcpy(name, at, len);
+        name[len] = '\0';
+        const bool is_last = at[len] == '\0';
+        const char *rest = at + len + strspn(at + len, "/");
+
+        struct stat st;
+        if (len == 0 || strcmp(name, ".") == 0) {
+            if (is_last) { /* the path names a folder */
+                fd = openat(walk.fd, ".", OPEN_FLAGS);
+                break;
+            }
+        } else if (strcmp(name, "..") == 0) {
+            if (!walk_up(&walk, root_fd))
+                break;
+        } else if (fstatat(walk.fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+            break;
+        } else if (S_ISLNK(st.st_mode)) {
+            if (!walk_link(&walk, name, is_last, rest))
+                break;
+            continue;
+        } else if (is_last) {
+            fd = openat(walk.fd, name, OPEN_FLAGS | O_NOFOLLOW);
+            break;
+        } else if (!walk_down(&walk, name)) {
+            break;
+        }
+        memmove(walk.todo, rest, strlen(rest) + 1);
+    }
+    const int saved = errno;
+    if (walk.fd >= 0)
+        close(walk.fd);
+    errno = saved;
+    return fd;
+}
+
+static sluice_status open_failed(struct store_file *s, int error, struct sluice_err *err)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such file");
+    case EXDEV: /* what openat2 says when the path would leave the root */
+    case ELOOP: /* a circle of links, or one of /proc's magic ones */
+        atomic_fetch_add_explicit(&s->refused, 1, memory_order_relaxed);
+        return sluice_fail(err, SLUICE_E_INVALID, "refused: leads out of the root");
+    case ENXIO: /* a socket, or a device without a driver */
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file");
+    default:
+        return sluice_fail(err, SLUICE_E_IO, "cannot open: %s", strerror(error));
+    }
+}
+
+static sluice_status read_all(int fd, uint64_t max_bytes, struct sluice_buf_pool *pool,
+                              struct sluice_buf **file, struct sluice_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "cannot stat: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
+                           S_ISDIR(st.st_mode) ? " but a folder" : "");
+    if (st.st_size <= 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
+    if ((uint64_t)st.st_size > max_bytes)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%lld bytes, more than the limit of %llu",
+                           (long long)st.st_size, (unsigned long long)max_bytes);
+
+    struct sluice_buf *buf;
+    const size_t size = (size_t)st.st_size;
+    sluice_status status = sluice_buf_create(pool, size, &buf, err);
+    if (status != SLUICE_OK)
+        return status;
+    while (buf->len < size) {
+        const ssize_t got = read(fd, buf->data + buf->len, size - buf->len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            status = sluice_fail(err, SLUICE_E_IO, "cannot read: %s",
+                                 got < 0 ? strerror(errno) : "it shrank meanwhile");
+            sluice_buf_unref(buf);
+            return status;
+        }
+        buf->len += (size_t)got;
+    }
+    *file = buf;
+    return SLUICE_OK;
+}
+
+static sluice_status store_file_read(struct sluice_store *store, const char *path,
+                                     struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                     struct sluice_err *err)
+{
+    struct store_file *s = from_store(store);
+    int fd = -1;
+    if (!atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed)) {
+        fd = open_beneath(s->root_fd, path);
+        /* Some sandboxes answer EPERM to calls they do not know. */
+        if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+            atomic_store_explicit(&s->lacks_openat2, true, memory_order_relaxed);
+    }
+    if (fd < 0 && atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed))
+        fd = walk_beneath(s->root_fd, path);
+    if (fd < 0)
+        return open_failed(s, errno, err);
+    const sluice_status status = read_all(fd, s->max_file_bytes, pool, file, err);
+    close(fd);
+    return status;
+}
+
+/* What follows `root` in `path`; NULL if it does not begin with it. */
+static const char *strip(const char *path, const char *root)
+{
+    const size_t len = strlen(root);
+    if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0'))
+        return NULL;
+    return path + len + strspn(path + len, "/");
+}
+
+static const char *store_file_relative(struct sluice_store *store, const char *path)
+{
+    struct store_file *s = from_store(store);
+    const char *rest = path;
+    if (path[0] == '/') {
+        rest = strip(path, s->root);
+        if (!rest || s->root[0] != '/')
+            rest = strip(path, s->real_root);
+    }
+    if (!rest) {
+        atomic_fetch_add_explicit(&s->refused, 1, memory_order_relaxed);
+        return NULL;
+    }
+    while (rest[0] == '.' && rest[1] == '/')
+        rest += 1 + strspn(rest + 1, "/");
+    return rest;
+}
+
+static uint64_t store_file_refused(struct sluice_store *store)
+{
+    return atomic_load_explicit(&from_store(store)->refused, memory_order_relaxed);
+}
+
+static void store_file_destroy(struct sluice_store *store)
+{
+    if (!store)
+        return;
+    struct store_file *s = from_store(store);
+    if (s->root_fd >= 0)
+        close(s->root_fd);
+    free(s->root);
+    free(s->real_root);
+    free(s);
+}
+
+sluice_status sluice_store_file_open(const struct sluice_store_file_options *options,
+                                     struct sluice_store **store, struct sluice_err *err)
+{
+    struct store_file *s = calloc(1, sizeof(*s));
+    if (!s)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
+    s->store = (struct sluice_store){
+        .read = store_file_read,
+        .relative = store_file_relative,
+        .refused = store_file_refused,
+        .destroy = store_file_destroy,
+    };
+    s->max_file_bytes = options->max_file_bytes;
+    atomic_init(&s->lacks_openat2, options->avoid_openat2);
+    atomic_init(&s->refused, 0);
+
+    sluice_status status;
+    s->root_fd = open(options->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (s->root_fd < 0) {
+        status = errno == ENOENT || errno == ENOTDIR ? SLUICE_E_NOT_FOUND : SLUICE_E_IO;
+        sluice_fail(err, status, "root %s: %s", options->root, strerror(errno));
+        goto fail;
+    }
+    s->real_root = realpath(options->root, NULL);
+    s->root = strdup(options->root);
+    if (!s->real_root || !s->root) {
+        status = sluice_fail(err, SLUICE_E_IO, "root %s: %s", options->root, strerror(errno));
+        goto fail;
+    }
+    /* A root of "/" becomes "", which every absolute path begins with. */
+    for (char **root = (char *[]){s->root, s->real_root, NULL}; *root; root++) {
+        for (size_t len = strlen(*root); len && (*root)[len - 1] == '/'; len--)
+            (*root)[len - 1] = '\0';
+    }
+    *store = &s->store;
+    return SLUICE_OK;
+
+fail:
+    store_file_destroy(&s->store);
+    return status;
+}

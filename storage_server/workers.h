@@ -1,0 +1,67 @@
+#ifndef SLUICE_STORAGE_SERVER_WORKERS_H
+#define SLUICE_STORAGE_SERVER_WORKERS_H
+
+#include "base/error.h"
+#include "base/worker_pool.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The server's two groups of threads, and the line in front of them.
+ *
+ *     PREP   reads a file and preprocesses it; as many threads as cores may be spent
+ *     IO     reads a file; where raw files come from, and where PREP's overflow goes
+ *
+ * Nothing here ever blocks the submitter.  Who finds no room leaves a waiter and is
+ * called back when there may be room; no call is lost between the two.
+ *
+ * Threads: any. */
+
+struct sluice_workers;
+struct sluice_buf_pool;
+
+enum sluice_lane { SLUICE_LANE_PREP, SLUICE_LANE_IO };
+
+struct sluice_workers_options {
+    unsigned prep_workers; /* 0: one for each CPU */
+    unsigned io_workers;
+    size_t queue; /* jobs that wait, in each lane */
+    uint64_t max_image_pixels;
+    struct sluice_buf_pool *buffers; /* borrowed */
+};
+
+/* PREP's jobs get their thread's struct sluice_scratch as `worker`, IO's get NULL. */
+SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_options *options,
+                                                    struct sluice_workers **workers,
+                                                    struct sluice_err *err);
+
+/* Runs what is queued, then joins.  Waiters that are left are called once more and find the
+ * lanes closed.  NULL is allowed. */
+void sluice_workers_destroy(struct sluice_workers *workers);
+
+/* As sluice_worker_pool_try_submit(). */
+SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
+                                                 enum sluice_lane lane, struct sluice_job *job);
+
+/* Every job calls this first, whatever its fate: a place in the queue is free. */
+void sluice_workers_started(struct sluice_workers *workers);
+
+struct sluice_waiter {
+    /* Called once per successful wait, from a worker, without a lock.  False: there was no
+     * room after all and it waits again; others are then not tried in vain. */
+    bool (*fn)(struct sluice_waiter *waiter);
+    struct sluice_waiter *next; /* private */
+};
+
+/* Take `moment` before a try; after SLUICE_E_AGAIN, wait with it.  False: a place became
+ * free meanwhile, so try again at once. */
+uint64_t sluice_workers_moment(struct sluice_workers *workers);
+SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
+                                         struct sluice_waiter *waiter, uint64_t moment);
+
+unsigned sluice_workers_num_prep(const struct sluice_workers *workers);
+struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
+                                                     enum sluice_lane lane);
+
+#endif

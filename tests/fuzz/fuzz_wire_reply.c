@@ -1,0 +1,64 @@
+#include "fuzz_wire.h"
+
+#include "wire/wire.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MAX_PAYLOAD 4096
+
+struct last {
+    struct sluice_wire_sample_reply reply;
+    unsigned count;
+};
+
+static void keep(void *ctx, struct sluice_wire_sample_reply *reply)
+{
+    struct last *last = ctx;
+    sluice_wire_sample_reply_clear(&last->reply);
+    last->reply = *reply;
+    last->count++;
+    *reply = (struct sluice_wire_sample_reply){0};
+}
+
+/* Whatever was read can be put, and is read again as the same. */
+static void check(void *ctx, struct sluice_wire_sample_reply *reply)
+{
+    ++*(unsigned *)ctx;
+    FUZZ_CHECK((reply->status == SLUICE_OK) == (reply->payload != NULL));
+    FUZZ_CHECK(!reply->payload || reply->payload->len <= MAX_PAYLOAD);
+    FUZZ_CHECK(reply->form < SLUICE_NUM_FORMS);
+    FUZZ_CHECK(memchr(reply->error, 0, sizeof(reply->error)) != NULL);
+
+    struct sluice_message message = {0};
+    struct last last = {0};
+    FUZZ_CHECK(sluice_wire_put_sample_reply(reply, &message, NULL) == SLUICE_OK);
+    FUZZ_CHECK(sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, keep, &last, NULL, NULL) ==
+               SLUICE_OK);
+    FUZZ_CHECK(last.count == 1);
+    FUZZ_CHECK(last.reply.request_id == reply->request_id);
+    FUZZ_CHECK(last.reply.status == reply->status);
+    FUZZ_CHECK(last.reply.form == reply->form);
+    FUZZ_CHECK(last.reply.ops_done == reply->ops_done);
+    FUZZ_CHECK(strcmp(last.reply.error, reply->error) == 0);
+    FUZZ_CHECK(!reply->payload ||
+               (last.reply.payload->len == reply->payload->len &&
+                memcmp(last.reply.payload->data, reply->payload->data, reply->payload->len) == 0));
+    sluice_wire_sample_reply_clear(&last.reply);
+    sluice_message_clear(&message);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sluice_message message = fuzz_message(data, size);
+    unsigned count = 0;
+    uint32_t depth = 0;
+    struct sluice_err err = {0};
+    const sluice_status status =
+        sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, check, &count, &depth, &err);
+    FUZZ_CHECK(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
+    FUZZ_CHECK((status == SLUICE_OK) == (err.text[0] == 0));
+    sluice_message_clear(&message);
+    return 0;
+}

@@ -1,0 +1,130 @@
+/* The committed images and what Pillow made of them (make_image_goldens.py), at every
+ * level of kernels that this machine has. */
+
+#include "base/buf.h"
+#include "image/codec.h"
+#include "image/resize.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_codec *codec;
+static struct sluice_resizer *resizer;
+
+/* zlib's CRC-32, as the script uses. */
+static uint32_t crc32_of(const uint8_t *bytes, size_t len)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    for (size_t i = 0; i < len; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+    }
+    return ~crc;
+}
+
+static FILE *open_expected(void)
+{
+    char path[1200];
+    snprintf(path, sizeof(path), "%s/tests/golden/image/expected.txt", sluice_test_source_dir());
+    FILE *file = fopen(path, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    return file;
+}
+
+static struct sluice_rgb decode(const char *name)
+{
+    char path[1300];
+    snprintf(path, sizeof(path), "%s/tests/golden/image/%s", sluice_test_source_dir(), name);
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path, &len);
+    struct sluice_rgb rgb = {0};
+    struct sluice_err err = {{0}};
+    const sluice_status status = sluice_codec_decode(codec, bytes, len, 0, NULL, &rgb, &err);
+    if (status != SLUICE_OK)
+        printf("%s: %s\n", name, err.text);
+    CU_ASSERT_EQUAL(status, SLUICE_OK);
+    struct sluice_image_info info = {0};
+    CU_ASSERT_EQUAL(sluice_image_probe(bytes, len, &info, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(info.width, rgb.width);
+    CU_ASSERT_EQUAL(info.height, rgb.height);
+    free(bytes);
+    return rgb;
+}
+
+static void every_image_decodes_as_pillow_decodes_it(void)
+{
+    FILE *expected = open_expected();
+    char line[512], name[256];
+    unsigned width, height, crc, num_checked = 0;
+    while (fgets(line, sizeof(line), expected)) {
+        if (sscanf(line, "decode %255s %u %u %x", name, &width, &height, &crc) != 4)
+            continue;
+        struct sluice_rgb rgb = decode(name);
+        if (!rgb.pixels)
+            continue;
+        CU_ASSERT_EQUAL(rgb.width, width);
+        CU_ASSERT_EQUAL(rgb.height, height);
+        CU_ASSERT_EQUAL(rgb.pixels->len, (size_t)width * height * 3);
+        const bool is_equal = crc32_of(rgb.pixels->data, rgb.pixels->len) == crc;
+        if (!is_equal)
+            printf("%s: pixels differ from Pillow's\n", name);
+        CU_ASSERT(is_equal);
+        sluice_buf_unref(rgb.pixels);
+        num_checked++;
+    }
+    fclose(expected);
+    CU_ASSERT(num_checked >= 70);
+}
+
+static void every_resize_gives_pillows_bytes(void)
+{
+    FILE *expected = open_expected();
+    char line[512], name[256];
+    unsigned n[7], crc, num_checked = 0;
+    struct sluice_rgb source = decode("resize_source.png");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(source.pixels);
+    const size_t stride = (size_t)source.width * 3;
+    while (fgets(line, sizeof(line), expected)) {
+        if (sscanf(line, "resize %255s %u %u %u %u %u %u %u %x", name, &n[0], &n[1], &n[2], &n[3],
+                   &n[4], &n[5], &n[6], &crc) != 9)
+            continue;
+        /* The crop alone, so that a tap outside of it is a bad access. */
+        uint8_t *crop = malloc((size_t)n[2] * n[3] * 3);
+        for (size_t y = 0; y < n[3]; y++)
+            memcpy(crop + y * n[2] * 3, source.pixels->data + (n[1] + y) * stride + n[0] * 3u,
+                   n[2] * 3u);
+        const struct sluice_image_view view = {crop, n[2] * 3u, n[2], n[3]};
+        const size_t out_len = (size_t)n[4] * n[5] * 3;
+        uint8_t *out = malloc(out_len);
+        CU_ASSERT_EQUAL(sluice_resize_rgb(resizer, &view, n[4], n[5], n[6], out, NULL), SLUICE_OK);
+        const bool is_equal = crc32_of(out, out_len) == crc;
+        if (!is_equal)
+            printf("differs from Pillow: %s", line);
+        CU_ASSERT(is_equal);
+        free(out);
+        free(crop);
+        num_checked++;
+    }
+    sluice_buf_unref(source.pixels);
+    fclose(expected);
+    CU_ASSERT(num_checked >= 140);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_image_decodes_as_pillow_decodes_it),
+        SLUICE_TEST(every_resize_gives_pillows_bytes),
+    };
+    if (sluice_codec_create(&codec, NULL) != SLUICE_OK ||
+        sluice_resizer_create(&resizer, NULL) != SLUICE_OK)
+        return 1;
+    const int result = sluice_test_run("image goldens", tests, SLUICE_TEST_COUNT(tests));
+    sluice_codec_destroy(codec);
+    sluice_resizer_destroy(resizer);
+    return result;
+}

@@ -1,0 +1,73 @@
+#include "storage_server/options.h"
+
+#include "support/test.h"
+
+static struct sluice_cli_result parse(struct sluice_server_options *options, int argc,
+                                      const char *const *argv)
+{
+    *options = sluice_server_options_init();
+    return sluice_server_options_parse(options, argc, (char **)argv);
+}
+
+#define PARSE(options, ...)                                                                        \
+    parse(options,                                                                                 \
+          (int)(sizeof((const char *[]){"offload_server", __VA_ARGS__}) / sizeof(char *)),         \
+          (const char *[]){"offload_server", __VA_ARGS__, NULL})
+
+static void the_root_alone_is_enough(void)
+{
+    struct sluice_server_options options;
+    const struct sluice_cli_result result = PARSE(&options, "--root", "/data");
+    CU_ASSERT_FALSE(result.should_exit);
+    CU_ASSERT_STRING_EQUAL(options.root, "/data");
+    CU_ASSERT_STRING_EQUAL(options.listen, "0.0.0.0:50051");
+    CU_ASSERT_EQUAL(options.grpc_workers, 4);
+    CU_ASSERT_EQUAL(options.prep_workers, 0);
+    CU_ASSERT_EQUAL(options.io_workers, 2);
+    CU_ASSERT_EQUAL(options.max_in_flight, 512);
+    CU_ASSERT_EQUAL(options.link_bytes_per_s, 0);
+    CU_ASSERT_EQUAL(options.max_file_bytes, 32 << 20);
+}
+
+static void every_flag_reaches_its_field(void)
+{
+    struct sluice_server_options options;
+    const struct sluice_cli_result result = PARSE(
+        &options, "--root=/data", "--listen", "127.0.0.1:0", "--grpc-workers=2", "--prep-workers",
+        "3", "--io-workers", "5", "--queue", "7", "--max-in-flight", "9", "--link-limit", "500mbit",
+        "--max-image-pixels", "1000", "--max-file-bytes", "2M", "--grace", "0.5");
+    CU_ASSERT_FALSE(result.should_exit);
+    CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:0");
+    CU_ASSERT_EQUAL(options.grpc_workers, 2);
+    CU_ASSERT_EQUAL(options.prep_workers, 3);
+    CU_ASSERT_EQUAL(options.io_workers, 5);
+    CU_ASSERT_EQUAL(options.queue, 7);
+    CU_ASSERT_EQUAL(options.max_in_flight, 9);
+    CU_ASSERT_EQUAL(options.link_bytes_per_s, 62.5e6);
+    CU_ASSERT_EQUAL(options.max_image_pixels, 1000);
+    CU_ASSERT_EQUAL(options.max_file_bytes, 2 << 20);
+    CU_ASSERT_EQUAL(options.grace_s, 0.5);
+}
+
+static void refuses_what_no_server_can_be(void)
+{
+    struct sluice_server_options options;
+    CU_ASSERT_EQUAL(PARSE(&options, "--queue", "4").exit_code, 2); /* no root */
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--grpc-workers", "0").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--queue", "0").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--io-workers", "0").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--grace", "-1").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--max-file-bytes", "0").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--link-limit", "fast").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_root_alone_is_enough),
+        SLUICE_TEST(every_flag_reaches_its_field),
+        SLUICE_TEST(refuses_what_no_server_can_be),
+    };
+    return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
+}

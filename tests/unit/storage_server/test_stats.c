@@ -1,0 +1,118 @@
+#include "storage_server/stats.h"
+
+#include "base/buf.h"
+#include "support/test.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void count(struct sluice_stats *stats, sluice_status status, unsigned split,
+                  enum sluice_form form, size_t len, bool is_reduced)
+{
+    struct sluice_wire_sample_reply reply = {.status = status, .ops_done = split, .form = form};
+    if (status == SLUICE_OK) {
+        CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &reply.payload, NULL), SLUICE_OK);
+        reply.payload->len = len;
+    }
+    sluice_stats_count(stats, &reply, is_reduced);
+    sluice_buf_unref(reply.payload);
+}
+
+static void counts_samples_bytes_and_errors_by_kind(void)
+{
+    struct sluice_stats stats;
+    sluice_stats_init(&stats, 1000000000);
+    count(&stats, SLUICE_OK, 0, SLUICE_FORM_RAW, 100, false);
+    count(&stats, SLUICE_OK, 0, SLUICE_FORM_RAW, 50, true);
+    count(&stats, SLUICE_OK, 3, SLUICE_FORM_U8, 7, false);
+    count(&stats, SLUICE_E_CORRUPT, 0, SLUICE_FORM_RAW, 0, true);
+    sluice_stats_count_transfer(&stats, SLUICE_OK, 5, SLUICE_FORM_F32, 1000);
+    sluice_stats_count_transfer(&stats, SLUICE_E_NOT_FOUND, 0, SLUICE_FORM_RAW, 0);
+    sluice_stats_stream_opened(&stats);
+    sluice_stats_stream_opened(&stats);
+    sluice_stats_stream_closed(&stats);
+
+    const struct sluice_wire_stats read = sluice_stats_read(&stats, 3500000000);
+    CU_ASSERT_DOUBLE_EQUAL(read.uptime_s, 2.5, 1e-9);
+    CU_ASSERT_EQUAL(read.samples, 4);
+    CU_ASSERT_EQUAL(read.payload_bytes, 1157);
+    CU_ASSERT_EQUAL(read.choices[0][SLUICE_FORM_RAW].samples, 2);
+    CU_ASSERT_EQUAL(read.choices[0][SLUICE_FORM_RAW].bytes, 150);
+    CU_ASSERT_EQUAL(read.choices[3][SLUICE_FORM_U8].samples, 1);
+    CU_ASSERT_EQUAL(read.choices[5][SLUICE_FORM_F32].bytes, 1000);
+    CU_ASSERT_EQUAL(read.errors[SLUICE_E_CORRUPT], 1);
+    CU_ASSERT_EQUAL(read.errors[SLUICE_E_NOT_FOUND], 1);
+    CU_ASSERT_EQUAL(read.reduced, 1); /* an error has no ops to be fewer */
+    CU_ASSERT_EQUAL(read.streams, 1);
+    sluice_stats_clear(&stats);
+}
+
+static void json_is_one_line_with_what_occurred(void)
+{
+    struct sluice_wire_stats stats = {
+        .uptime_s = 12.5,
+        .samples = 3,
+        .payload_bytes = 157,
+        .wire_bytes = 200,
+        .reduced = 1,
+        .refused_paths = 2,
+        .queue_depth = 4,
+        .queue_peak = 5,
+        .prep_workers = 6,
+        .streams = 7,
+        .busy_cores = 0.75,
+    };
+    stats.choices[0][SLUICE_FORM_RAW].samples = 2;
+    stats.choices[0][SLUICE_FORM_RAW].bytes = 150;
+    stats.choices[3][SLUICE_FORM_U8].samples = 1;
+    stats.choices[3][SLUICE_FORM_U8].bytes = 7;
+    stats.errors[SLUICE_E_CORRUPT] = 9;
+
+    char *text = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_stats_json(&stats, &text, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(strchr(text, '\n'));
+    json_t *root = json_loads(text, 0, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+
+    double uptime, cores;
+    int samples, payload, wire, reduced, refused, depth, peak, workers, streams;
+    int raw, raw_bytes, u8, u8_bytes, corrupt;
+    CU_ASSERT_EQUAL(json_unpack(root,
+                                "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f,"
+                                " s:{s:i, s:i !}, s:{s:i, s:i !}, s:{s:i !} !}",
+                                "uptime_s", &uptime, "samples", &samples, "payload_bytes", &payload,
+                                "wire_bytes", &wire, "reduced", &reduced, "refused_paths", &refused,
+                                "queue_depth", &depth, "queue_peak", &peak, "prep_workers",
+                                &workers, "streams", &streams, "busy_cores", &cores, "choices",
+                                "raw@0", &raw, "u8@3", &u8, "choice_bytes", "raw@0", &raw_bytes,
+                                "u8@3", &u8_bytes, "errors", "corrupt", &corrupt),
+                    0);
+    CU_ASSERT_DOUBLE_EQUAL(uptime, 12.5, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(cores, 0.75, 1e-6);
+    CU_ASSERT_EQUAL(samples, 3);
+    CU_ASSERT_EQUAL(payload, 157);
+    CU_ASSERT_EQUAL(wire, 200);
+    CU_ASSERT_EQUAL(reduced, 1);
+    CU_ASSERT_EQUAL(refused, 2);
+    CU_ASSERT_EQUAL(depth, 4);
+    CU_ASSERT_EQUAL(peak, 5);
+    CU_ASSERT_EQUAL(workers, 6);
+    CU_ASSERT_EQUAL(streams, 7);
+    CU_ASSERT_EQUAL(raw, 2);
+    CU_ASSERT_EQUAL(raw_bytes, 150);
+    CU_ASSERT_EQUAL(u8, 1);
+    CU_ASSERT_EQUAL(u8_bytes, 7);
+    CU_ASSERT_EQUAL(corrupt, 9);
+    json_decref(root);
+    free(text);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(counts_samples_bytes_and_errors_by_kind),
+        SLUICE_TEST(json_is_one_line_with_what_occurred),
+    };
+    return sluice_test_run("stats", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,222 @@
+#include "storage_server/store.h"
+
+#include "base/buf.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Every test runs twice: with openat2, and with the walk of systems that lack it. */
+static bool avoid_openat2;
+
+static const char *outer(const char *name)
+{
+    static char path[4][1024];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof(path[turn]), "%s/%s", sluice_test_dir(), name);
+    return path[turn];
+}
+
+static void make_tree(void)
+{
+    sluice_test_write_file(outer("secret.jpg"), "secret", 6);
+    mkdir(outer("outside"), 0700);
+    sluice_test_write_file(outer("outside/secret.jpg"), "secret", 6);
+    mkdir(outer("root"), 0700);
+    mkdir(outer("root/a"), 0700);
+    mkdir(outer("root/a/b"), 0700);
+    mkdir(outer("root/a/folder.jpg"), 0700);
+    sluice_test_write_file(outer("root/top.jpg"), "top", 3);
+    sluice_test_write_file(outer("root/a/one.jpg"), "one", 3);
+    sluice_test_write_file(outer("root/a/b/two.jpg"), "two!", 4);
+    sluice_test_write_file(outer("root/empty.jpg"), "", 0);
+    sluice_test_write_file(outer("root/big.jpg"), "0123456789ABCDEFG", 17);
+    mkfifo(outer("root/fifo.jpg"), 0600);
+
+    static const char *const links[][2] = {
+        {"a/one.jpg", "root/link.jpg"},
+        {"../top.jpg", "root/a/up.jpg"},
+        {"a/b", "root/folder_link"},
+        {"../../a/./b/../one.jpg", "root/a/b/around.jpg"},
+        {"../secret.jpg", "root/out.jpg"},
+        {"..", "root/out_folder"},
+        {"a/../../root/top.jpg", "root/out_and_in.jpg"},
+        {"/etc/passwd", "root/absolute.jpg"},
+        {"circle_b.jpg", "root/circle_a.jpg"},
+        {"circle_a.jpg", "root/circle_b.jpg"},
+        {"nothing.jpg", "root/dangling.jpg"},
+        {"/proc/self/root/etc/passwd", "root/magic.jpg"},
+    };
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+        if (symlink(links[i][0], outer(links[i][1])) != 0) {
+            perror(links[i][1]);
+            exit(1);
+        }
+    }
+}
+
+static struct sluice_store *open_store(void)
+{
+    const struct sluice_store_file_options options = {
+        .root = outer("root/"),
+        .max_file_bytes = 16,
+        .avoid_openat2 = avoid_openat2,
+    };
+    struct sluice_store *store = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    return store;
+}
+
+static void expect_bytes(struct sluice_store *store, const char *path, const char *bytes)
+{
+    struct sluice_buf *file = NULL;
+    struct sluice_err err = {0};
+    const sluice_status status = store->read(store, path, NULL, &file, &err);
+    if (status != SLUICE_OK)
+        printf("%s: %s\n", path, err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    CU_ASSERT_EQUAL(file->len, strlen(bytes));
+    CU_ASSERT(memcmp(file->data, bytes, file->len) == 0);
+    sluice_buf_unref(file);
+}
+
+static void expect_failure(struct sluice_store *store, const char *path, sluice_status expected)
+{
+    struct sluice_buf *file = NULL;
+    struct sluice_err err = {0};
+    const sluice_status status = store->read(store, path, NULL, &file, &err);
+    if (status != expected)
+        printf("%s: %s (%s)\n", path, sluice_status_name(status), err.text);
+    CU_ASSERT_EQUAL(status, expected);
+    CU_ASSERT_PTR_NULL(file);
+    CU_ASSERT(err.text[0] != '\0');
+}
+
+static void reads_files_and_links_that_stay_beneath(void)
+{
+    struct sluice_store *store = open_store();
+    expect_bytes(store, "top.jpg", "top");
+    expect_bytes(store, "a/one.jpg", "one");
+    expect_bytes(store, "a//b/./two.jpg", "two!");
+    expect_bytes(store, "a/b/../one.jpg", "one");
+    expect_bytes(store, "link.jpg", "one");
+    expect_bytes(store, "a/up.jpg", "top");
+    expect_bytes(store, "folder_link/two.jpg", "two!");
+    expect_bytes(store, "folder_link/../one.jpg", "one");
+    expect_bytes(store, "folder_link/around.jpg", "one");
+    CU_ASSERT_EQUAL(store->refused(store), 0);
+    store->destroy(store);
+}
+
+static void refuses_and_counts_what_leads_out_of_the_root(void)
+{
+    static const char *const paths[] = {
+        "../secret.jpg",
+        "..",
+        "a/../../secret.jpg",
+        "a/b/../../../outside/secret.jpg",
+        "folder_link/../../../secret.jpg",
+        "/etc/passwd",
+        "out.jpg",
+        "out_folder/secret.jpg",
+        "out_folder/root/top.jpg",
+        "out_and_in.jpg",
+        "absolute.jpg",
+        "magic.jpg",
+        "circle_a.jpg",
+    };
+    struct sluice_store *store = open_store();
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        expect_failure(store, paths[i], SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(store->refused(store), i + 1);
+    }
+    store->destroy(store);
+}
+
+static void reads_regular_files_only(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s", outer("root/socket.jpg"));
+    unlink(address.sun_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CU_ASSERT_EQUAL(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+
+    struct sluice_store *store = open_store();
+    expect_failure(store, "fifo.jpg", SLUICE_E_UNSUPPORTED); /* and does not wait for a writer */
+    expect_failure(store, "socket.jpg", SLUICE_E_UNSUPPORTED);
+    expect_failure(store, "a/folder.jpg", SLUICE_E_UNSUPPORTED);
+    expect_failure(store, "a/b/", SLUICE_E_UNSUPPORTED);
+    expect_failure(store, ".", SLUICE_E_UNSUPPORTED);
+    expect_failure(store, "a/..", SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(store->refused(store), 0);
+    store->destroy(store);
+    close(fd);
+}
+
+static void names_missing_empty_and_large_files(void)
+{
+    struct sluice_store *store = open_store();
+    expect_failure(store, "nothing.jpg", SLUICE_E_NOT_FOUND);
+    expect_failure(store, "dangling.jpg", SLUICE_E_NOT_FOUND);
+    expect_failure(store, "top.jpg/x", SLUICE_E_NOT_FOUND);
+    expect_failure(store, "nothing/x.jpg", SLUICE_E_NOT_FOUND);
+    expect_failure(store, "", SLUICE_E_NOT_FOUND);
+    char *long_path = malloc(9001);
+    memset(long_path, 'x', 9000);
+    long_path[9000] = '\0';
+    expect_failure(store, long_path, SLUICE_E_NOT_FOUND);
+    free(long_path);
+    expect_failure(store, "empty.jpg", SLUICE_E_CORRUPT);
+    expect_failure(store, "big.jpg", SLUICE_E_NO_MEMORY);
+    store->destroy(store);
+}
+
+static void relative_strips_the_root_and_refuses_other_absolute_paths(void)
+{
+    struct sluice_store *store = open_store();
+    CU_ASSERT_STRING_EQUAL(store->relative(store, "a/one.jpg"), "a/one.jpg");
+    CU_ASSERT_STRING_EQUAL(store->relative(store, ".//./a/one.jpg"), "a/one.jpg");
+    CU_ASSERT_STRING_EQUAL(store->relative(store, outer("root/a/one.jpg")), "a/one.jpg");
+    CU_ASSERT_STRING_EQUAL(store->relative(store, outer("root//top.jpg")), "top.jpg");
+    CU_ASSERT_EQUAL(store->refused(store), 0);
+    CU_ASSERT_PTR_NULL(store->relative(store, "/etc/passwd"));
+    CU_ASSERT_PTR_NULL(store->relative(store, outer("secret.jpg")));
+    CU_ASSERT_PTR_NULL(store->relative(store, outer("root_of_others/top.jpg")));
+    CU_ASSERT_EQUAL(store->refused(store), 3);
+    /* Text alone: reading is what confines. */
+    const char *sly = store->relative(store, outer("root/../secret.jpg"));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(sly);
+    expect_failure(store, sly, SLUICE_E_INVALID);
+    store->destroy(store);
+}
+
+static void a_missing_root_is_named(void)
+{
+    struct sluice_store *store = NULL;
+    const struct sluice_store_file_options options = {.root = "/no/such/root"};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_store_file_open(&options, &store, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NULL(store);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/root"));
+}
+
+int main(int argc, char **argv)
+{
+    avoid_openat2 = argc > 1 && strcmp(argv[1], "walk") == 0;
+    make_tree();
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(reads_files_and_links_that_stay_beneath),
+        SLUICE_TEST(refuses_and_counts_what_leads_out_of_the_root),
+        SLUICE_TEST(reads_regular_files_only),
+        SLUICE_TEST(names_missing_empty_and_large_files),
+        SLUICE_TEST(relative_strips_the_root_and_refuses_other_absolute_paths),
+        SLUICE_TEST(a_missing_root_is_named),
+    };
+    return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,195 @@
+#include "wire/wire.h"
+
+#include "health.pb-c.h"
+#include "offload.pb-c.h"
+#include "support/test.h"
+#include "wire_random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void probe_requests_come_back_as_they_were_put(void)
+{
+    for (int i = 0; i < 100; i++) {
+        const uint64_t bytes = random_u64();
+        const uint32_t message_bytes = random_u32();
+        uint64_t got_bytes = 1;
+        uint32_t got_message_bytes = 1;
+        struct sluice_message message = {0};
+        CU_ASSERT_EQUAL(sluice_wire_put_probe_request(bytes, message_bytes, &message, NULL),
+                        SLUICE_OK);
+        message_recut(&message);
+        CU_ASSERT_EQUAL(
+            sluice_wire_get_probe_request(&message, &got_bytes, &got_message_bytes, NULL),
+            SLUICE_OK);
+        CU_ASSERT_EQUAL(got_bytes, bytes);
+        CU_ASSERT_EQUAL(got_message_bytes, message_bytes);
+        sluice_message_clear(&message);
+    }
+}
+
+static void probe_payloads_travel_by_reference(void)
+{
+    struct sluice_buf *payload = random_buf(256 << 10);
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_probe_reply(payload, &message, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(message.num_segments, 2);
+    CU_ASSERT_PTR_EQUAL(message.segments[1].data, payload->data);
+    uint8_t *flat = message_flatten(&message);
+    Sluice__V1__ProbeReply *wire = sluice__v1__probe_reply__unpack(NULL, message.len, flat);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
+    CU_ASSERT_EQUAL_FATAL(wire->payload.len, payload->len);
+    CU_ASSERT(memcmp(wire->payload.data, payload->data, payload->len) == 0);
+    sluice__v1__probe_reply__free_unpacked(wire, NULL);
+    free(flat);
+    sluice_message_clear(&message);
+    sluice_buf_unref(payload);
+}
+
+static void stats_come_back_as_they_were_put(void)
+{
+    for (int i = 0; i < 100; i++) {
+        struct sluice_wire_stats stats, got;
+        memset(&stats, 0, sizeof(stats)); /* memcmp below compares padding too */
+        memset(&got, 0, sizeof(got));
+        stats.uptime_s = random_u32() / 7.0;
+        stats.busy_cores = random_u32() / 3.0;
+        for (int split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
+            for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+                stats.choices[split][form].samples = random_bool() ? random_u64() : 0;
+                stats.choices[split][form].bytes = random_bool() ? random_u64() : 0;
+            }
+        }
+        for (int status = 0; status < SLUICE_WIRE_NUM_STATUS; status++)
+            stats.errors[status] = random_bool() ? random_u64() : 0;
+        stats.samples = random_u64();
+        stats.payload_bytes = random_u64();
+        stats.wire_bytes = random_u64();
+        stats.reduced = random_u64();
+        stats.refused_paths = random_u64();
+        stats.queue_depth = random_u32();
+        stats.queue_peak = random_u32();
+        stats.prep_workers = random_u32();
+        stats.streams = random_u32();
+        struct sluice_message message = {0};
+        CU_ASSERT_EQUAL(sluice_wire_put_stats_reply(&stats, &message, NULL), SLUICE_OK);
+        message_recut(&message);
+        CU_ASSERT_EQUAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_OK);
+        CU_ASSERT(memcmp(got.choices, stats.choices, sizeof(got.choices)) == 0);
+        CU_ASSERT(memcmp(got.errors, stats.errors, sizeof(got.errors)) == 0);
+        CU_ASSERT_EQUAL(got.uptime_s, stats.uptime_s);
+        CU_ASSERT_EQUAL(got.busy_cores, stats.busy_cores);
+        CU_ASSERT_EQUAL(got.samples, stats.samples);
+        CU_ASSERT_EQUAL(got.payload_bytes, stats.payload_bytes);
+        CU_ASSERT_EQUAL(got.wire_bytes, stats.wire_bytes);
+        CU_ASSERT_EQUAL(got.reduced, stats.reduced);
+        CU_ASSERT_EQUAL(got.refused_paths, stats.refused_paths);
+        CU_ASSERT_EQUAL(got.queue_depth, stats.queue_depth);
+        CU_ASSERT_EQUAL(got.queue_peak, stats.queue_peak);
+        CU_ASSERT_EQUAL(got.prep_workers, stats.prep_workers);
+        CU_ASSERT_EQUAL(got.streams, stats.streams);
+        sluice_message_clear(&message);
+    }
+}
+
+static void stats_of_a_later_version_lose_only_what_is_unknown(void)
+{
+    Sluice__V1__CountByChoice a = SLUICE__V1__COUNT_BY_CHOICE__INIT, b = a, c = a;
+    a.split = SLUICE_WIRE_MAX_SPLITS;
+    a.samples = 5;
+    b.form = (Sluice__V1__Form)SLUICE_NUM_FORMS;
+    b.samples = 6;
+    c.form = SLUICE__V1__FORM__FORM_F32;
+    c.split = 5;
+    c.samples = 7;
+    Sluice__V1__CountByChoice *choices[] = {&a, &b, &c};
+    Sluice__V1__CountByError d = SLUICE__V1__COUNT_BY_ERROR__INIT, e = d;
+    d.status = (Sluice__V1__SampleStatus)99;
+    d.samples = 8;
+    e.status = SLUICE__V1__SAMPLE_STATUS__SAMPLE_IO;
+    e.samples = 9;
+    Sluice__V1__CountByError *errors[] = {&d, &e};
+    Sluice__V1__StatsReply wire = SLUICE__V1__STATS_REPLY__INIT;
+    wire.choices = choices;
+    wire.n_choices = 3;
+    wire.errors = errors;
+    wire.n_errors = 2;
+    uint8_t packed[256];
+    const size_t len = sluice__v1__stats_reply__get_packed_size(&wire);
+    CU_ASSERT_FATAL(len <= sizeof(packed));
+    sluice__v1__stats_reply__pack(&wire, packed);
+
+    struct sluice_message message = message_cut(packed, len);
+    struct sluice_wire_stats got;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(got.choices[5][SLUICE_FORM_F32].samples, 7);
+    CU_ASSERT_EQUAL(got.choices[0][SLUICE_FORM_RAW].samples, 0);
+    CU_ASSERT_EQUAL(got.errors[SLUICE_E_IO], 9);
+    CU_ASSERT_EQUAL(got.errors[SLUICE_E_INTERNAL], 0);
+    sluice_message_clear(&message);
+}
+
+static void rejects_stats_that_are_no_numbers(void)
+{
+    const double wrong[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 6; i++) {
+        Sluice__V1__StatsReply wire = SLUICE__V1__STATS_REPLY__INIT;
+        *(i % 2 ? &wire.uptime_s : &wire.busy_cores) = wrong[i / 2];
+        uint8_t packed[32];
+        CU_ASSERT_FATAL(sluice__v1__stats_reply__get_packed_size(&wire) <= sizeof(packed));
+        struct sluice_message message =
+            message_cut(packed, sluice__v1__stats_reply__pack(&wire, packed));
+        struct sluice_wire_stats got;
+        CU_ASSERT_EQUAL(sluice_wire_get_stats_reply(&message, &got, NULL), SLUICE_E_CORRUPT);
+        sluice_message_clear(&message);
+    }
+}
+
+static void a_stats_request_is_empty(void)
+{
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&message, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(message.len, 0);
+    sluice_message_clear(&message);
+}
+
+static void health_speaks_with_protobuf_c(void)
+{
+    Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+    request.service = "sluice.v1.Offload";
+    uint8_t packed[64];
+    struct sluice_message message =
+        message_cut(packed, grpc__health__v1__health_check_request__pack(&request, packed));
+    char *service = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_health_request(&message, &service, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(service, "sluice.v1.Offload");
+    free(service);
+    sluice_message_clear(&message);
+
+    for (int serving = 0; serving < 4; serving++) {
+        CU_ASSERT_EQUAL(sluice_wire_put_health_reply(serving, &message, NULL), SLUICE_OK);
+        uint8_t *flat = message_flatten(&message);
+        Grpc__Health__V1__HealthCheckResponse *reply =
+            grpc__health__v1__health_check_response__unpack(NULL, message.len, flat);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(reply);
+        CU_ASSERT_EQUAL((int)reply->status, serving);
+        grpc__health__v1__health_check_response__free_unpacked(reply, NULL);
+        free(flat);
+        sluice_message_clear(&message);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(probe_requests_come_back_as_they_were_put),
+        SLUICE_TEST(probe_payloads_travel_by_reference),
+        SLUICE_TEST(stats_come_back_as_they_were_put),
+        SLUICE_TEST(stats_of_a_later_version_lose_only_what_is_unknown),
+        SLUICE_TEST(rejects_stats_that_are_no_numbers),
+        SLUICE_TEST(a_stats_request_is_empty),
+        SLUICE_TEST(health_speaks_with_protobuf_c),
+    };
+    return sluice_test_run("wire_misc", tests, SLUICE_TEST_COUNT(tests));
+}

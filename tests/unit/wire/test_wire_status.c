@@ -1,0 +1,59 @@
+#include "wire/wire_internal.h"
+
+#include "support/test.h"
+
+static void every_status_has_a_number_of_its_own(void)
+{
+    for (int status = SLUICE_OK; status <= SLUICE_E_INTERNAL; status++) {
+        const int64_t number = sluice_wire_status_to_wire((sluice_status)status);
+        sluice_status back = SLUICE_OK;
+        CU_ASSERT(sluice_wire_status_from_wire(number, &back));
+        CU_ASSERT_EQUAL((int)back, status);
+        CU_ASSERT_PTR_NOT_NULL(protobuf_c_enum_descriptor_get_value(
+            &sluice__v1__sample_status__descriptor, (int)number));
+    }
+    CU_ASSERT_EQUAL(sluice__v1__sample_status__descriptor.n_values, SLUICE_E_INTERNAL + 1);
+}
+
+static void the_names_mean_the_same_on_both_sides(void)
+{
+    static const struct {
+        sluice_status status;
+        const char *name;
+    } pairs[] = {{SLUICE_OK, "SAMPLE_OK"},
+                 {SLUICE_E_INVALID, "SAMPLE_INVALID"},
+                 {SLUICE_E_CORRUPT, "SAMPLE_CORRUPT"},
+                 {SLUICE_E_UNSUPPORTED, "SAMPLE_UNSUPPORTED"},
+                 {SLUICE_E_NOT_FOUND, "SAMPLE_NOT_FOUND"},
+                 {SLUICE_E_IO, "SAMPLE_IO"},
+                 {SLUICE_E_NO_MEMORY, "SAMPLE_NO_MEMORY"},
+                 {SLUICE_E_AGAIN, "SAMPLE_AGAIN"},
+                 {SLUICE_E_CLOSED, "SAMPLE_CLOSED"},
+                 {SLUICE_E_INTERNAL, "SAMPLE_INTERNAL"}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(pairs); i++) {
+        const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value_by_name(
+            &sluice__v1__sample_status__descriptor, pairs[i].name);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(value);
+        CU_ASSERT_EQUAL((int)sluice_wire_status_to_wire(pairs[i].status), value->value);
+    }
+}
+
+static void an_unknown_number_is_said_to_be_so(void)
+{
+    sluice_status status = SLUICE_E_AGAIN;
+    CU_ASSERT_FALSE(sluice_wire_status_from_wire(10, &status));
+    CU_ASSERT_FALSE(sluice_wire_status_from_wire(-1, &status));
+    CU_ASSERT_FALSE(sluice_wire_status_from_wire(INT64_MAX, &status));
+    CU_ASSERT_FALSE(sluice_wire_status_from_wire(1ll << 32, &status)); /* not cut to 32 bits */
+    CU_ASSERT_EQUAL(status, SLUICE_E_AGAIN);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_status_has_a_number_of_its_own),
+        SLUICE_TEST(the_names_mean_the_same_on_both_sides),
+        SLUICE_TEST(an_unknown_number_is_said_to_be_so),
+    };
+    return sluice_test_run("wire_status", tests, SLUICE_TEST_COUNT(tests));
+}
