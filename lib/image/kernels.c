@@ -2,6 +2,11 @@
 
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level)
 {
+#ifdef SLUICE_HAVE_AVX2
+    if (level == SLUICE_CPU_AVX2 || level == SLUICE_CPU_AVX512)
+        return &sluice_kernels_avx2;
+#else
     (void)level;
+#endif
     return &sluice_kernels_c;
 }

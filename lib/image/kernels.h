@@ -56,5 +56,6 @@ struct sluice_kernels {
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
 
 extern const struct sluice_kernels sluice_kernels_c;
+extern const struct sluice_kernels sluice_kernels_avx2; /* where SLUICE_HAVE_AVX2 is defined */
 
 #endif

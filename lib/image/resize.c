@@ -48,7 +48,7 @@ sluice_status sluice_resizer_create(struct sluice_resizer **out, struct sluice_e
     struct sluice_resizer *resizer = calloc(1, sizeof(*resizer));
     if (!resizer)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a resizer");
-    resizer->kernels = sluice_kernels_for(SLUICE_CPU_C);
+    resizer->kernels = sluice_kernels_for(sluice_cpu_level());
     *out = resizer;
     return SLUICE_OK;
 }

@@ -1,0 +1,206 @@
+#include "image/kernels.h"
+
+#include "base/rng.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD 64
+#define GUARD_BYTE 0xA5
+
+static struct sluice_rng rng;
+
+/* Random weights that sum to about 1 << 22, over inputs 0 .. num_in - 1. */
+struct case_taps {
+    struct sluice_taps taps;
+    struct sluice_tap_span *spans;
+    int32_t *coeffs;
+    int16_t *halves;
+};
+
+static struct case_taps make_taps(uint32_t num_in, uint32_t num_out, uint32_t max_count)
+{
+    const uint32_t stride = (max_count + 3) & ~3u;
+    struct case_taps made = {
+        .spans = calloc(num_out, sizeof(*made.spans)),
+        .coeffs = calloc((size_t)num_out * stride, sizeof(*made.coeffs)),
+        .halves = calloc((size_t)num_out * stride * 2, sizeof(*made.halves)),
+    };
+    for (uint32_t o = 0; o < num_out; o++) {
+        const uint32_t limit = max_count < num_in ? max_count : num_in;
+        const uint32_t count = 1 + sluice_rng_below(&rng, limit);
+        /* Often at the very end, where a wide load would reach too far. */
+        const uint32_t last = num_in - count;
+        const uint32_t first =
+            sluice_rng_below(&rng, 3) == 0 ? last : sluice_rng_below(&rng, last + 1);
+        made.spans[o] = (struct sluice_tap_span){first, count};
+        int32_t left = 1 << SLUICE_RESIZE_BITS;
+        for (uint32_t k = 0; k < count; k++) {
+            int32_t coeff = left;
+            if (k + 1 < count && sluice_rng_below(&rng, 8) != 0)
+                coeff = (int32_t)sluice_rng_below(&rng, (uint32_t)left + 1);
+            left -= coeff;
+            made.coeffs[(size_t)o * stride + k] = coeff;
+            int16_t *low = made.halves + (size_t)o * stride * 2 + k / 4 * 8 + k % 4;
+            low[0] = (int16_t)(coeff & ((1 << SLUICE_RESIZE_LOW_BITS) - 1));
+            low[4] = (int16_t)(coeff >> SLUICE_RESIZE_LOW_BITS);
+        }
+    }
+    made.taps = (struct sluice_taps){num_out, stride, made.spans, made.coeffs, made.halves};
+    return made;
+}
+
+static void free_taps(struct case_taps *made)
+{
+    free(made->spans);
+    free(made->coeffs);
+    free(made->halves);
+}
+
+static void fill_random(uint8_t *bytes, size_t len)
+{
+    /* Mostly noise, at times all 255, where sums are largest. */
+    const int is_white = sluice_rng_below(&rng, 8) == 0;
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = is_white ? 255 : (uint8_t)sluice_rng_u32(&rng);
+}
+
+static int is_guard(const uint8_t *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] != GUARD_BYTE)
+            return 0;
+    }
+    return 1;
+}
+
+/* The sum in 64 bits, as kernels.h defines it. */
+static uint8_t expected_byte(const struct sluice_taps *taps, uint32_t o, const uint8_t *first,
+                             size_t step)
+{
+    int64_t sum = 1 << (SLUICE_RESIZE_BITS - 1);
+    for (uint32_t k = 0; k < taps->spans[o].count; k++)
+        sum += (int64_t)first[k * step] * taps->coeffs[(size_t)o * taps->stride + k];
+    sum >>= SLUICE_RESIZE_BITS;
+    return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+}
+
+static void check_resize_row(const struct sluice_kernels *kernels)
+{
+    for (int i = 0; i < 300; i++) {
+        const uint32_t in_width = 1 + sluice_rng_below(&rng, i % 3 ? 40 : 400);
+        const uint32_t num_out = 1 + sluice_rng_below(&rng, i % 3 ? 20 : 260);
+        const uint32_t most = 1 + sluice_rng_below(&rng, i % 5 ? 9 : 60);
+        struct case_taps made = make_taps(in_width, num_out, most);
+        /* The exact size and any alignment, so that asan sees a byte too many. */
+        const size_t shift = sluice_rng_below(&rng, 16);
+        uint8_t *in_memory = malloc(shift + (size_t)in_width * 3);
+        uint8_t *in = in_memory + shift;
+        fill_random(in, (size_t)in_width * 3);
+        const size_t out_len = (size_t)num_out * 3;
+        uint8_t *memory = malloc(2 * GUARD + out_len + shift);
+        uint8_t *out = memory + GUARD + shift;
+        memset(memory, GUARD_BYTE, 2 * GUARD + out_len + shift);
+        kernels->resize_row(&made.taps, in, in_width, out);
+        int is_equal = 1;
+        for (size_t b = 0; b < out_len; b++) {
+            const uint32_t o = (uint32_t)(b / 3);
+            is_equal &=
+                out[b] == expected_byte(&made.taps, o, in + made.spans[o].first * 3 + b % 3, 3);
+        }
+        if (!is_equal)
+            printf("case %d: %u to %u pixels, up to %u taps\n", i, in_width, num_out, most);
+        CU_ASSERT(is_equal);
+        CU_ASSERT(is_guard(memory, GUARD + shift));
+        CU_ASSERT(is_guard(out + out_len, GUARD));
+        free(memory);
+        free(in_memory);
+        free_taps(&made);
+    }
+}
+
+static void check_blend_rows(const struct sluice_kernels *kernels)
+{
+    for (int i = 0; i < 300; i++) {
+        const size_t num_bytes = 1 + sluice_rng_below(&rng, i % 3 ? 100 : 800);
+        const uint32_t num_rows = 1 + sluice_rng_below(&rng, i % 5 ? 8 : 40);
+        struct case_taps made = make_taps(num_rows, 3, num_rows);
+        const size_t shift = sluice_rng_below(&rng, 32);
+        /* One block for each row: exact sizes again. */
+        uint8_t *blocks[40];
+        const uint8_t *rows[40];
+        for (uint32_t y = 0; y < num_rows; y++) {
+            blocks[y] = malloc(shift + num_bytes);
+            fill_random(blocks[y] + shift, num_bytes);
+            rows[y] = blocks[y] + shift;
+        }
+        uint8_t *memory = malloc(2 * GUARD + num_bytes + shift);
+        uint8_t *out = memory + GUARD + shift;
+        for (uint32_t o = 0; o < 3; o++) {
+            memset(memory, GUARD_BYTE, 2 * GUARD + num_bytes + shift);
+            kernels->blend_rows(&made.taps, o, rows + made.spans[o].first, out, num_bytes);
+            int is_equal = 1;
+            for (size_t b = 0; b < num_bytes; b++) {
+                uint8_t column[40];
+                for (uint32_t k = 0; k < made.spans[o].count; k++)
+                    column[k] = rows[made.spans[o].first + k][b];
+                is_equal &= out[b] == expected_byte(&made.taps, o, column, 1);
+            }
+            if (!is_equal)
+                printf("case %d: %zu bytes, %u taps\n", i, num_bytes, made.spans[o].count);
+            CU_ASSERT(is_equal);
+            CU_ASSERT(is_guard(memory, GUARD + shift));
+            CU_ASSERT(is_guard(out + num_bytes, GUARD));
+        }
+        free(memory);
+        for (uint32_t y = 0; y < num_rows; y++)
+            free(blocks[y]);
+        free_taps(&made);
+    }
+}
+
+static void the_scalar_row_is_the_rounded_sum(void)
+{
+    check_resize_row(&sluice_kernels_c);
+}
+
+static void the_scalar_blend_is_the_rounded_sum(void)
+{
+    check_blend_rows(&sluice_kernels_c);
+}
+
+static void the_vector_row_equals_it_and_stays_in_bounds(void)
+{
+    check_resize_row(sluice_kernels_for(sluice_cpu_detected()));
+}
+
+static void the_vector_blend_equals_it_and_stays_in_bounds(void)
+{
+    check_blend_rows(sluice_kernels_for(sluice_cpu_detected()));
+}
+
+static void each_level_has_its_table(void)
+{
+    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_C), &sluice_kernels_c);
+    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_NEON), &sluice_kernels_c);
+#ifdef SLUICE_HAVE_AVX2
+    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX2), &sluice_kernels_avx2);
+    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX512), &sluice_kernels_avx2);
+#endif
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(each_level_has_its_table),
+        SLUICE_TEST(the_scalar_row_is_the_rounded_sum),
+        SLUICE_TEST(the_scalar_blend_is_the_rounded_sum),
+        SLUICE_TEST(the_vector_row_equals_it_and_stays_in_bounds),
+        SLUICE_TEST(the_vector_blend_equals_it_and_stays_in_bounds),
+    };
+    rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    return sluice_test_run("kernels", tests, SLUICE_TEST_COUNT(tests));
+}
