@@ -8,6 +8,7 @@ int main(int argc, char **argv)
         {"synth", sluice_dataset_cmd_synth, "make a labelled, learnable set of images"},
         {"index", sluice_dataset_cmd_index, "write a manifest with content hashes"},
         {"verify", sluice_dataset_cmd_verify, "compare a folder with its manifest"},
+        {"tensor", sluice_dataset_cmd_tensor, "run images through a pipeline, write .npy"},
     };
     static const struct sluice_program program = {
         .name = "offload_dataset",
