@@ -7,5 +7,6 @@ int sluice_dataset_cmd_synth(int argc, char **argv);
 int sluice_dataset_cmd_index(int argc, char **argv);
 int sluice_dataset_cmd_verify(int argc, char **argv);
 int sluice_dataset_cmd_tensor(int argc, char **argv);
+int sluice_dataset_cmd_fetch(int argc, char **argv);
 
 #endif

@@ -7,6 +7,7 @@ int main(int argc, char **argv)
     static const struct sluice_command commands[] = {
         {"synth", sluice_dataset_cmd_synth, "make a labelled, learnable set of images"},
         {"index", sluice_dataset_cmd_index, "write a manifest with content hashes"},
+        {"fetch", sluice_dataset_cmd_fetch, "download the images of a list"},
         {"verify", sluice_dataset_cmd_verify, "compare a folder with its manifest"},
         {"tensor", sluice_dataset_cmd_tensor, "run images through a pipeline, write .npy"},
     };

@@ -1,0 +1,142 @@
+#include "datasets/commands.h"
+
+#include "base/cli.h"
+#include "base/log.h"
+#include "base/quit.h"
+#include "datasets/fetch.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
+{
+    if (!is_json) {
+        printf("%llu listed: %llu downloaded (%llu resumed, %llu retries, %.1f MB), %llu already "
+               "there, %llu failed, %llu bad lines\n",
+               (unsigned long long)totals->listed, (unsigned long long)totals->downloaded,
+               (unsigned long long)totals->resumed, (unsigned long long)totals->retries,
+               (double)totals->bytes / 1e6, (unsigned long long)totals->already_there,
+               (unsigned long long)totals->failed, (unsigned long long)totals->bad_lines);
+        return;
+    }
+    json_t *json =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "listed", (json_int_t)totals->listed,
+                  "downloaded", (json_int_t)totals->downloaded, "resumed",
+                  (json_int_t)totals->resumed, "retries", (json_int_t)totals->retries, "bytes",
+                  (json_int_t)totals->bytes, "already_there", (json_int_t)totals->already_there,
+                  "failed", (json_int_t)totals->failed, "bad_lines", (json_int_t)totals->bad_lines);
+    json_dumpf(json, stdout, JSON_COMPACT);
+    printf("\n");
+    json_decref(json);
+}
+
+int sluice_dataset_cmd_fetch(int argc, char **argv)
+{
+    const char *base_url = NULL;
+    uint64_t num_parallel = 16, num_retries = 4, retry_ms = 500, stall_s = 30, limit = 0;
+    uint64_t max_file_bytes = (uint64_t)64 << 20, max_pixels = 0;
+    const struct sluice_option options[] = {
+        {.name = "base-url",
+         .type = SLUICE_OPTION_STRING,
+         .value = &base_url,
+         .arg = "URL",
+         .help = "Where <split>/<image id>.jpg stand, e.g. "
+                 "https://open-images-dataset.s3.amazonaws.com"},
+        {.name = "parallel",
+         .type = SLUICE_OPTION_UINT,
+         .value = &num_parallel,
+         .arg = "N",
+         .min = 1,
+         .max = 1024,
+         .help = "Transfers at a time."},
+        {.name = "retries",
+         .type = SLUICE_OPTION_UINT,
+         .value = &num_retries,
+         .arg = "N",
+         .min = 0,
+         .max = 1000,
+         .help = "Further tries of a file after the first."},
+        {.name = "retry-ms",
+         .type = SLUICE_OPTION_UINT,
+         .value = &retry_ms,
+         .arg = "MS",
+         .min = 1,
+         .max = 600000,
+         .help = "Pause before the second try; doubles with each."},
+        {.name = "stall",
+         .type = SLUICE_OPTION_UINT,
+         .value = &stall_s,
+         .arg = "SECONDS",
+         .min = 1,
+         .max = 3600,
+         .help = "A transfer without a byte for so long is tried again."},
+        {.name = "max-file-bytes",
+         .type = SLUICE_OPTION_BYTES,
+         .value = &max_file_bytes,
+         .arg = "BYTES",
+         .min = 1,
+         .max = 1e12,
+         .help = "Give up on larger files."},
+        {.name = "max-image-pixels",
+         .type = SLUICE_OPTION_UINT,
+         .value = &max_pixels,
+         .arg = "N",
+         .help = "Refuse images with more pixels; 0: 178,956,970."},
+        {.name = "limit",
+         .type = SLUICE_OPTION_UINT,
+         .value = &limit,
+         .arg = "N",
+         .help = "Only the first so many lines; 0: all."},
+    };
+    const struct sluice_cli cli = {
+        .program = argv[0],
+        .summary =
+            "Download the images that LIST names into DIR: many at a time, resumed, checked.",
+        .positional = "LIST DIR",
+        .min_positional = 2,
+        .max_positional = 2,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+        .epilog = "A line of LIST is <split>/<image id> or a URL.  The same command again goes on "
+                  "where the last one stopped.",
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+
+    char trimmed[2048];
+    if (base_url) {
+        size_t len = strlen(base_url);
+        if (len >= sizeof(trimmed) ||
+            (strncmp(base_url, "http://", 7) != 0 && strncmp(base_url, "https://", 8) != 0))
+            return sluice_cli_usage_error(&cli, "--base-url '%.100s' is no http URL", base_url);
+        memcpy(trimmed, base_url, len + 1);
+        while (len > 0 && trimmed[len - 1] == '/')
+            trimmed[--len] = '\0';
+        base_url = trimmed;
+    }
+    const struct sluice_fetch_options fetch = {
+        .list_path = parsed.positional[0],
+        .root = parsed.positional[1],
+        .base_url = base_url,
+        .num_parallel = (unsigned)num_parallel,
+        .num_retries = (unsigned)num_retries,
+        .retry_ms = (unsigned)retry_ms,
+        .stall_s = (unsigned)stall_s,
+        .max_file_bytes = max_file_bytes,
+        .max_image_pixels = max_pixels,
+        .limit = limit,
+    };
+    struct sluice_fetch_totals totals = {0};
+    struct sluice_err err = {0};
+    sluice_status status = sluice_quit_init(&err);
+    if (status == SLUICE_OK)
+        status = sluice_fetch(&fetch, &totals, &err);
+    if (status != SLUICE_OK)
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+    if (status == SLUICE_OK || status == SLUICE_E_CLOSED)
+        print_totals(&totals, parsed.is_json);
+    return status == SLUICE_OK && totals.failed == 0 && totals.bad_lines == 0 ? 0 : 1;
+}

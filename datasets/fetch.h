@@ -1,0 +1,48 @@
+#ifndef SLUICE_DATASETS_FETCH_H
+#define SLUICE_DATASETS_FETCH_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Downloads the images of a list file over HTTP, many at a time (libcurl's multi interface).
+ *
+ * A line of the list is "<split>/<image id>", as OpenImages lists its images, and means
+ * BASE_URL/<split>/<image id>.jpg, kept as ROOT/<split>/<image id>.jpg; or it is a whole URL, kept
+ * as ROOT/<last part of its path>.  Empty lines and lines that begin with '#' are passed over.
+ *
+ * A file bears its name only once it is whole: it grows as NAME.part, from which a later run goes
+ * on, and is decoded before it is renamed.  Lost connections, timeouts, 408, 429 and 5xx are tried
+ * again after a growing pause; other errors of the server are final.  A failure is named by URL and
+ * reason, and the rest goes on.
+ *
+ * Threads: one call at a time in a process. */
+
+struct sluice_fetch_options {
+    const char *list_path;
+    const char *root;      /* made if it is missing */
+    const char *base_url;  /* without a slash at the end; NULL: only whole URLs are taken */
+    unsigned num_parallel; /* transfers at a time; >= 1 */
+    unsigned num_retries;  /* further tries of one file after the first */
+    unsigned retry_ms;     /* pause before the second try; doubles with each */
+    unsigned stall_s;      /* a transfer without a byte for so long has failed */
+    uint64_t max_file_bytes;
+    uint64_t max_image_pixels; /* 0: the codec's default */
+    uint64_t limit;            /* only the first so many lines; 0: all */
+};
+
+struct sluice_fetch_totals {
+    uint64_t listed, already_there, downloaded, failed, bad_lines;
+    uint64_t resumed; /* of those downloaded: from a part */
+    uint64_t bytes;   /* received in this run */
+    uint64_t retries;
+};
+
+/* Errors are of the list or the root as a whole; failures of files are counted in totals and
+ * logged. */
+SLUICE_MUST_USE sluice_status sluice_fetch(const struct sluice_fetch_options *options,
+                                           struct sluice_fetch_totals *totals,
+                                           struct sluice_err *err);
+
+#endif
