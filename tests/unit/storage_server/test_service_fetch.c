@@ -1,0 +1,502 @@
+#include "storage_server/service.h"
+
+#include "base/buf.h"
+#include "fixture.h"
+#include "pipeline/pipeline.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct sluice_pipeline *pipeline;
+static struct sluice_scratch *scratch;
+
+/* What this process makes of a sample with the key that fetch_ask() names. */
+static struct sluice_sample run_locally(uint64_t sample_id, unsigned split)
+{
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(image_path((unsigned)sample_id), &len);
+    struct sluice_sample sample = {.key = {.seed = 5, .epoch = 1, .sample_id = sample_id}};
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &sample.data, NULL), SLUICE_OK);
+    memcpy(sample.data->data, bytes, len);
+    sample.data->len = len;
+    free(bytes);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, NULL), SLUICE_OK);
+    return sample;
+}
+
+static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uint64_t sample_id)
+{
+    CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+    struct sluice_sample sample = run_locally(sample_id, reply->ops_done);
+    CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
+    CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
+    CU_ASSERT_EQUAL(reply->width, sample.width);
+    CU_ASSERT_EQUAL(reply->height, sample.height);
+    CU_ASSERT_EQUAL(reply->channels, sample.channels);
+    CU_ASSERT_EQUAL(reply->form, sample.kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                                 : sample.kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
+                                                                 : SLUICE_FORM_F32);
+    sluice_sample_clear(&sample);
+}
+
+static void every_split_equals_the_local_pipeline(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 0);
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    for (unsigned split = 0; split <= num_ops; split++)
+        fetch_ask(client, split * NUM_IMAGES, NUM_IMAGES, split, SLUICE_FORM_RAW);
+    client_half_close(client);
+    CU_ASSERT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(fetch_count(client), (num_ops + 1) * NUM_IMAGES);
+    for (uint64_t id = 0; id < (num_ops + 1) * NUM_IMAGES; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        CU_ASSERT_EQUAL(reply->ops_done, id / NUM_IMAGES);
+        expect_local_bytes(reply, id % NUM_IMAGES);
+    }
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_hint_that_does_not_fit_gets_what_does(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, 1, 99, SLUICE_FORM_F32);
+    fetch_ask(client, 1, 1, 0, SLUICE_FORM_JPEG_CROP);
+    fetch_ask(client, 2, 1, 3, SLUICE_FORM_U8_PACKED);
+    fetch_ask(client, 3, 1, 0, SLUICE_FORM_F32);
+    static const struct sluice_wire_sample_request outside = {
+        .request_id = 4, .key = {.sample_id = NUM_IMAGES}, .split = 2};
+    fetch_send(client, &outside, 1, 0);
+    fetch_await(client, 5);
+    static const unsigned expected[] = {5, 0, 3, 0};
+    for (unsigned id = 0; id < 4; id++) {
+        CU_ASSERT_EQUAL(fetch_reply_to(client, id)->ops_done, expected[id]);
+        expect_local_bytes(fetch_reply_to(client, id), id);
+    }
+    CU_ASSERT_EQUAL(fetch_reply_to(client, 4)->status, SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(fetch_reply_to(client, 4)->error, "12"));
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_stream_without_a_pipeline_gets_files(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client = client_open(&f, SLUICE_METHOD_FETCH);
+    struct sluice_wire_sample_request sample = {.request_id = 7, .split = 3};
+    const struct sluice_wire_fetch_request request = {
+        .open = {.is_present = true, .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION},
+        .samples = &sample,
+        .num_samples = 1,
+    };
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+    client_send(client, &message);
+    client_await_messages(client, 1);
+    size_t len;
+    free(sluice_test_read_file(image_path(0), &len));
+    CU_ASSERT(client_message(client, 0)->len > len);
+    CU_ASSERT(client_message(client, 0)->len < len + 100);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_full_prep_lane_costs_ops_and_both_full_cost_time(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.io_workers = 1;
+    f.options.queue = 1;
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *client = fetch_open(&f, 0);
+    /* At most four find a place: one read and one queued in each lane. */
+    fetch_ask(client, 0, 20, 3, SLUICE_FORM_U8);
+    gate_await_held(f.gate, 2);
+    /* These come while the stream waits for room; they are taken all the same. */
+    fetch_ask(client, 20, 10, 5, SLUICE_FORM_F32);
+    CU_ASSERT_EQUAL(fetch_count(client), 0);
+    gate_open(f.gate);
+
+    fetch_await(client, 30);
+    unsigned reduced = 0;
+    for (uint64_t id = 0; id < 30; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        expect_local_bytes(reply, id % NUM_IMAGES);
+        const unsigned asked = id < 20 ? 3 : 5;
+        CU_ASSERT(reply->ops_done == asked || reply->ops_done == 0);
+        reduced += reply->ops_done == 0;
+    }
+    CU_ASSERT(reduced >= 1);
+
+    struct sluice_message request = {0}, message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&request, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(call(&f, SLUICE_METHOD_STATS, &request, &message, NULL), SLUICE_RPC_OK);
+    struct sluice_wire_stats stats;
+    CU_ASSERT_EQUAL(sluice_wire_get_stats_reply(&message, &stats, NULL), SLUICE_OK);
+    sluice_message_clear(&message);
+    CU_ASSERT_EQUAL(stats.samples, 30);
+    CU_ASSERT_EQUAL(stats.reduced, reduced);
+    CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_RAW].samples, reduced);
+    CU_ASSERT_EQUAL(stats.queue_peak, 1);
+    CU_ASSERT_EQUAL(stats.prep_workers, 1);
+    CU_ASSERT_EQUAL(stats.streams, 1);
+    CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
+    CU_ASSERT(stats.busy_cores > 0);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void many_streams_share_a_full_server(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.io_workers = 1;
+    f.options.queue = 1;
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *clients[6];
+    for (int i = 0; i < 6; i++) {
+        clients[i] = fetch_open(&f, 0);
+        fetch_ask(clients[i], 0, 15, i % 2 ? 0 : 3, SLUICE_FORM_RAW);
+    }
+    gate_await_held(f.gate, 2);
+    /* One that waits in line goes away. */
+    client_close(clients[3]);
+    gate_open(f.gate);
+    for (int i = 0; i < 6; i++) {
+        if (i == 3)
+            continue;
+        fetch_await(clients[i], 15);
+        for (uint64_t id = 0; id < 15; id++)
+            expect_local_bytes(fetch_reply_to(clients[i], id), id % NUM_IMAGES);
+        client_close(clients[i]);
+    }
+    fixture_end(&f);
+}
+
+static void no_more_than_max_in_flight_are_taken_up(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 4;
+    f.options.max_in_flight = 2;
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, 30, 2, SLUICE_FORM_U8);
+    gate_await_held(f.gate, 2);
+    gate_open(f.gate);
+    fetch_await(client, 30);
+    for (uint64_t id = 0; id < 30; id++)
+        expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
+    CU_ASSERT_EQUAL(gate_peak(f.gate), 2);
+    client_close(client);
+    fixture_end(&f);
+}
+
+/* Returns when the server has done all that was asked of it before: with one thread in
+ * the lane, a later request is answered after it. */
+static void await_lane(struct fixture *f)
+{
+    struct client *other = fetch_open(f, 0);
+    fetch_ask(other, 0, 1, 0, SLUICE_FORM_RAW);
+    fetch_await(other, 1);
+    client_close(other);
+}
+
+static void the_window_holds_replies_until_they_are_granted(void)
+{
+    struct fixture f = fixture_init();
+    f.options.io_workers = 1;
+    f.options.grpc_workers = 1;
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 1);
+    fetch_ask(client, 0, 8, 0, SLUICE_FORM_RAW);
+    /* One may overdraw the window. */
+    fetch_await(client, 1);
+    await_lane(&f);
+    CU_ASSERT_EQUAL(fetch_count(client), 1);
+
+    /* Paying back less than was sent opens nothing; the last byte lets one more through. */
+    const size_t sent = fetch_reply(client, 0)->payload->len;
+    fetch_send(client, NULL, 0, sent - 1);
+    await_lane(&f);
+    CU_ASSERT_EQUAL(fetch_count(client), 1);
+    fetch_send(client, NULL, 0, 1);
+    fetch_await(client, 2);
+    await_lane(&f);
+    CU_ASSERT_EQUAL(fetch_count(client), 2);
+    CU_ASSERT_EQUAL(client_num_messages(client), 2);
+
+    /* The six small ones that were held share one message. */
+    fetch_send(client, NULL, 0, UINT64_MAX);
+    fetch_await(client, 8);
+    CU_ASSERT_EQUAL(client_num_messages(client), 3);
+    for (uint64_t id = 0; id < 8; id++)
+        expect_local_bytes(fetch_reply_to(client, id), id);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_bad_file_is_an_error_of_its_own(void)
+{
+    struct fixture f = fixture_init();
+    f.options.max_image_pixels = 100000;
+    fixture_start(&f);
+
+    /* The server knows them all from its list; what lies there now is something else. */
+    static const char *const names[] = {"cut",  "empty", "text", "folder",
+                                        "fifo", "gone",  "out",  "large"};
+    static const sluice_status expected[] = {
+        SLUICE_E_CORRUPT,     SLUICE_E_CORRUPT,   SLUICE_E_UNSUPPORTED, SLUICE_E_UNSUPPORTED,
+        SLUICE_E_UNSUPPORTED, SLUICE_E_NOT_FOUND, SLUICE_E_INVALID,     SLUICE_E_NO_MEMORY};
+    enum { NUM_BAD = sizeof(names) / sizeof(names[0]) };
+    char kept[NUM_BAD][700];
+    for (unsigned id = 0; id < NUM_BAD; id++) {
+        snprintf(kept[id], sizeof(kept[id]), "%s.kept", image_path(id));
+        rename(image_path(id), kept[id]);
+    }
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(kept[0], &len);
+    sluice_test_write_file(image_path(0), bytes, len / 2);
+    free(bytes);
+    sluice_test_write_file(image_path(1), "", 0);
+    sluice_test_write_file(image_path(2), "no image at all", 15);
+    mkdir(image_path(3), 0700);
+    mkfifo(image_path(4), 0600);
+    CU_ASSERT_EQUAL(symlink("/etc/passwd", image_path(6)), 0);
+    uint8_t *large = calloc(1, 2 << 20);
+    sluice_test_write_file(image_path(7), large, 2 << 20);
+    free(large);
+
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, NUM_IMAGES, 3, SLUICE_FORM_U8);
+    fetch_await(client, NUM_IMAGES);
+    for (unsigned id = 0; id < NUM_IMAGES; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        if (id >= NUM_BAD) {
+            expect_local_bytes(reply, id);
+            continue;
+        }
+        if (reply->status != expected[id])
+            printf("%s: %s\n", names[id], reply->error);
+        CU_ASSERT_EQUAL(reply->status, expected[id]);
+        CU_ASSERT_PTR_NULL(reply->payload);
+        CU_ASSERT_PTR_NOT_NULL(strstr(reply->error, image_name(id)));
+        CU_ASSERT(strlen(reply->error) > strlen(image_name(id)) + 2);
+    }
+
+    char *json = NULL;
+    CU_ASSERT_EQUAL(sluice_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"errors\":{\"invalid\":1,\"corrupt\":2,\"unsupported\":3,"
+                                        "\"not found\":1,\"no memory\":1}"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"refused_paths\":1"));
+    free(json);
+
+    rmdir(image_path(3));
+    for (unsigned id = 0; id < NUM_BAD; id++)
+        rename(kept[id], image_path(id));
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void too_many_pixels_are_refused_by_the_header(void)
+{
+    struct fixture f = fixture_init();
+    f.options.max_image_pixels = 48 * 40; /* the size of sample 0; the others are larger */
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, 2, 1, SLUICE_FORM_U8);
+    fetch_await(client, 2);
+    expect_local_bytes(fetch_reply_to(client, 0), 0);
+    CU_ASSERT_EQUAL(fetch_reply_to(client, 1)->status, SLUICE_E_NO_MEMORY);
+    client_close(client);
+    fixture_end(&f);
+}
+
+/* Opens a stream with `request` as its first message; returns how it ends. */
+static enum sluice_rpc_code
+end_of(struct fixture *f, const struct sluice_wire_fetch_request *request, struct sluice_err *err)
+{
+    struct client *client = client_open(f, SLUICE_METHOD_FETCH);
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(request, &message, NULL), SLUICE_OK);
+    client_send(client, &message);
+    const enum sluice_rpc_code code = client_await_done(client, err);
+    client_close(client);
+    return code;
+}
+
+static void refuses_streams_that_do_not_agree(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct sluice_err err = {0};
+    struct sluice_wire_sample_request sample = {.request_id = 1};
+
+    const struct sluice_wire_fetch_request unopened = {.samples = &sample, .num_samples = 1};
+    CU_ASSERT_EQUAL(end_of(&f, &unopened, &err), SLUICE_RPC_INVALID_ARGUMENT);
+
+    struct sluice_wire_fetch_request request = {
+        .open = {.is_present = true,
+                 .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+                 .pipeline = (char[]){PIPELINE},
+                 .pipeline_fingerprint = sluice_pipeline_fingerprint(pipeline) ^ 1},
+    };
+    CU_ASSERT_EQUAL(end_of(&f, &request, &err), SLUICE_RPC_FAILED_PRECONDITION);
+    char ours[20], theirs[20];
+    snprintf(ours, sizeof(ours), "%016llx",
+             (unsigned long long)sluice_pipeline_fingerprint(pipeline));
+    snprintf(theirs, sizeof(theirs), "%016llx",
+             (unsigned long long)sluice_pipeline_fingerprint(pipeline) ^ 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ours));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, theirs));
+
+    request.open.pipeline_fingerprint ^= 1;
+    strcpy(request.open.dataset_id, "0123456789abcdef0123456789abcdef");
+    CU_ASSERT_EQUAL(end_of(&f, &request, &err), SLUICE_RPC_FAILED_PRECONDITION);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "0123456789abcdef0123456789abcdef"));
+
+    request.open.dataset_id[0] = '\0';
+    request.open.protocol_version = 2;
+    CU_ASSERT_EQUAL(end_of(&f, &request, &err), SLUICE_RPC_FAILED_PRECONDITION);
+
+    request.open.protocol_version = SLUICE_WIRE_PROTOCOL_VERSION;
+    request.open.pipeline = (char[]){"decode,frobnicate"};
+    CU_ASSERT_EQUAL(end_of(&f, &request, &err), SLUICE_RPC_INVALID_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "frobnicate"));
+
+    struct client *client = fetch_open(&f, 0);
+    request.open.pipeline = (char[]){PIPELINE};
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_fetch_request(&request, &message, NULL), SLUICE_OK);
+    client_send(client, &message);
+    CU_ASSERT_EQUAL(client_await_done(client, &err), SLUICE_RPC_INVALID_ARGUMENT);
+    client_close(client);
+
+    client = client_open(&f, SLUICE_METHOD_FETCH);
+    struct sluice_message junk = {0};
+    CU_ASSERT_EQUAL(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL), SLUICE_OK);
+    client_send(client, &junk);
+    CU_ASSERT_EQUAL(client_await_done(client, &err), SLUICE_RPC_INVALID_ARGUMENT);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_client_that_goes_away_takes_nothing_with_it(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *gone = fetch_open(&f, 0);
+    fetch_ask(gone, 0, 40, 3, SLUICE_FORM_U8);
+    gate_await_held(f.gate, 2);
+    client_close(gone);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, 12, 3, SLUICE_FORM_U8);
+    gate_open(f.gate);
+    fetch_await(client, 12);
+    for (uint64_t id = 0; id < 12; id++)
+        expect_local_bytes(fetch_reply_to(client, id), id);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void *stop_server(void *arg)
+{
+    sluice_server_stop(arg);
+    return NULL;
+}
+
+/* Returns once the server refuses calls: the stop has begun. */
+static void await_refusal(struct fixture *f)
+{
+    enum sluice_rpc_code code = SLUICE_RPC_OK;
+    while (code == SLUICE_RPC_OK) {
+        struct sluice_message request = {0};
+        CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&request, NULL), SLUICE_OK);
+        code = call(f, SLUICE_METHOD_STATS, &request, NULL, NULL);
+    }
+    CU_ASSERT_EQUAL(code, SLUICE_RPC_UNAVAILABLE);
+}
+
+static void a_stop_answers_what_was_accepted(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.io_workers = 1;
+    f.options.queue = 2;
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *idle = fetch_open(&f, 0);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, 40, 3, SLUICE_FORM_U8);
+    gate_await_held(f.gate, 2);
+
+    pthread_t stopper;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&stopper, NULL, stop_server, f.server), 0);
+    await_refusal(&f);
+    CU_ASSERT_EQUAL(client_await_done(idle, NULL), SLUICE_RPC_UNAVAILABLE);
+    /* Too late: the stream ends without it. */
+    fetch_ask(client, 40, 5, 0, SLUICE_FORM_RAW);
+    gate_open(f.gate);
+    CU_ASSERT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_UNAVAILABLE);
+    CU_ASSERT_EQUAL(fetch_count(client), 40);
+    for (uint64_t id = 0; id < 40; id++)
+        expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
+    pthread_join(stopper, NULL);
+    client_close(idle);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_stop_waits_no_longer_than_the_grace(void)
+{
+    struct fixture f = fixture_init();
+    f.options.grace_s = 0;
+    fixture_start(&f);
+    /* It will never grant what its replies need. */
+    struct client *client = fetch_open(&f, 1);
+    fetch_ask(client, 0, 10, 0, SLUICE_FORM_RAW);
+    fetch_await(client, 1);
+    sluice_server_stop(f.server);
+    CU_ASSERT_NOT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
+    client_close(client);
+    fixture_end(&f);
+}
+
+int main(void)
+{
+    if (sluice_pipeline_parse(PIPELINE, &pipeline, NULL) != SLUICE_OK ||
+        sluice_scratch_create(NULL, &scratch, NULL) != SLUICE_OK)
+        return 1;
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_split_equals_the_local_pipeline),
+        SLUICE_TEST(a_hint_that_does_not_fit_gets_what_does),
+        SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
+        SLUICE_TEST(a_full_prep_lane_costs_ops_and_both_full_cost_time),
+        SLUICE_TEST(many_streams_share_a_full_server),
+        SLUICE_TEST(no_more_than_max_in_flight_are_taken_up),
+        SLUICE_TEST(the_window_holds_replies_until_they_are_granted),
+        SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
+        SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
+        SLUICE_TEST(refuses_streams_that_do_not_agree),
+        SLUICE_TEST(a_client_that_goes_away_takes_nothing_with_it),
+        SLUICE_TEST(a_stop_answers_what_was_accepted),
+        SLUICE_TEST(a_stop_waits_no_longer_than_the_grace),
+    };
+    const int failed = sluice_test_run("service_fetch", tests, SLUICE_TEST_COUNT(tests));
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(pipeline);
+    return failed;
+}
