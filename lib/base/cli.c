@@ -160,7 +160,7 @@ static void format_rate(double rate, char out[400])
     }
     for (int pass = 0; pass < 2; pass++) {
         for (int decimals = 0; decimals <= 24; decimals++) {
-            double back;
+            double back = 0;
             snprintf(out, 400, "%.*f%s", decimals, pass == 0 ? rate * 8 / 1e6 : rate,
                      pass == 0 ? "mbit" : "B");
             if (sluice_parse_rate(out, &back, NULL) == SLUICE_OK && back == rate)

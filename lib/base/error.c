@@ -30,7 +30,8 @@ const char *sluice_status_name(sluice_status status)
     return "unknown";
 }
 
-sluice_status sluice_fail(struct sluice_err *err, sluice_status status, const char *fmt, ...)
+/* In parentheses: error.h makes a macro of the name for the static analyser. */
+sluice_status(sluice_fail)(struct sluice_err *err, sluice_status status, const char *fmt, ...)
 {
     if (err && !err->text[0]) {
         va_list args;

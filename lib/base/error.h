@@ -34,4 +34,9 @@ const char *sluice_status_name(sluice_status status);
 sluice_status sluice_fail(struct sluice_err *err, sluice_status status, const char *fmt, ...)
     SLUICE_PRINTF(3, 4);
 
+#ifdef __clang_analyzer__
+/* The analyser does not see into the function: tell it that a failure is one. */
+#define sluice_fail(err, status, ...) ((void)(sluice_fail)((err), (status), __VA_ARGS__), (status))
+#endif
+
 #endif

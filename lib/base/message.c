@@ -40,7 +40,7 @@ sluice_status sluice_message_append_ref(struct sluice_message *message, const ui
     size_t total;
     if (!sluice_add_size(message->len, len, &total))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "a message too long to count");
-    if (message->num_segments == message->capacity) {
+    if (!message->segments || message->num_segments == message->capacity) {
         const size_t capacity = message->capacity ? message->capacity * 2 : 8;
         struct sluice_segment *grown =
             realloc(message->segments, capacity * sizeof(*message->segments));

@@ -7,6 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef SLUICE_COVERAGE
+/* libgcov's: a child that ends by _exit would take its counts with it. */
+void __gcov_dump(void);
+#endif
+
 static FILE *files[2];
 static int saved[2];
 
@@ -45,6 +50,9 @@ int sluice_test_child(int (*fn)(void *ctx), void *ctx, struct sluice_test_output
     if (child == 0) {
         const int code = fn(ctx);
         fflush(NULL);
+#ifdef SLUICE_COVERAGE
+        __gcov_dump();
+#endif
         _exit(code);
     }
     const pid_t waited = child > 0 ? waitpid(child, &status, 0) : -1;

@@ -91,7 +91,8 @@ static void reads_a_whole_file_of_any_size_up_to_the_limit(void)
     static const size_t sizes[] = {0, 1, 4095, 4096, 4097, MAX};
     struct sluice_buf_pool *pool = NULL;
     uint8_t *data = malloc(MAX + 1);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+    if (!data)
+        abort();
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
     for (size_t i = 0; i <= MAX; i++)
         data[i] = (uint8_t)(i * 31);
@@ -218,7 +219,8 @@ static void a_failed_write_leaves_the_old_file_and_nothing_beside(void)
     CU_ASSERT_EQUAL(sluice_file_write_atomic(path_of("none/file"), "x", 1, NULL),
                     SLUICE_E_NOT_FOUND);
     char *long_path = malloc(10000);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(long_path);
+    if (!long_path)
+        abort();
     memset(long_path, 'x', 9999);
     long_path[9999] = 0;
     CU_ASSERT_EQUAL(sluice_file_write_atomic(long_path, "x", 1, NULL), SLUICE_E_INVALID);

@@ -97,7 +97,8 @@ static void a_copy_behind_memory_released_by_free_does_not_write_into_it(void)
 {
     struct sluice_message message = {0};
     uint8_t *data = malloc(4);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(data);
+    if (!data)
+        abort();
     memcpy(data, "\xFF\xFF\xFF\xFF", 4);
     CU_ASSERT_EQUAL(sluice_message_append_ref(&message, data, 4, free, data, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "x", 1, NULL), SLUICE_OK);

@@ -156,7 +156,7 @@ static int child_request(void *ctx)
     if (how == 'i')
         sluice_quit_request();
     else
-        pthread_kill(pthread_self(), SIGTERM); /* handled here, seen there */
+        raise(SIGTERM); /* handled here, seen there */
     EXPECT(pthread_join(waiter, NULL) == 0);
     EXPECT(event == SLUICE_QUIT_STOP && sluice_quit_requested());
     return 0;

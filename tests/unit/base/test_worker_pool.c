@@ -62,6 +62,8 @@ struct test_job {
     struct gate *opens; /* opened when cancelled, if there is one */
     uint64_t burn_ns;
     char thread_name[16];
+    struct sluice_worker_pool *pool; /* asked for its stats at the end, if there is one */
+    struct sluice_worker_pool_stats stats;
 };
 
 static void test_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
@@ -81,6 +83,8 @@ static void test_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void 
         ;
     if (my->gate)
         gate_pass(my->gate);
+    if (my->pool)
+        my->stats = sluice_worker_pool_stats(my->pool);
     atomic_fetch_add(&my->num_run, 1);
 }
 
@@ -277,7 +281,10 @@ static void abandon_cancels_what_is_queued_and_lets_running_jobs_finish(void)
     full_pool_init(&full);
     /* The running job ends only after the last queued one is cancelled. */
     full.queued[1].opens = &full.gate;
+    full.running.pool = full.pool;
     sluice_worker_pool_destroy(full.pool, SLUICE_POOL_ABANDON);
+    CU_ASSERT_EQUAL(full.running.stats.cancelled, 2);
+    CU_ASSERT_EQUAL(full.running.stats.queue_depth, 0);
     CU_ASSERT(full.running.num_run == 1 && full.running.num_cancelled == 0);
     for (int i = 0; i < 2; i++) {
         CU_ASSERT(full.queued[i].num_run == 0 && full.queued[i].num_cancelled == 1);
@@ -357,7 +364,8 @@ static void every_accepted_job_is_answered_once_when_destroyed_at_work(void)
         bool was_accepted[NUM_JOBS] = {false};
         for (int i = 0; i < NUM_JOBS; i++) {
             struct race_job *job = calloc(1, sizeof(*job));
-            CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+            if (!job)
+                abort();
             atomic_init(&num_calls[i], 0);
             children[i] = make_job(NULL);
             *job = (struct race_job){.job.fn = race_job_fn,
