@@ -10,6 +10,7 @@
 
 /* The commands of offload_profile, and what they share.  Each returns the exit code. */
 
+int sluice_profile_cmd_run(int argc, char **argv);
 int sluice_profile_cmd_plan(int argc, char **argv);
 int sluice_profile_cmd_report(int argc, char **argv);
 

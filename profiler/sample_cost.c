@@ -152,7 +152,7 @@ static sluice_status read_seconds(const struct csv *csv, size_t column, double *
 static sluice_status read_size_row(const struct csv *csv, size_t index,
                                    struct sluice_sample_cost *row, struct sluice_err *err)
 {
-    uint64_t given;
+    uint64_t given = 0;
     sluice_status status = read_bytes(csv, 0, &given, err);
     if (status == SLUICE_OK && given != index)
         return csv_fail(csv, 0, "rows must count up from 0", err);
@@ -227,7 +227,7 @@ sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_
                             path, csv.line_number, table->num_rows);
             break;
         }
-        uint64_t given;
+        uint64_t given = 0;
         status = read_bytes(&csv, 0, &given, err);
         if (status == SLUICE_OK && given != row)
             status = csv_fail(&csv, 0, "rows must count up from 0", err);

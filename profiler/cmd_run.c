@@ -1,0 +1,202 @@
+#include "profiler/commands.h"
+
+#include "base/buf.h"
+#include "base/cli.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "datasets/manifest.h"
+#include "image/codec.h"
+#include "pipeline/pipeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_FILE_BYTES ((size_t)1 << 30)
+
+struct run_options {
+    const char *root;
+    const char *out_folder;
+    const char *pipeline;
+    uint64_t seed, limit, max_pixels;
+};
+
+struct run {
+    struct sluice_pipeline *pipeline;
+    struct sluice_buf_pool *pool;
+    struct sluice_scratch *scratch;
+    uint64_t max_pixels;
+};
+
+static void run_clear(struct run *run)
+{
+    sluice_scratch_destroy(run->scratch);
+    sluice_buf_pool_destroy(run->pool);
+    sluice_pipeline_destroy(run->pipeline);
+}
+
+static sluice_status run_init(struct run *run, const struct run_options *options,
+                              struct sluice_err *err)
+{
+    *run = (struct run){.max_pixels = options->max_pixels};
+    sluice_status status = sluice_pipeline_parse(options->pipeline, &run->pipeline, err);
+    if (status == SLUICE_OK && sluice_pipeline_num_ops(run->pipeline) != SLUICE_PROFILE_STAGES - 1)
+        status =
+            sluice_fail(err, SLUICE_E_INVALID,
+                        "--pipeline: the tables have columns for five ops (decode, crop, flip, "
+                        "to_tensor, normalize), not for %u",
+                        sluice_pipeline_num_ops(run->pipeline));
+    if (status == SLUICE_OK)
+        status = sluice_buf_pool_create((size_t)256 << 20, &run->pool, err);
+    const struct sluice_scratch_options scratch = {
+        .pool = run->pool, .max_image_pixels = options->max_pixels, .measure_ops = true};
+    if (status == SLUICE_OK)
+        status = sluice_scratch_create(&scratch, &run->scratch, err);
+    if (status != SLUICE_OK)
+        run_clear(run);
+    return status;
+}
+
+/* Runs one image op by op and notes sizes and times. */
+static sluice_status measure(struct run *run, const char *path, const struct sluice_draw_key *key,
+                             struct sluice_sample_cost *row, struct sluice_err *err)
+{
+    struct sluice_sample sample = {.key = *key};
+    const uint64_t start_ns = sluice_clock_ns();
+    sluice_status status = sluice_file_read(path, MAX_FILE_BYTES, run->pool, &sample.data, err);
+    row->op_s[0] = (double)(sluice_clock_ns() - start_ns) / 1e9;
+    if (status == SLUICE_OK)
+        row->bytes[0] = sample.data->len;
+    for (unsigned op = 0; status == SLUICE_OK && op + 1 < SLUICE_PROFILE_STAGES; op++) {
+        status = sluice_pipeline_run(run->pipeline, run->scratch, &sample, op + 1, err);
+        if (status != SLUICE_OK)
+            break;
+        if (op == 0) {
+            row->width = sample.width;
+            row->height = sample.height;
+        }
+        row->bytes[op + 1] = sample.data->len;
+        row->op_s[op + 1] = (double)sluice_scratch_op_ns(run->scratch, op) / 1e9;
+    }
+    sluice_sample_clear(&sample);
+    return status;
+}
+
+/* A sample that cannot be decoded is sent as its file and costs nothing to offload; its row says
+ * so, since rows stand for samples by their place. */
+static void make_undecodable(struct sluice_sample_cost *row)
+{
+    const uint64_t raw = row->bytes[0];
+    const double read_s = row->op_s[0];
+    *row = (struct sluice_sample_cost){.op_s = {read_s}};
+    for (int k = 0; k < SLUICE_PROFILE_STAGES; k++)
+        row->bytes[k] = raw;
+}
+
+static sluice_status profile(const struct run_options *options, struct sluice_err *err)
+{
+    struct run run = {0};
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_cost_table table = {0};
+    sluice_status status = run_init(&run, options, err);
+    if (status != SLUICE_OK)
+        return status;
+    status = sluice_manifest_open(options->root, &manifest, err);
+    if (status == SLUICE_OK) {
+        table.rows = calloc(manifest->num_entries, sizeof(*table.rows));
+        if (!table.rows)
+            status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows",
+                                 manifest->num_entries);
+    }
+
+    struct sluice_progress progress;
+    size_t num_failed = 0;
+    if (status == SLUICE_OK) {
+        sluice_progress_start(&progress, "profiling", manifest->num_entries);
+        for (size_t i = 0; i < manifest->num_entries; i++) {
+            if (manifest->entries[i].subset != SLUICE_SUBSET_TRAIN)
+                continue;
+            if (options->limit && table.num_rows == options->limit)
+                break;
+            char path[8192];
+            snprintf(path, sizeof(path), "%s/%s", options->root, manifest->entries[i].path);
+            const struct sluice_draw_key key = {.seed = options->seed, .sample_id = i};
+            struct sluice_sample_cost *row = &table.rows[table.num_rows++];
+            struct sluice_err why = {0};
+            if (measure(&run, path, &key, row, &why) != SLUICE_OK) {
+                sluice_log(SLUICE_LOG_WARN, "%s: %s", path, why.text);
+                make_undecodable(row);
+                num_failed++;
+            }
+            sluice_progress_update(&progress, i + 1, NULL);
+        }
+        sluice_progress_end(&progress, manifest->num_entries);
+        if (num_failed == table.num_rows)
+            status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: none of %zu images could be decoded",
+                                 options->root, table.num_rows);
+    }
+    if (status == SLUICE_OK)
+        status = sluice_cost_table_write(options->out_folder, &table, err);
+    if (status == SLUICE_OK)
+        printf("%s: %zu samples, %zu undecodable\n", options->out_folder, table.num_rows,
+               num_failed);
+    sluice_cost_table_clear(&table);
+    sluice_manifest_destroy(manifest);
+    run_clear(&run);
+    return status;
+}
+
+int sluice_profile_cmd_run(int argc, char **argv)
+{
+    struct run_options run = {
+        .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"};
+    const struct sluice_option options[] = {
+        {.name = "out",
+         .short_name = 'o',
+         .type = SLUICE_OPTION_STRING,
+         .value = &run.out_folder,
+         .arg = "FOLDER",
+         .is_required = true,
+         .help = "Where prep_sizes.csv and prep_times.csv are written."},
+        {.name = "pipeline",
+         .type = SLUICE_OPTION_STRING,
+         .value = &run.pipeline,
+         .arg = "SPEC",
+         .help = "The ops to measure."},
+        {.name = "seed",
+         .type = SLUICE_OPTION_UINT,
+         .value = &run.seed,
+         .arg = "N",
+         .help = "Seed of the crops and flips; the epoch is 0."},
+        {.name = "limit",
+         .type = SLUICE_OPTION_UINT,
+         .value = &run.limit,
+         .arg = "N",
+         .help = "Stop after so many samples; 0: all."},
+        {.name = "max-image-pixels",
+         .type = SLUICE_OPTION_UINT,
+         .value = &run.max_pixels,
+         .arg = "N",
+         .help = "Refuse images with more pixels; 0: 178,956,970."},
+    };
+    const struct sluice_cli cli = {
+        .program = argv[0],
+        .summary = "Measure, on one core of this machine, how large each sample is after every op "
+                   "and what the op costs.",
+        .positional = "DIR",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+    run.root = parsed.positional[0];
+    struct sluice_err err = {0};
+    if (profile(&run, &err) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    return 0;
+}
