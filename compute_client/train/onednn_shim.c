@@ -35,6 +35,7 @@ static sluice_status check(dnnl_status_t status, const char *what, struct sluice
 
 typedef const_dnnl_memory_desc_t desc_ref;
 #define DESC(desc) (desc)
+#define NORM_BACKWARD_ARGS 8
 
 static dnnl_status_t desc_init(dnnl_memory_desc_t *desc, int num_dims, const dnnl_dims_t dims,
                                dnnl_format_tag_t tag)
@@ -51,6 +52,7 @@ static void desc_clear(dnnl_memory_desc_t *desc)
 
 typedef const dnnl_memory_desc_t *desc_ref;
 #define DESC(desc) (&(desc))
+#define NORM_BACKWARD_ARGS 9 /* the shift too: version 2 demands it, version 3 refuses it */
 
 static dnnl_status_t desc_init(dnnl_memory_desc_t *desc, int num_dims, const dnnl_dims_t dims,
                                dnnl_format_tag_t tag)
@@ -494,7 +496,7 @@ static sluice_status make_backward(struct sluice_onednn_layer *layer, enum direc
                        (const int[]){DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_SRC,
                                      DNNL_ARG_MEAN, DNNL_ARG_VARIANCE, DNNL_ARG_SCALE,
                                      DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT, DNNL_ARG_SHIFT},
-                       9, err);
+                       NORM_BACKWARD_ARGS, err);
     case SLUICE_ONEDNN_RELU:
         return op_init(onednn, op, desc,
                        (const int[]){DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, DNNL_ARG_DST}, 3, err);

@@ -8,6 +8,10 @@ that nothing large is committed: initial weights and dropout masks come from Phi
 says, pixels and labels from integer hashes.  PyTorch computes in float64, so that the differences a
 test finds are its own.
 
+A gradient jumps where a ReLU's input changes sign or a maximum moves to its neighbour, which
+float32 rounding may do to a value that is close enough.  So the seeds below are ones that keep
+step 0 MARGIN away from every such jump, which the script checks; --find-seeds looks for others.
+
 The file, one fact per line:
     case MODEL IMAGE_SIZE NUM_CLASSES BATCH SEED LR MOMENTUM WEIGHT_DECAY DROPOUT
     loss STEP VALUE                     mean cross-entropy before the step
@@ -29,12 +33,13 @@ import torchvision
 
 STEPS = 3
 SAMPLES_PER_PARAM = 6
+MARGIN = 3e-6
 
 CASES = [
     # model, image size, classes, batch, seed, lr, momentum, weight decay, dropout
-    ("alexnet", 64, 10, 4, 11, 0.01, 0.9, 5e-4, 0.5),
-    ("resnet18", 64, 10, 8, 12, 0.01, 0.9, 1e-4, 0.0),
-    ("small_cnn", 40, 7, 6, 13, 0.05, 0.9, 5e-4, 0.0),
+    ("alexnet", 64, 10, 4, 15, 0.01, 0.9, 5e-4, 0.5),
+    ("resnet18", 48, 10, 6, 20, 0.002, 0.9, 1e-4, 0.0),
+    ("small_cnn", 40, 7, 6, 13, 0.05, 0.9, 0.05, 0.0),
 ]
 
 
@@ -190,13 +195,56 @@ def hits(logits, labels):
     return int((rank < 1).sum()), int((rank < 5).sum())
 
 
-def run_case(out, model_name, size, num_classes, n, seed, lr, momentum, decay, dropout):
-    out.write(f"case {model_name} {size} {num_classes} {n} {seed} {lr} {momentum} {decay} {dropout}\n")
+class Margin:
+    """The least distance from a jump of the gradient that a forward pass had, where it matters:
+    a tie of two zeros passes no gradient through the ReLU before it."""
+
+    def __init__(self, model):
+        self.least = math.inf
+        for module in model.modules():
+            if isinstance(module, torch.nn.ReLU):
+                module.inplace = False
+                module.register_forward_hook(self.relu)
+            elif isinstance(module, torch.nn.MaxPool2d):
+                module.register_forward_hook(self.maxpool)
+
+    def relu(self, module, inputs, output):
+        self.least = min(self.least, inputs[0].detach().abs().min().item())
+
+    def maxpool(self, module, inputs, output):
+        x = inputs[0].detach()
+        pad = module.padding
+        x = torch.nn.functional.pad(x, (pad, pad, pad, pad), value=-1)
+        windows = x.unfold(2, module.kernel_size, module.stride).unfold(3, module.kernel_size, module.stride)
+        best = windows.flatten(4).topk(2, dim=4).values
+        gaps = (best[..., 0] - best[..., 1])[best[..., 0] > 0]
+        self.least = min(self.least, gaps.min().item() if gaps.numel() else math.inf)
+
+
+def prepare(model_name, size, num_classes, n, seed, dropout):
     model = make_model(model_name, num_classes, seed, dropout)
     names = set_weights(model, model_name, seed)
     model.double().train()
     images, labels = make_batch(n, size, num_classes)
-    images = images.double()
+    return model, names, images.double(), labels
+
+
+def find_seed(model_name, size, num_classes, n, seed, lr, momentum, decay, dropout):
+    while True:
+        model, _, images, _ = prepare(model_name, size, num_classes, n, seed, dropout)
+        margin = Margin(model)
+        with torch.no_grad():
+            model(images)
+        print(model_name, seed, margin.least, flush=True)
+        if margin.least >= MARGIN:
+            return
+        seed += 1
+
+
+def run_case(out, model_name, size, num_classes, n, seed, lr, momentum, decay, dropout):
+    out.write(f"case {model_name} {size} {num_classes} {n} {seed} {lr} {momentum} {decay} {dropout}\n")
+    model, names, images, labels = prepare(model_name, size, num_classes, n, seed, dropout)
+    margin = Margin(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=decay)
     parameters = dict(model.named_parameters())
     for step in range(STEPS):
@@ -210,6 +258,8 @@ def run_case(out, model_name, size, num_classes, n, seed, lr, momentum, decay, d
         out.write(f"loss {step} {loss.item():.9e}\n")
         out.write("hits %d %d %d\n" % ((step,) + hits(logits, labels)))
         if step == 0:
+            if margin.least < MARGIN:
+                raise SystemExit(f"{model_name}: margin {margin.least}: use --find-seeds")
             for name in names:
                 if name in parameters:
                     grad = parameters[name].grad
@@ -229,8 +279,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_reference.txt")
     parser.add_argument("-o", dest="path", default=default)
-    path = parser.parse_args().path
+    parser.add_argument("--find-seeds", action="store_true")
+    args = parser.parse_args()
+    path = args.path
     torch.set_num_threads(2)
+    if args.find_seeds:
+        for case in CASES:
+            find_seed(*case)
+        return
     with open(path, "w", encoding="ascii") as out:
         out.write(f"# torch {torch.__version__}, torchvision {torchvision.__version__}, float64\n")
         for case in CASES:

@@ -12,14 +12,18 @@
  *
  *     test_train_reference [cpu|cuda]
  *
- * What must hold, for a device that computes in float32: losses within LOSS_TOLERANCE; each
- * gradient's L2 norm within NORM_TOLERANCE of the reference's; each gradient element, and each
- * parameter after the steps, within ELEMENT_TOLERANCE of it, in units of that gradient's root mean
- * square (of the parameter's own largest sampled value). */
+ * What must hold, for a device that computes in float32: losses within LOSS_TOLERANCE
+ * (LATER_LOSS_TOLERANCE after the first step); each gradient's L2 norm within NORM_TOLERANCE of the
+ * reference's; each gradient element within ELEMENT_TOLERANCE, in units of that gradient's root
+ * mean square; each parameter after the steps within AFTER_TOLERANCE, in units of the largest
+ * sampled value, as three steps on one batch magnify what the first rounded (a ReLU's input near
+ * zero may change sign).  For step 0 the script sees to it that nothing is that near. */
 
-#define LOSS_TOLERANCE 2e-4 /* absolute, on values of 0.04 to 8 */
+#define LOSS_TOLERANCE 1e-4 /* absolute, on values near 2.3 */
+#define LATER_LOSS_TOLERANCE 2e-3
 #define NORM_TOLERANCE 1e-4 /* relative */
 #define ELEMENT_TOLERANCE 5e-4
+#define AFTER_TOLERANCE 2e-2
 
 #define MAX_LINE 256
 
@@ -68,9 +72,9 @@ static float *read_array(struct sluice_trainer *trainer, const char *name, int i
     return values;
 }
 
-/* The INDEX VALUE lines that follow. */
+/* The INDEX VALUE lines that follow; tolerance 0: of a parameter after the steps. */
 static void check_samples(const char *name, const float *values, size_t count, unsigned num_samples,
-                          double unit, double *worst)
+                          double tolerance, double *worst)
 {
     double largest = 0, wanted[16];
     unsigned long indices[16];
@@ -82,7 +86,7 @@ static void check_samples(const char *name, const float *values, size_t count, u
     }
     for (unsigned k = 0; k < num_samples; k++)
         note(fabs(values[indices[k]] - wanted[k]),
-             ELEMENT_TOLERANCE * (unit > 0 ? unit : fmax(largest, 1e-3)), worst, name);
+             tolerance > 0 ? tolerance : AFTER_TOLERANCE * fmax(largest, 1e-3), worst, name);
 }
 
 static void check_grad(struct sluice_trainer *trainer)
@@ -97,7 +101,8 @@ static void check_grad(struct sluice_trainer *trainer)
     for (size_t i = 0; i < count; i++)
         squares += (double)values[i] * values[i];
     note(fabs(sqrt(squares) - norm), NORM_TOLERANCE * norm, &worst_norm, name);
-    check_samples(name, values, count, num_samples, norm / sqrt((double)count), &worst_grad);
+    check_samples(name, values, count, num_samples, ELEMENT_TOLERANCE * norm / sqrt((double)count),
+                  &worst_grad);
     free(values);
 }
 
@@ -112,12 +117,12 @@ static void check_after(struct sluice_trainer *trainer)
     free(values);
 }
 
-static void check_totals(struct sluice_trainer *trainer, double loss, unsigned top1, unsigned top5)
+static void check_totals(struct sluice_trainer *trainer, double loss, double tolerance,
+                         unsigned top1, unsigned top5)
 {
     struct sluice_train_totals totals;
     CU_ASSERT_EQUAL_FATAL(sluice_trainer_collect(trainer, &totals, NULL), SLUICE_OK);
-    note(fabs(totals.loss_sum / (double)totals.samples - loss), LOSS_TOLERANCE, &worst_loss,
-         "loss");
+    note(fabs(totals.loss_sum / (double)totals.samples - loss), tolerance, &worst_loss, "loss");
     CU_ASSERT_EQUAL(totals.top1, top1);
     CU_ASSERT_EQUAL(totals.top5, top5);
 }
@@ -125,7 +130,11 @@ static void check_totals(struct sluice_trainer *trainer, double loss, unsigned t
 static void run_case(const char *model)
 {
     char name[32] = "";
-    struct sluice_train_options options = {.device = device, .table = train_test_table};
+    struct sluice_train_options options = {
+        .device = device,
+        .table = train_test_table,
+        .num_threads = 1, /* quick beside other tests, and the same on every machine */
+    };
     double seed;
     do {
         CU_ASSERT_FATAL(next_line());
@@ -153,7 +162,7 @@ static void run_case(const char *model)
             train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
             num_steps++;
         } else if (sscanf(line, "hits %u %u %u", &step, &top1, &top5) == 3) {
-            check_totals(trainer, loss, top1, top5);
+            check_totals(trainer, loss, step ? LATER_LOSS_TOLERANCE : LOSS_TOLERANCE, top1, top5);
         } else if (strncmp(line, "grad ", 5) == 0) {
             check_grad(trainer);
             num_grads++;
@@ -162,7 +171,7 @@ static void run_case(const char *model)
             num_afters++;
         } else if (sscanf(line, "evaluate %lf %u %u", &loss, &top1, &top5) == 3) {
             train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
-            check_totals(trainer, loss, top1, top5);
+            check_totals(trainer, loss, LATER_LOSS_TOLERANCE, top1, top5);
             num_evaluations++;
         } else {
             printf("%s", line);
