@@ -96,6 +96,7 @@ struct decode_job {
     struct sluice_codec *codec;
     struct sluice_buf_pool *pool;
     struct sluice_buf *pixels; /* owned until the job has succeeded */
+    uint32_t width, height;    /* of pixels; a later frame header may change cinfo's */
     uint64_t max_pixels;
     bool is_finishing; /* every pixel is there */
 };
@@ -164,8 +165,9 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
     /* A stream of tables alone may come first. */
     while (jpeg_read_header(cinfo, FALSE) == JPEG_HEADER_TABLES_ONLY)
         continue;
-    sluice_status status =
-        sluice_image_check_size(cinfo->image_width, cinfo->image_height, job->max_pixels, err);
+    job->width = cinfo->image_width;
+    job->height = cinfo->image_height;
+    sluice_status status = sluice_image_check_size(job->width, job->height, job->max_pixels, err);
     if (status != SLUICE_OK)
         return status;
 
@@ -177,8 +179,7 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %d components",
                            cinfo->num_components);
     /* The defaults are what Pillow uses: the accurate integer DCT, fancy upsampling. */
-    status = sluice_image_alloc_rgb(job->pool, cinfo->image_width, cinfo->image_height,
-                                    &job->pixels, err);
+    status = sluice_image_alloc_rgb(job->pool, job->width, job->height, &job->pixels, err);
     if (status != SLUICE_OK)
         return status;
     jpeg_start_decompress(cinfo);
@@ -218,8 +219,8 @@ sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *byte
     const sluice_status status = decode_job_run(&job, err);
     if (status == SLUICE_OK) {
         *rgb = (struct sluice_rgb){
-            .width = job.cinfo.image_width,
-            .height = job.cinfo.image_height,
+            .width = job.width,
+            .height = job.height,
             .pixels = job.pixels,
         };
     } else {

@@ -1,0 +1,15 @@
+#ifndef SLUICE_TESTS_IMAGE_SUPPORT_H
+#define SLUICE_TESTS_IMAGE_SUPPORT_H
+
+#include <stdint.h>
+
+/* Pictures for the image tests. */
+
+/* A smooth picture with edges, height x width x 3 in malloc'ed memory. */
+uint8_t *image_test_picture(uint32_t width, uint32_t height);
+
+/* The mean of the absolute differences of two pictures' bytes. */
+double image_test_mean_difference(const uint8_t *a, const uint8_t *b, uint32_t width,
+                                  uint32_t height);
+
+#endif
