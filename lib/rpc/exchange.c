@@ -266,13 +266,16 @@ static void write_next(struct exchange *x)
     grpc_op ops[3];
     memset(ops, 0, sizeof(ops));
     size_t num_ops = 0;
+    /* The transport completes a batch with metadata when they are written, and with the hint it
+     * would not write them before the next message, which waits for this batch. */
+    const bool has_hint = x->is_granted && !x->needs_metadata;
     if (x->needs_metadata) {
         ops[num_ops++].op = GRPC_OP_SEND_INITIAL_METADATA;
         x->needs_metadata = false;
     }
     if (out.bytes) {
         ops[num_ops].op = GRPC_OP_SEND_MESSAGE;
-        ops[num_ops].flags = x->is_granted ? GRPC_WRITE_BUFFER_HINT : 0;
+        ops[num_ops].flags = has_hint ? GRPC_WRITE_BUFFER_HINT : 0;
         ops[num_ops++].data.send_message.send_message = out.bytes;
         atomic_fetch_add_explicit(&x->queue->bytes_sent, out.len + FRAME_HEADER_BYTES,
                                   memory_order_relaxed);
