@@ -1,0 +1,399 @@
+#include "fake_server.h"
+
+#include "image/codec.h"
+#include "rpc/rpc_server.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* CUnit's own are for the main thread inside a test. */
+#define REQUIRE_TRUE(condition)                                                                    \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+#define REQUIRE(status) REQUIRE_TRUE((status) == SLUICE_OK)
+
+void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t corrupt)
+{
+    struct sluice_manifest_entry *entries = calloc(num_samples, sizeof(*entries));
+    dataset->files = calloc(num_samples, sizeof(*dataset->files));
+    dataset->num_samples = num_samples;
+    for (size_t i = 0; i < num_samples; i++) {
+        uint8_t rgb[20 * 16 * 3];
+        for (size_t k = 0; k < sizeof(rgb); k++)
+            rgb[k] = (uint8_t)((i + 1) * 2654435761u >> (k % 23));
+        REQUIRE(sluice_png_encode(rgb, 20, 16, 1, &dataset->files[i], NULL));
+        if (i == corrupt)
+            dataset->files[i]->len /= 2;
+        char path[32];
+        snprintf(path, sizeof(path), "train/%c/%06zu.png", i % 2 ? 'b' : 'a', i);
+        entries[i].path = strdup(path);
+        entries[i].bytes = dataset->files[i]->len;
+        entries[i].label = (uint32_t)(i % 2);
+    }
+    /* The manifest wants paths in order: first all of class a. */
+    struct sluice_manifest_entry *sorted = calloc(num_samples, sizeof(*sorted));
+    struct sluice_buf **files = calloc(num_samples, sizeof(*files));
+    size_t n = 0;
+    for (size_t parity = 0; parity < 2; parity++) {
+        for (size_t i = parity; i < num_samples; i += 2) {
+            files[n] = dataset->files[i];
+            sorted[n++] = entries[i];
+        }
+    }
+    static const char *const classes[] = {"a", "b"};
+    REQUIRE(sluice_manifest_create(sorted, num_samples, classes, 2, &dataset->manifest, NULL));
+    for (size_t i = 0; i < num_samples; i++)
+        free((char *)(uintptr_t)entries[i].path);
+    free(entries);
+    free(sorted);
+    free(dataset->files);
+    dataset->files = files;
+}
+
+void fake_dataset_clear(struct fake_dataset *dataset)
+{
+    for (size_t i = 0; i < dataset->num_samples; i++)
+        sluice_buf_unref(dataset->files[i]);
+    free(dataset->files);
+    sluice_manifest_destroy(dataset->manifest);
+    *dataset = (struct fake_dataset){0};
+}
+
+struct fake_server {
+    pthread_mutex_t lock;
+    struct fake_server_stats stats;
+
+    /* The completion thread's. */
+    struct sluice_scratch *scratch;
+    unsigned lost, garbled;
+    uint64_t replies;
+
+    /* Constant. */
+    struct fake_server_options options;
+    char dataset_id[33], target[32];
+    struct sluice_rpc_server *server;
+};
+
+static void hello_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct fake_server *s = ctx;
+    struct sluice_wire_hello hello = {0};
+    if (sluice_wire_get_hello_request(message, &hello, NULL) != SLUICE_OK) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "no hello");
+        return;
+    }
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_wire_hello reply = {
+        .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+        .peer = (char *)(uintptr_t) "fake",
+        .num_samples = s->options.dataset->num_samples,
+        .prep_workers = 3,
+        .max_in_flight = s->options.max_in_flight,
+        .max_image_pixels = 1u << 20,
+        .max_file_bytes = 1u << 20,
+        .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8 | 1u << SLUICE_FORM_F32,
+    };
+    if (sluice_pipeline_parse(hello.pipeline, &pipeline, NULL) == SLUICE_OK)
+        reply.pipeline_fingerprint =
+            sluice_pipeline_fingerprint(pipeline) ^ s->options.fingerprint_xor;
+    memcpy(reply.dataset_id, s->dataset_id, sizeof(reply.dataset_id));
+    struct sluice_message out = {0};
+    REQUIRE(sluice_wire_put_hello_reply(&reply, &out, NULL));
+    (void)sluice_rpc_call_send(call, &out);
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+    sluice_pipeline_destroy(pipeline);
+    sluice_wire_hello_clear(&hello);
+}
+
+/* Three samples a message. */
+static void list_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    (void)message;
+    const struct fake_server *s = ctx;
+    const struct sluice_manifest *manifest = s->options.dataset->manifest;
+    for (size_t first = 0; first < manifest->num_entries; first += 3) {
+        struct sluice_wire_sample_info rows[3] = {{0}};
+        struct sluice_wire_list list = {.samples = rows};
+        if (first == 0) {
+            list.classes = (char **)(uintptr_t)manifest->classes;
+            list.num_classes = manifest->num_classes;
+            list.num_samples = manifest->num_entries;
+            memcpy(list.dataset_id, s->dataset_id, sizeof(list.dataset_id));
+        }
+        while (list.num_samples_here < 3 && first + list.num_samples_here < manifest->num_entries) {
+            const size_t id = first + list.num_samples_here;
+            rows[list.num_samples_here++] = (struct sluice_wire_sample_info){
+                .sample_id = id,
+                .path = (char *)(uintptr_t)manifest->entries[id].path,
+                .bytes = manifest->entries[id].bytes,
+                .label = manifest->entries[id].label,
+                .is_val = manifest->entries[id].subset == SLUICE_SUBSET_VAL,
+            };
+        }
+        struct sluice_message out = {0};
+        REQUIRE(sluice_wire_put_list_reply(&list, &out, NULL));
+        (void)sluice_rpc_call_send(call, &out);
+    }
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+static void probe_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    (void)ctx;
+    uint64_t bytes = 0;
+    uint32_t each = 0;
+    REQUIRE(sluice_wire_get_probe_request(message, &bytes, &each, NULL));
+    for (int i = 0; i < 4; i++) {
+        struct sluice_buf *buf = NULL;
+        struct sluice_message out = {0};
+        REQUIRE(sluice_buf_create(NULL, bytes / 4, &buf, NULL));
+        memset(buf->data, 0, bytes / 4);
+        buf->len = bytes / 4;
+        REQUIRE(sluice_wire_put_probe_reply(buf, &out, NULL));
+        sluice_buf_unref(buf);
+        (void)sluice_rpc_call_send(call, &out);
+    }
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+/* --- Fetch --- */
+
+struct fetch {
+    struct sluice_pipeline *pipeline;
+    struct sluice_wire_sample_request *waiting; /* answered from the end: the newest first */
+    size_t num_waiting, capacity;
+    int64_t window;
+    uint64_t window_bytes;
+    unsigned replies;
+    bool is_over;
+};
+
+static void fetch_open(void *ctx, struct sluice_rpc_call *call)
+{
+    struct fake_server *s = ctx;
+    pthread_mutex_lock(&s->lock);
+    s->stats.streams++;
+    pthread_mutex_unlock(&s->lock);
+    sluice_rpc_call_set_state(call, calloc(1, sizeof(struct fetch)));
+}
+
+static void make_payload(struct fake_server *s, const struct fetch *fetch,
+                         const struct sluice_wire_sample_request *request,
+                         struct sluice_wire_sample_reply *reply)
+{
+    const struct sluice_sample empty = {0};
+    struct sluice_sample sample = empty;
+    struct sluice_err err = {0};
+    sample.key = request->key;
+    sample.kind = SLUICE_KIND_FILE;
+    sample.data = sluice_buf_ref(s->options.dataset->files[request->key.sample_id]);
+    const bool is_reduced = s->options.reduce_every && s->replies % s->options.reduce_every == 0;
+    const bool is_wrong =
+        s->options.wrong_kind_every && s->replies % s->options.wrong_kind_every == 0;
+    reply->status = sluice_pipeline_run(fetch->pipeline, s->scratch, &sample,
+                                        is_reduced ? 0 : request->split, &err);
+    if (reply->status != SLUICE_OK) {
+        memcpy(reply->error, err.text, sizeof(reply->error) - 1);
+        sluice_sample_clear(&sample);
+        return;
+    }
+    static const enum sluice_form forms[] = {
+        [SLUICE_KIND_FILE] = SLUICE_FORM_RAW,
+        [SLUICE_KIND_U8] = SLUICE_FORM_U8,
+        [SLUICE_KIND_F32] = SLUICE_FORM_F32,
+    };
+    reply->ops_done = is_wrong ? 5 : sample.ops_done;
+    reply->form = is_wrong ? SLUICE_FORM_F32 : forms[sample.kind];
+    reply->width = sample.width;
+    reply->height = sample.height;
+    reply->channels = sample.channels;
+    reply->queue_us = 10;
+    reply->cpu_us = 20;
+    reply->payload = sluice_buf_ref(sample.data);
+    sluice_sample_clear(&sample);
+}
+
+static void send_reply(struct fake_server *s, struct sluice_rpc_call *call,
+                       const struct sluice_wire_sample_reply *reply)
+{
+    struct sluice_message out = {0};
+    REQUIRE(sluice_wire_put_sample_reply(reply, &out, NULL));
+    REQUIRE(sluice_wire_put_queue_depth(1, &out, NULL));
+    pthread_mutex_lock(&s->lock);
+    s->stats.replies++;
+    s->stats.message_bytes += out.len;
+    pthread_mutex_unlock(&s->lock);
+    (void)sluice_rpc_call_send(call, &out);
+}
+
+static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct fetch *fetch)
+{
+    const struct fake_server_options *o = &s->options;
+    while (!fetch->is_over && fetch->num_waiting > 0 && fetch->window > 0) {
+        if (o->lose_after && fetch->replies == o->lose_after && s->lost < o->lose_times) {
+            s->lost++;
+            fetch->is_over = true;
+            sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "lost on purpose");
+            return;
+        }
+        if (o->garble_after && fetch->replies == o->garble_after && s->garbled < o->garble_times) {
+            s->garbled++;
+            fetch->is_over = true;
+            struct sluice_message out = {0};
+            REQUIRE(sluice_message_append_copy(&out, "\x0a\x7f\x08", 3, NULL));
+            (void)sluice_rpc_call_send(call, &out);
+            return;
+        }
+        const struct sluice_wire_sample_request request = fetch->waiting[--fetch->num_waiting];
+        struct sluice_wire_sample_reply reply = {.request_id = request.request_id};
+        s->replies++;
+        fetch->replies++;
+        if (o->again_every && s->replies % o->again_every == 0)
+            reply.status = s->replies % 2 ? SLUICE_E_AGAIN : SLUICE_E_CLOSED;
+        else
+            make_payload(s, fetch, &request, &reply);
+        fetch->window -= reply.payload ? (int64_t)reply.payload->len : 0;
+        send_reply(s, call, &reply);
+        if (o->repeat_every && s->replies % o->repeat_every == 0)
+            send_reply(s, call, &reply);
+        if (o->stray_every && s->replies % o->stray_every == 0) {
+            reply.request_id = UINT64_MAX - s->replies;
+            send_reply(s, call, &reply);
+        }
+        sluice_wire_sample_reply_clear(&reply);
+        const uint64_t unconsumed = (uint64_t)((int64_t)fetch->window_bytes - fetch->window);
+        pthread_mutex_lock(&s->lock);
+        if (unconsumed > s->stats.most_unconsumed)
+            s->stats.most_unconsumed = unconsumed;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+static void fetch_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct fake_server *s = ctx;
+    struct fetch *fetch = sluice_rpc_call_state(call);
+    struct sluice_wire_fetch_request request = {0};
+    if (s->options.refuse_fetch != SLUICE_RPC_OK) {
+        fetch->is_over = true;
+        sluice_rpc_call_finish(call, s->options.refuse_fetch, "refused on purpose");
+        return;
+    }
+    REQUIRE(sluice_wire_get_fetch_request(message, &request, NULL));
+    if (request.open.is_present) {
+        REQUIRE(sluice_pipeline_parse(request.open.pipeline, &fetch->pipeline, NULL));
+        REQUIRE_TRUE(request.open.window_bytes > 0);
+        fetch->window = (int64_t)request.open.window_bytes;
+        fetch->window_bytes = request.open.window_bytes;
+    }
+    fetch->window += (int64_t)request.grant_bytes;
+    if (fetch->num_waiting + request.num_samples > fetch->capacity) {
+        fetch->capacity = 2 * (fetch->num_waiting + request.num_samples);
+        fetch->waiting = realloc(fetch->waiting, fetch->capacity * sizeof(*fetch->waiting));
+    }
+    if (request.num_samples)
+        memcpy(fetch->waiting + fetch->num_waiting, request.samples,
+               request.num_samples * sizeof(*request.samples));
+    fetch->num_waiting += request.num_samples;
+    pthread_mutex_lock(&s->lock);
+    s->stats.requests += request.num_samples;
+    if (fetch->num_waiting > s->stats.most_in_flight)
+        s->stats.most_in_flight = fetch->num_waiting;
+    pthread_mutex_unlock(&s->lock);
+    sluice_wire_fetch_request_clear(&request);
+    answer(s, call, fetch);
+}
+
+static void fetch_half_close(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+static void fetch_done(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    struct fetch *fetch = sluice_rpc_call_state(call);
+    sluice_pipeline_destroy(fetch->pipeline);
+    free(fetch->waiting);
+    free(fetch);
+}
+
+static void call_done(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx, (void)call;
+}
+
+struct fake_server *fake_server_start(const struct fake_server_options *options)
+{
+    static const struct sluice_rpc_method methods[] = {
+        {.path = SLUICE_METHOD_HELLO, .on_message = hello_message, .on_done = call_done},
+        {.path = SLUICE_METHOD_LIST_SAMPLES, .on_message = list_message, .on_done = call_done},
+        {.path = SLUICE_METHOD_PROBE, .on_message = probe_message, .on_done = call_done},
+        {.path = SLUICE_METHOD_FETCH,
+         .on_open = fetch_open,
+         .on_message = fetch_message,
+         .on_half_close = fetch_half_close,
+         .on_done = fetch_done},
+    };
+    struct fake_server *s = calloc(1, sizeof(*s));
+    pthread_mutex_init(&s->lock, NULL);
+    s->options = *options;
+    if (s->options.max_in_flight == 0)
+        s->options.max_in_flight = 1000;
+    if (options->dataset_id)
+        snprintf(s->dataset_id, sizeof(s->dataset_id), "%s", options->dataset_id);
+    else
+        sluice_hash128_hex(sluice_manifest_id(options->dataset->manifest), s->dataset_id);
+    REQUIRE(sluice_scratch_create(NULL, &s->scratch, NULL));
+    char listen[32];
+    snprintf(listen, sizeof(listen), "127.0.0.1:%d", options->port);
+    const struct sluice_rpc_server_options server = {
+        .listen = listen,
+        .num_threads = 1,
+        .methods = methods,
+        .num_methods = sizeof(methods) / sizeof(methods[0]),
+        .ctx = s,
+    };
+    struct sluice_err err = {0};
+    if (sluice_rpc_server_create(&server, &s->server, &err) != SLUICE_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        abort();
+    }
+    snprintf(s->target, sizeof(s->target), "127.0.0.1:%d", sluice_rpc_server_port(s->server));
+    return s;
+}
+
+int fake_server_port(const struct fake_server *server)
+{
+    return sluice_rpc_server_port(server->server);
+}
+
+const char *fake_server_target(const struct fake_server *server)
+{
+    return server->target;
+}
+
+struct fake_server_stats fake_server_stats(struct fake_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    const struct fake_server_stats stats = server->stats;
+    pthread_mutex_unlock(&server->lock);
+    return stats;
+}
+
+void fake_server_stop(struct fake_server *server)
+{
+    sluice_rpc_server_shutdown(server->server, 0);
+    sluice_rpc_server_destroy(server->server);
+    sluice_scratch_destroy(server->scratch);
+    pthread_mutex_destroy(&server->lock);
+    free(server);
+}

@@ -1,0 +1,60 @@
+#ifndef SLUICE_TESTS_COMPUTE_CLIENT_FAKE_SERVER_H
+#define SLUICE_TESTS_COMPUTE_CLIENT_FAKE_SERVER_H
+
+#include "base/buf.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "rpc/rpc.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A storage server in this process that behaves as badly as it is told to: it answers in reverse
+ * order, loses streams, repeats itself, and so on.  The samples it makes are true ones. */
+
+#define FAKE_PIPELINE "decode,random_resized_crop=8,hflip=0.5,to_tensor,normalize=imagenet"
+#define FAKE_ROW_BYTES (8 * 8 * 3)
+
+/* Small PNGs in memory. */
+struct fake_dataset {
+    struct sluice_buf **files;
+    struct sluice_manifest *manifest;
+    size_t num_samples;
+};
+/* Sample `corrupt` (SIZE_MAX: none) is cut in the middle. */
+void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t corrupt);
+void fake_dataset_clear(struct fake_dataset *dataset);
+
+struct fake_server_options {
+    const struct fake_dataset *dataset;
+    int port;                 /* 0: a free one */
+    const char *dataset_id;   /* NULL: the true one */
+    uint64_t fingerprint_xor; /* another version's pipelines */
+    unsigned max_in_flight;   /* 0: 1000 */
+    unsigned lose_after;      /* replies of a stream, then it ends with UNAVAILABLE ... */
+    unsigned lose_times;      /* ... in so many streams */
+    unsigned garble_after;    /* as lose_after, by a reply that is no message */
+    unsigned garble_times;
+    unsigned reduce_every;             /* every n-th reply is the file, whatever was asked for */
+    unsigned repeat_every;             /* every n-th reply comes twice */
+    unsigned stray_every;              /* after every n-th comes one that nobody asked for */
+    unsigned again_every;              /* every n-th reply is SLUICE_E_AGAIN or SLUICE_E_CLOSED */
+    unsigned wrong_kind_every;         /* every n-th reply says f32 but has the file's bytes */
+    enum sluice_rpc_code refuse_fetch; /* not OK: every stream ends at once with it */
+};
+
+struct fake_server_stats {
+    uint64_t streams, requests, replies, message_bytes;
+    uint64_t most_in_flight;
+    uint64_t most_unconsumed; /* payload sent beyond what had been granted by then, and before */
+};
+
+struct fake_server;
+struct fake_server *fake_server_start(const struct fake_server_options *options);
+int fake_server_port(const struct fake_server *server);
+const char *fake_server_target(const struct fake_server *server); /* "127.0.0.1:port" */
+struct fake_server_stats fake_server_stats(struct fake_server *server);
+void fake_server_stop(struct fake_server *server);
+
+#endif
