@@ -63,7 +63,7 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
          .type = SLUICE_OPTION_UINT,
          .value = &o->max_in_flight,
          .arg = "N",
-         .help = "Samples of one stream between request and reply; beyond it reading pauses.",
+         .help = "Samples of one stream that are worked on at once; others wait.",
          .min = 1,
          .max = 1 << 20},
         {.name = "link-limit",

@@ -15,8 +15,11 @@
  *                  |            (workers.h)      |
  *             waits while too much is       waits while the client's window
  *             in flight, or no lane          is used up, or an earlier message
- *             has room; then the             is on its way (so that small
- *             stream's reading pauses        replies share one)
+ *             has room                       is on its way (so that small
+ *                                            replies share one)
+ *
+ * Reading goes on meanwhile, since the grant that ready waits for may stand behind requests
+ * that the backlog holds; it pauses when the backlog is absurdly long.
  *
  * The promises: every request of a stream that lives is answered exactly once; a
  * completion thread never waits; a full PREP lane costs ops, a full server time,

@@ -27,6 +27,11 @@
  * stops being served here. */
 #define STREAM_BYTES (64u << 20)
 
+/* Requests of one stream that may wait to be taken up (some 50 bytes each) before its reading
+ * pauses.  Far above what any client has open: a grant must never wait behind requests that
+ * wait for that very grant. */
+#define MAX_BACKLOG_REQUESTS 65536
+
 /* A larger payload would not fit the 64 MiB that our client receives. */
 #define MAX_PAYLOAD_BYTES (63u << 20)
 
@@ -51,6 +56,7 @@ struct fetch_job {
 struct stream {
     pthread_mutex_t lock;
     struct backlog *backlog_first, **backlog_end;
+    size_t backlog_requests;              /* not yet taken up, of all of it */
     struct fetch_job *parked;             /* taken up, but no lane had room */
     struct fetch_job *ready, **ready_end; /* answered, not yet sent */
     size_t ready_bytes;
@@ -382,6 +388,7 @@ static struct fetch_job *take_request(struct stream *s)
     job->job.fn = run_job;
     job->stream = stream_ref(s);
     job->request = backlog->requests[backlog->taken++];
+    s->backlog_requests--;
     job->reply.request_id = job->request.request_id;
     job->accepted_ns = sluice_clock_ns();
     if (job->request.split > s->num_ops)
@@ -489,7 +496,7 @@ static bool may_take(const struct stream *s, size_t queued)
 }
 
 /* Moves requests into the lanes as far as the limits and the lanes allow, and keeps
- * reading paused while any are left.  One thread at a time does so for a stream; others
+ * reading paused while too many are left.  One thread at a time does so for a stream; others
  * leave word and go. */
 static void dispatch(struct stream *s)
 {
@@ -514,6 +521,7 @@ static void dispatch(struct stream *s)
                 struct backlog *rest = s->backlog_first;
                 s->backlog_first = NULL;
                 s->backlog_end = &s->backlog_first;
+                s->backlog_requests = 0;
                 free_backlog(rest);
                 break;
             }
@@ -529,7 +537,7 @@ static void dispatch(struct stream *s)
                 place(s, job);
             pthread_mutex_lock(&s->lock);
         }
-        const bool should_pause = s->parked || s->backlog_first;
+        const bool should_pause = s->backlog_requests > MAX_BACKLOG_REQUESTS;
         if (should_pause != s->is_paused && !s->is_over) {
             s->is_paused = should_pause;
             pthread_mutex_unlock(&s->lock);
@@ -658,6 +666,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     if (backlog) {
         *s->backlog_end = backlog;
         s->backlog_end = &backlog->next;
+        s->backlog_requests += backlog->num_requests;
     }
     const int64_t room = INT64_MAX / 2 - s->window_left;
     s->window_left += request.grant_bytes < (uint64_t)room ? (int64_t)request.grant_bytes : room;

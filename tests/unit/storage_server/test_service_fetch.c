@@ -248,6 +248,50 @@ static void the_window_holds_replies_until_they_are_granted(void)
     fixture_end(&f);
 }
 
+/* The grants stand behind requests that cannot be taken up before them. */
+static void grants_are_read_past_requests_that_wait(void)
+{
+    struct fixture f = fixture_init();
+    f.options.max_in_flight = 2;
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 1);
+    for (uint64_t first = 0; first < 300; first += 50)
+        fetch_ask(client, first, 50, 0, SLUICE_FORM_RAW);
+    fetch_await(client, 1);
+    fetch_send(client, NULL, 0, UINT64_MAX);
+    fetch_await(client, 300);
+    for (uint64_t id = 0; id < 300; id++)
+        expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(void)
+{
+    struct fixture f = fixture_init();
+    f.options.max_in_flight = 1;
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, 1, 0, SLUICE_FORM_RAW);
+    gate_await_held(f.gate, 1);
+    /* No such samples: answered without a look at any file. */
+    const size_t per_message = 10000, count = 80000;
+    struct sluice_wire_sample_request *requests = calloc(per_message, sizeof(*requests));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(requests);
+    for (size_t i = 0; i < per_message; i++)
+        requests[i] = (struct sluice_wire_sample_request){.request_id = 1,
+                                                          .key = {.sample_id = NUM_IMAGES + i}};
+    for (size_t sent = 0; sent < count; sent += per_message)
+        fetch_send(client, requests, per_message, 0);
+    free(requests);
+    gate_open(f.gate);
+    fetch_await(client, 1 + count);
+    CU_ASSERT_EQUAL(fetch_reply(client, count)->status, SLUICE_E_INVALID);
+    client_close(client);
+    fixture_end(&f);
+}
+
 static void a_bad_file_is_an_error_of_its_own(void)
 {
     struct fixture f = fixture_init();
@@ -488,6 +532,8 @@ int main(void)
         SLUICE_TEST(many_streams_share_a_full_server),
         SLUICE_TEST(no_more_than_max_in_flight_are_taken_up),
         SLUICE_TEST(the_window_holds_replies_until_they_are_granted),
+        SLUICE_TEST(grants_are_read_past_requests_that_wait),
+        SLUICE_TEST(a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same),
         SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
         SLUICE_TEST(refuses_streams_that_do_not_agree),
