@@ -106,30 +106,42 @@ grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message)
     return bytes;
 }
 
-static void release_bytes(void *owner)
+/* A slice's reference count stands for the slice. */
+static void release_slice(void *owner)
 {
-    grpc_byte_buffer_destroy(owner);
+    grpc_slice_unref((grpc_slice){.refcount = owner});
 }
 
-bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *message)
+bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *out)
 {
     const grpc_slice_buffer *slices = &bytes->data.raw.slice_buffer;
-    const size_t count = slices->count ? slices->count : 1;
-    struct sluice_segment *segments = calloc(count, sizeof(*segments));
-    if (!segments) {
-        grpc_byte_buffer_destroy(bytes);
-        return false;
+    struct sluice_message message = {.capacity = slices->count ? slices->count : 1};
+    message.segments = malloc(message.capacity * sizeof(*message.segments));
+    bool is_ok = message.segments != NULL;
+    for (size_t i = 0; is_ok && i < slices->count; i++) {
+        const grpc_slice *slice = &slices->slices[i];
+        struct sluice_segment segment = {.data = GRPC_SLICE_START_PTR(*slice),
+                                         .len = GRPC_SLICE_LENGTH(*slice)};
+        if (slice->refcount) {
+            segment.owner = grpc_slice_ref(*slice).refcount;
+            segment.release = release_slice;
+        } else { /* so short that the bytes stand in the slice itself */
+            uint8_t *copy = malloc(segment.len + 1);
+            is_ok = copy != NULL;
+            if (is_ok)
+                memcpy(copy, segment.data, segment.len);
+            segment.data = segment.owner = copy;
+            segment.release = free;
+        }
+        if (is_ok) {
+            message.segments[message.num_segments++] = segment;
+            message.len += segment.len;
+        }
     }
-    size_t len = 0;
-    for (size_t i = 0; i < slices->count; i++) {
-        segments[i].data = GRPC_SLICE_START_PTR(slices->slices[i]);
-        segments[i].len = GRPC_SLICE_LENGTH(slices->slices[i]);
-        len += segments[i].len;
-    }
-    /* One owner for all slices, on the last segment: a message is cleared as a whole. */
-    segments[count - 1].release = release_bytes;
-    segments[count - 1].owner = bytes;
-    *message = (struct sluice_message){
-        .segments = segments, .num_segments = count, .capacity = count, .len = len};
-    return true;
+    grpc_byte_buffer_destroy(bytes);
+    if (is_ok)
+        *out = message;
+    else
+        sluice_message_clear(&message);
+    return is_ok;
 }

@@ -34,8 +34,9 @@ grpc_arg rpc_arg(const char *key, int value);
  * large ones are referred to and released when the transport is done with them. */
 grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message);
 
-/* Fills *message ({0} before) with references into `bytes`, which it takes.  False, with
- * `bytes` gone and *message as it was, if there is no memory. */
+/* Fills *message ({0} before) with the content of `bytes`, which it takes: each segment holds a
+ * reference to one slice.  False, with `bytes` gone and *message as it was, if there is no memory.
+ */
 bool rpc_message_from_bytes(grpc_byte_buffer *bytes, struct sluice_message *message);
 
 #endif

@@ -372,6 +372,11 @@ void server_start(struct server *server, const struct server_options *options)
 void server_stop(struct server *server, unsigned grace_ms)
 {
     sluice_rpc_server_shutdown(server->rpc, grace_ms);
+    server_free(server);
+}
+
+void server_free(struct server *server)
+{
     sluice_worker_pool_destroy(server->pool, SLUICE_POOL_DRAIN);
     sluice_rpc_server_destroy(server->rpc);
     CU_ASSERT_EQUAL(latch_count(&server->opened), latch_count(&server->done));

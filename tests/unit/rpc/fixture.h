@@ -81,7 +81,8 @@ struct server_options {
     void *pace_ctx;
 };
 void server_start(struct server *server, const struct server_options *options);
-void server_stop(struct server *server, unsigned grace_ms); /* shutdown and destroy */
+void server_stop(struct server *server, unsigned grace_ms); /* shutdown and free */
+void server_free(struct server *server);                    /* after shutdown */
 
 struct sluice_rpc_channel *connect_to(const char *target);
 
