@@ -219,6 +219,7 @@ static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
         .status = reply->status,
         .form = reply->form,
         .storage_ns = ((uint64_t)reply->queue_us + reply->cpu_us) * 1000,
+        .storage_cpu_ns = (uint64_t)reply->cpu_us * 1000,
     };
     memcpy(result.error, reply->error, sizeof(result.error));
     if (result.status == SLUICE_OK) {

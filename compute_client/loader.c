@@ -184,7 +184,8 @@ static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t
     for (unsigned stage = 0; stage < SLUICE_PROFILE_STAGES; stage++)
         seen.bytes[stage] = sample->data->len;
     *cost = seen;
-    const uint64_t read_ns = row->result.disk_ns ? row->result.disk_ns : row->result.storage_ns;
+    /* A raw sample's work on the storage node is reading it; waiting there is not its cost. */
+    const uint64_t read_ns = row->result.disk_ns ? row->result.disk_ns : row->result.storage_cpu_ns;
     seen.op_s[0] = (double)read_ns * 1e-9;
 
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
@@ -450,9 +451,9 @@ static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot
             named->sample_id = row->sample_id;
             named->status = status;
             memcpy(named->text, row->error, sizeof(named->text));
-            sluice_log(SLUICE_LOG_WARN, "sample %u (%s) is %s: %s", row->sample_id, path,
-                       sluice_status_name(status), row->error);
         }
+        sluice_log(SLUICE_LOG_WARN, "sample %u (%s) is %s: %s", row->sample_id, path,
+                   sluice_status_name(status), row->error);
     }
     return SLUICE_OK;
 }

@@ -31,9 +31,10 @@ struct sluice_source_result {
     char error[200];
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
     enum sluice_form form;
-    size_t payload_bytes; /* to be told to consumed() once they are not needed any more */
-    uint64_t disk_ns;     /* reading the file, where that is known */
-    uint64_t storage_ns;  /* waiting for and work of a storage node's worker */
+    size_t payload_bytes;    /* to be told to consumed() once they are not needed any more */
+    uint64_t disk_ns;        /* reading the file, where that is known */
+    uint64_t storage_ns;     /* waiting for and work of a storage node's worker */
+    uint64_t storage_cpu_ns; /* the work alone */
 };
 
 struct sluice_source_events {

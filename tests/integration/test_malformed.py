@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""200 malformed files among good ones: each a named error, none fatal, memory bounded."""
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+import unittest
+import zlib
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+SANITIZE = os.environ.get("SLUICE_SANITIZE", "")
+NUM_GOOD = 30
+# Two decoders with their scratch, the read-ahead and the programs themselves; a 60,000 x 60,000 image
+# would take 10 GB.
+MAX_RSS_KB = (2048 if SANITIZE else 512) * 1024
+
+
+def jpeg_segments(data):
+    """(offset, marker) of every segment before the scan."""
+    at = 2
+    while data[at] == 0xFF:
+        yield at, data[at + 1]
+        if data[at + 1] == 0xDA:
+            return
+        at += 2 + struct.unpack(">H", data[at + 2:at + 4])[0]
+
+
+def with_jpeg_size(data, width, height):
+    out = bytearray(data)
+    for at, marker in jpeg_segments(data):
+        if marker in (0xC0, 0xC1, 0xC2):
+            out[at + 5:at + 9] = struct.pack(">HH", height, width)
+    return bytes(out)
+
+
+def with_png_size(data, width, height):
+    ihdr = b"IHDR" + struct.pack(">II", width, height) + data[24:29]
+    return data[:12] + ihdr + struct.pack(">I", zlib.crc32(ihdr)) + data[33:]
+
+
+def with_broken_structure(rng, data):
+    """Flips bits where they must be noticed: in a segment's marker or length, or under PNG's CRC."""
+    out = bytearray(data)
+    if data[:2] == b"\xff\xd8":
+        at, marker = rng.choice([s for s in jpeg_segments(data)
+                                 if s[1] in (0xC0, 0xC1, 0xC2, 0xC4, 0xDB, 0xDA)])
+        out[at + 2] ^= 0x80  # the high byte of the segment's length
+    else:
+        out[rng.randrange(12, 33)] ^= 1 << rng.randrange(8)
+    return bytes(out)
+
+
+def make_malformed(rng, jpegs, pngs):
+    """{path: content}; None and "dir" are made into a link out of the root and a folder later."""
+    files = {}
+
+    def add(kind, count, make):
+        for i in range(count):
+            files[f"train/bad/{kind}{i:02}.jpg"] = make(i)
+
+    either = jpegs + pngs
+    add("cut", 60, lambda i: (lambda d: d[:rng.randrange(1, len(d) - 2)])(rng.choice(either)))
+    add("flipped", 60, lambda i: with_broken_structure(rng, rng.choice(either)))
+    wrong = [b"GIF89a" + bytes(100), b"BM" + bytes(200), b"PK\x03\x04" + bytes(100),
+             b"\x7fELF" + bytes(100), b"<html></html>", b"\x00" * 5000, b"\xff\xd8",
+             b"\xff\xd8\xff\xd9", b"\x89PNG\r\n\x1a\n", b"RIFF\x10\x00\x00\x00WEBPVP8 "]
+    add("wrong", 30, lambda i: wrong[i % len(wrong)])
+    add("zero", 10, lambda i: b"")
+    add("huge", 20, lambda i: with_jpeg_size(rng.choice(jpegs), 60000, 60000) if i % 2
+        else with_png_size(rng.choice(pngs), 60000, 60000))
+    add("link", 10, lambda i: None)
+    add("dir", 10, lambda i: "dir")
+    return files
+
+
+class MalformedTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name, "set")
+        cls.rng = random.Random(7)
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_GOOD),
+                        "--num-val", "0", "--classes", "3"], check=True, capture_output=True)
+        good = sorted(cls.root.rglob("*.jpg"))
+        jpegs = [path.read_bytes() for path in good[:8]]
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root.with_name("more"), "-n", "150",
+                        "--num-val", "0"], check=True, capture_output=True)
+        pngs = [path.read_bytes() for path in sorted(cls.root.with_name("more").rglob("*.png"))][:3]
+        assert pngs, "the synthetic set has no PNG"
+
+        cls.bad = make_malformed(cls.rng, jpegs, pngs)
+        assert len(cls.bad) == 200
+        (cls.root / "train/bad").mkdir(parents=True)
+        for name, content in cls.bad.items():
+            (cls.root / name).write_bytes(content if isinstance(content, bytes) else b"x")
+        # Random flips anywhere may or may not be noticed; they must only not do harm.
+        for i in range(30):
+            data = bytearray(cls.rng.choice(jpegs + pngs))
+            for _ in range(cls.rng.randrange(1, 4)):
+                data[cls.rng.randrange(len(data))] ^= 1 << cls.rng.randrange(8)
+            (cls.root / f"train/bad/random{i:02}.jpg").write_bytes(data)
+        # The manifest is taken while all are regular files; then links and folders slip in.
+        subprocess.run([BIN / "offload_dataset", "index", cls.root], check=True,
+                       capture_output=True)
+        for name, content in cls.bad.items():
+            path = cls.root / name
+            if content is None:
+                path.unlink()
+                path.symlink_to("/etc/passwd")
+            elif content == "dir":
+                path.unlink()
+                path.mkdir()
+
+        cls.server = subprocess.Popen(
+            [BIN / "offload_server", "--root", cls.root, "--listen", "127.0.0.1:0",
+             "--prep-workers", "2"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = cls.server.stdout.readline()
+        cls.address = first.removeprefix("listening on ").strip()
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.server.poll() is None:
+            cls.server.kill()
+        cls.server.communicate()
+        cls.folder.cleanup()
+
+    def train(self, mode, *options):
+        command = [BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "-b", "16",
+                   "-j", "2", "--json", "--on-error", "skip", *options]
+        if mode != "local":
+            command += ["--host", self.address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertNotIn("Sanitizer", done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def test_every_file_is_a_named_error_in_every_mode(self):
+        digests = set()
+        errors = set()
+        for mode in ("remote_nooff", "remote_piloff", "remote_alloff", "local"):
+            report, log = self.train(mode, *([self.root] if mode == "local" else []))
+            named = set(re.findall(r"train/bad/\w+\.jpg", log))
+            missing = set(self.bad) - named
+            self.assertEqual(missing, set(), f"{mode}: not named")
+            self.assertGreaterEqual(report["errors"], 200)
+            self.assertEqual(report["samples"] + report["errors"], NUM_GOOD + 200 + 30)
+            digests.add(report["digest"])
+            errors.add(report["errors"])
+        self.assertEqual(len(digests), 1)
+        self.assertEqual(len(errors), 1)
+
+        # The server lives, and says what it refused.
+        self.assertIsNone(self.server.poll())
+        status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()
+        peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status).group(1))
+        self.assertLess(peak_kb, MAX_RSS_KB)
+        self.server.send_signal(signal.SIGTERM)
+        out, log = self.server.communicate(timeout=30)
+        self.assertEqual(self.server.returncode, 0, log[-2000:])
+        self.assertNotIn("Sanitizer", log)
+        stats = json.loads(out.splitlines()[-1])
+        self.assertGreaterEqual(sum(stats["errors"].values()), 3 * 20)
+        self.assertEqual(stats["refused_paths"], 3 * 10)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
