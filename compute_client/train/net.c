@@ -218,10 +218,10 @@ static void build_resnet18(struct builder *b, double p)
     linear(b, "fc", b->net->num_classes);
 }
 
-/* Ours, for demonstrations and tests: 0.39 million parameters in its convolutions. */
+/* Ours, for demonstrations and tests: 0.39 million parameters in its convolutions;
+ * dropout, before the classifier, only if asked for. */
 static void build_small_cnn(struct builder *b, double p)
 {
-    (void)p;
     for (unsigned stage = 0; stage < 4; stage++) {
         char name[32];
         snprintf(name, sizeof(name), "features.%u", 3 * stage);
@@ -231,6 +231,7 @@ static void build_small_cnn(struct builder *b, double p)
         relu(b);
     }
     avgpool(b, 1, 1);
+    dropout(b, p);
     linear(b, "classifier", b->net->num_classes);
 }
 

@@ -37,7 +37,7 @@ struct sluice_train_options {
     const float (*table)[256];         /* [3][256], borrowed for the trainer's life */
     double consume_rate;               /* device none: samples a second; 0: as fast as they come */
     unsigned num_threads;              /* device cpu: 0: all CPUs */
-    double dropout;                    /* < 0: as the model defines it (alexnet 0.5) */
+    double dropout;                    /* < 0: as the model defines it (alexnet 0.5, others 0) */
 };
 
 /* SLUICE_E_INVALID names the option; SLUICE_E_UNSUPPORTED: this build has no such device, and

@@ -1,0 +1,463 @@
+#include "compute_client/train/train.h"
+
+#include "support/test.h"
+#include "train_support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A device that learns, on small nets.
+ *
+ *     test_train_device [cpu|cuda] */
+
+static const char *device = "cpu";
+
+enum { SIZE = 16, BATCH = 6, CLASSES = 5 };
+
+static uint8_t pixels[BATCH * SIZE * SIZE * 3];
+static uint32_t labels[BATCH];
+static const struct sluice_train_batch batch = {pixels, labels, BATCH};
+static struct sluice_err err;
+
+static struct sluice_train_options small_options(void)
+{
+    return (struct sluice_train_options){
+        .device = device,
+        .model = "small_cnn",
+        .num_classes = CLASSES,
+        .image_size = SIZE,
+        .batch_size = BATCH,
+        .lr = 0.05,
+        .momentum = 0.9,
+        .weight_decay = 0.01,
+        .seed = 3,
+        .table = train_test_table,
+        .num_threads = 1,
+        .dropout = -1,
+    };
+}
+
+static struct sluice_trainer *create(const struct sluice_train_options *options)
+{
+    memset(&err, 0, sizeof(err));
+    train_test_fill_batch(BATCH, SIZE, CLASSES, 0, pixels, labels);
+    return train_test_create(options);
+}
+
+static void step(struct sluice_trainer *trainer)
+{
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+}
+
+static struct sluice_train_totals collect(struct sluice_trainer *trainer)
+{
+    struct sluice_train_totals totals = {0};
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    return totals;
+}
+
+/* The mean loss of `batch` in training mode; with lr 0 a step changes no parameter. */
+static double training_loss(struct sluice_trainer *trainer)
+{
+    step(trainer);
+    return collect(trainer).loss_sum / BATCH;
+}
+
+static double evaluation_loss(struct sluice_trainer *trainer)
+{
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    return collect(trainer).loss_sum / BATCH;
+}
+
+static float *get(struct sluice_trainer *trainer, size_t param)
+{
+    float *values = malloc(sluice_trainer_param_count(trainer, param) * sizeof(*values));
+    train_test_require(sluice_trainer_get_param(trainer, param, values, &err), &err);
+    return values;
+}
+
+static int is_trained(struct sluice_trainer *trainer, size_t param)
+{
+    return !strstr(sluice_trainer_param_name(trainer, param), "running_");
+}
+
+static size_t find(struct sluice_trainer *trainer, const char *name)
+{
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        if (strcmp(sluice_trainer_param_name(trainer, i), name) == 0)
+            return i;
+    }
+    CU_FAIL_FATAL("no such parameter");
+    return 0;
+}
+
+static void params_equal(struct sluice_trainer *a, struct sluice_trainer *b, int should)
+{
+    int differs = 0;
+    for (size_t i = 0; i < sluice_trainer_num_params(a); i++) {
+        float *x = get(a, i), *y = get(b, i);
+        differs |= memcmp(x, y, sluice_trainer_param_count(a, i) * sizeof(*x)) != 0;
+        free(x);
+        free(y);
+    }
+    CU_ASSERT_EQUAL(!differs, should);
+}
+
+/* Along its own gradient g, at unit length, the loss climbs by |g|: for each parameter. */
+static void gradients_are_the_losss_slopes(void)
+{
+    struct sluice_train_options options = small_options();
+    options.lr = options.weight_decay = 0;
+    struct sluice_trainer *trainer = create(&options);
+    for (size_t param = 0; param < sluice_trainer_num_params(trainer); param++) {
+        if (!is_trained(trainer, param))
+            continue;
+        step(trainer);
+        const size_t count = sluice_trainer_param_count(trainer, param);
+        float *grad = malloc(count * sizeof(*grad));
+        train_test_require(sluice_trainer_get_grad(trainer, param, grad, &err), &err);
+        float *values = get(trainer, param);
+        double norm = 0;
+        for (size_t i = 0; i < count; i++)
+            norm += (double)grad[i] * grad[i];
+        norm = sqrt(norm);
+        CU_ASSERT(norm > 1e-4);
+        collect(trainer);
+
+        const double epsilon = 2e-3;
+        double loss[2];
+        float *moved = malloc(count * sizeof(*moved));
+        for (int side = 0; side < 2; side++) {
+            for (size_t i = 0; i < count; i++)
+                moved[i] = (float)(values[i] + (side ? -epsilon : epsilon) * grad[i] / norm);
+            train_test_require(sluice_trainer_set_param(trainer, param, moved, &err), &err);
+            loss[side] = training_loss(trainer);
+        }
+        train_test_require(sluice_trainer_set_param(trainer, param, values, &err), &err);
+        const double slope = (loss[0] - loss[1]) / (2 * epsilon);
+        if (fabs(slope / norm - 1) > 0.02)
+            printf("%s: slope %g, gradient %g\n", sluice_trainer_param_name(trainer, param), slope,
+                   norm);
+        CU_ASSERT_DOUBLE_EQUAL(slope / norm, 1, 0.02);
+        free(grad);
+        free(values);
+        free(moved);
+    }
+    sluice_trainer_destroy(trainer);
+}
+
+/* In float32, operation by operation: m = momentum * m + (g + weight_decay * w); w -= lr * m. */
+static void a_step_is_torchs_sgd(void)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    const size_t param = find(trainer, "features.3.weight");
+    const size_t count = sluice_trainer_param_count(trainer, param);
+    float *wanted = get(trainer, param);
+    float *grad = malloc(count * sizeof(*grad)), *m = calloc(count, sizeof(*m));
+    for (int k = 0; k < 3; k++) {
+        const float lr = k < 2 ? 0.05f : 0.005f;
+        sluice_trainer_set_lr(trainer, k < 2 ? 0.05 : 0.005);
+        step(trainer);
+        train_test_require(sluice_trainer_get_grad(trainer, param, grad, &err), &err);
+        for (size_t i = 0; i < count; i++) {
+            const float decayed = grad[i] + 0.01f * wanted[i];
+            m[i] = k ? 0.9f * m[i] + decayed : decayed;
+            wanted[i] -= lr * m[i];
+        }
+        float *values = get(trainer, param);
+        double worst = 0;
+        for (size_t i = 0; i < count; i++)
+            worst = fmax(worst, fabs(values[i] - wanted[i]));
+        CU_ASSERT(worst <= 1e-7); /* a GPU may fuse multiply and add */
+        free(values);
+    }
+    free(wanted);
+    free(grad);
+    free(m);
+    sluice_trainer_destroy(trainer);
+}
+
+static void loss_falls_and_accuracy_rises(void)
+{
+    struct sluice_train_options options = small_options();
+    options.weight_decay = 0;
+    struct sluice_trainer *trainer = create(&options);
+    const double before = training_loss(trainer);
+    for (int i = 0; i < 30; i++)
+        step(trainer);
+    collect(trainer);
+    const double after = evaluation_loss(trainer);
+    CU_ASSERT(after < before / 4);
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    const struct sluice_train_totals totals = collect(trainer);
+    CU_ASSERT_EQUAL(totals.top1, BATCH);
+    CU_ASSERT_EQUAL(totals.top5, BATCH);
+    sluice_trainer_destroy(trainer);
+}
+
+/* The running statistics enter, and no parameter or statistic changes. */
+static void evaluation_uses_running_statistics_and_changes_nothing(void)
+{
+    struct sluice_train_options options = small_options();
+    options.lr = options.weight_decay = 0;
+    options.dropout = 0.9;
+    struct sluice_trainer *a = create(&options), *b = create(&options);
+    const double first = evaluation_loss(a);
+    CU_ASSERT_EQUAL(evaluation_loss(a), first); /* no dropout */
+    params_equal(a, b, 1);
+    step(a); /* moves the statistics alone */
+    collect(a);
+    CU_ASSERT(fabs(evaluation_loss(a) - first) > 1e-4);
+    const size_t mean = find(a, "features.1.running_mean");
+    float *moved = get(a, mean);
+    float *start = get(b, mean);
+    CU_ASSERT_NOT_EQUAL(memcmp(moved, start, 32 * sizeof(float)), 0);
+    free(moved);
+    free(start);
+    sluice_trainer_destroy(a);
+    sluice_trainer_destroy(b);
+}
+
+static void dropout_changes_with_the_step(void)
+{
+    struct sluice_train_options options = small_options();
+    options.lr = options.weight_decay = 0;
+    options.dropout = 0.5;
+    struct sluice_trainer *trainer = create(&options);
+    const double first = training_loss(trainer);
+    CU_ASSERT(fabs(training_loss(trainer) - first) > 1e-4);
+    sluice_trainer_destroy(trainer);
+}
+
+/* A short batch computes what a trainer made for that size computes. */
+static void a_short_batch_is_a_batch_of_its_size(void)
+{
+    struct sluice_train_options options = small_options();
+    struct sluice_trainer *large = create(&options);
+    options.batch_size = 2;
+    struct sluice_trainer *small = create(&options);
+    const struct sluice_train_batch two = {pixels, labels, 2};
+    double losses[2][3];
+    for (int i = 0; i < 3; i++) {
+        train_test_require(sluice_trainer_step(large, &two, &err), &err);
+        train_test_require(sluice_trainer_step(small, &two, &err), &err);
+        losses[0][i] = collect(large).loss_sum;
+        losses[1][i] = collect(small).loss_sum;
+        CU_ASSERT_DOUBLE_EQUAL(losses[0][i], losses[1][i], 1e-4);
+    }
+    sluice_trainer_destroy(large);
+    sluice_trainer_destroy(small);
+}
+
+/* More sizes than are kept ready; a sample alone (batchnorm over one value at the end) too. */
+static void every_batch_size_works(void)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    for (int round = 0; round < 2; round++) {
+        for (unsigned n = 1; n <= BATCH; n++) {
+            const struct sluice_train_batch some = {pixels, labels, n};
+            train_test_require(sluice_trainer_step(trainer, &some, &err), &err);
+            const struct sluice_train_totals totals = collect(trainer);
+            CU_ASSERT_EQUAL(totals.samples, n);
+            CU_ASSERT(isfinite(totals.loss_sum));
+        }
+    }
+    sluice_trainer_destroy(trainer);
+}
+
+static void a_loss_that_is_not_finite_is_an_error(void)
+{
+    struct sluice_train_options options = small_options();
+    options.lr = 1e30;
+    struct sluice_trainer *trainer = create(&options);
+    for (int i = 0; i < 4; i++)
+        step(trainer);
+    struct sluice_train_totals totals = {.samples = 77};
+    CU_ASSERT_EQUAL(sluice_trainer_collect(trainer, &totals, &err), SLUICE_E_INTERNAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not finite"));
+    CU_ASSERT_EQUAL(totals.samples, 77);
+    sluice_trainer_destroy(trainer);
+}
+
+static void equal_seeds_give_equal_runs(void)
+{
+    struct sluice_train_options options = small_options();
+    options.num_threads = 2;
+    options.dropout = 0.2;
+    struct sluice_trainer *a = create(&options), *b = create(&options);
+    options.seed = 4;
+    struct sluice_trainer *other = create(&options);
+    params_equal(a, other, 0);
+    for (int i = 0; i < 3; i++) {
+        step(a);
+        step(b);
+    }
+    if (strcmp(device, "cpu") == 0)
+        params_equal(a, b, 1);
+    sluice_trainer_destroy(a);
+    sluice_trainer_destroy(b);
+    sluice_trainer_destroy(other);
+}
+
+static void parameters_come_back_as_they_were_set(void)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        const size_t count = sluice_trainer_param_count(trainer, i);
+        float *in = malloc(count * sizeof(*in));
+        for (size_t k = 0; k < count; k++)
+            in[k] = (float)(k % 1000) + (float)i / 128;
+        train_test_require(sluice_trainer_set_param(trainer, i, in, &err), &err);
+        float *out = get(trainer, i);
+        CU_ASSERT_EQUAL(memcmp(in, out, count * sizeof(*in)), 0);
+        free(in);
+        free(out);
+    }
+    float unused[1];
+    const size_t mean = find(trainer, "features.1.running_mean");
+    CU_ASSERT_EQUAL(sluice_trainer_get_grad(trainer, 0, unused, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_trainer_get_grad(trainer, mean, unused, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(
+        sluice_trainer_get_param(trainer, sluice_trainer_num_params(trainer), unused, NULL),
+        SLUICE_E_INVALID);
+    sluice_trainer_destroy(trainer);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[600];
+    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+/* Parameters, momentum, statistics, step count (dropout) and seed all come back: the run that
+ * goes on from the file is the run that was not interrupted, bit for bit on the CPU. */
+static void a_resumed_run_is_the_uninterrupted_one(void)
+{
+    struct sluice_train_options options = small_options();
+    options.dropout = 0.25;
+    options.num_threads = 2;
+    struct sluice_trainer *whole = create(&options);
+    for (int i = 0; i < 3; i++)
+        step(whole);
+    train_test_require(sluice_trainer_save(whole, path_of("half.ckpt"), "{\"epoch\":3}", &err),
+                       &err);
+
+    options.seed = 99; /* the file's counts */
+    struct sluice_trainer *resumed = create(&options);
+    char *extra = NULL;
+    train_test_require(sluice_trainer_load(resumed, path_of("half.ckpt"), &extra, &err), &err);
+    CU_ASSERT_STRING_EQUAL(extra, "{\"epoch\":3}");
+    free(extra);
+    params_equal(whole, resumed, 1);
+    collect(whole);
+    for (int i = 0; i < 3; i++) {
+        step(whole);
+        step(resumed);
+    }
+    if (strcmp(device, "cpu") == 0) {
+        CU_ASSERT_EQUAL(collect(whole).loss_sum, collect(resumed).loss_sum);
+        size_t whole_len, resumed_len;
+        train_test_require(sluice_trainer_save(whole, path_of("a.ckpt"), NULL, &err), &err);
+        train_test_require(sluice_trainer_save(resumed, path_of("b.ckpt"), NULL, &err), &err);
+        uint8_t *a = sluice_test_read_file(path_of("a.ckpt"), &whole_len);
+        uint8_t *b = sluice_test_read_file(path_of("b.ckpt"), &resumed_len);
+        CU_ASSERT_EQUAL_FATAL(whole_len, resumed_len);
+        CU_ASSERT_EQUAL(memcmp(a, b, whole_len), 0);
+        free(a);
+        free(b);
+    } else {
+        CU_ASSERT_DOUBLE_EQUAL(collect(whole).loss_sum, collect(resumed).loss_sum, 1e-2);
+    }
+    sluice_trainer_destroy(whole);
+    sluice_trainer_destroy(resumed);
+}
+
+static void a_checkpoint_of_another_model_is_refused_and_changes_nothing(void)
+{
+    struct sluice_train_options options = small_options();
+    struct sluice_trainer *saved = create(&options);
+    step(saved);
+    train_test_require(sluice_trainer_save(saved, path_of("small.ckpt"), "", &err), &err);
+    sluice_trainer_destroy(saved);
+
+    options.num_classes = CLASSES + 1;
+    struct sluice_trainer *loaded = create(&options), *fresh = create(&options);
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("small.ckpt"), NULL, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "small.ckpt"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "5 classes"));
+    params_equal(loaded, fresh, 1);
+    sluice_trainer_destroy(loaded);
+
+    /* The right head over damaged parameters. */
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path_of("small.ckpt"), &len);
+    bytes[len / 2] ^= 1;
+    sluice_test_write_file(path_of("flipped.ckpt"), bytes, len);
+    sluice_test_write_file(path_of("cut.ckpt"), bytes, len / 3);
+    free(bytes);
+    options.num_classes = CLASSES;
+    loaded = create(&options);
+    sluice_trainer_destroy(fresh);
+    fresh = create(&options);
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("flipped.ckpt"), NULL, &err),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "flipped.ckpt"));
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("cut.ckpt"), NULL, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(sluice_trainer_load(loaded, path_of("missing.ckpt"), NULL, NULL),
+                    SLUICE_E_NOT_FOUND);
+    params_equal(loaded, fresh, 1);
+    sluice_trainer_destroy(loaded);
+    sluice_trainer_destroy(fresh);
+}
+
+static void refuses_options_that_make_no_sense(void)
+{
+    static const char *const words[] = {"lr",    "momentum",   "weight_decay", "dropout",
+                                        "table", "image_size", "model"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(words); i++) {
+        struct sluice_train_options options = small_options();
+        options.lr = i == 0 ? -1 : options.lr;
+        options.momentum = i == 1 ? NAN : options.momentum;
+        options.weight_decay = i == 2 ? INFINITY : options.weight_decay;
+        options.dropout = i == 3 ? 1 : options.dropout;
+        options.table = i == 4 ? NULL : options.table;
+        options.image_size = i == 5 ? 0 : options.image_size;
+        options.model = i == 6 ? "lenet" : options.model;
+        struct sluice_trainer *trainer = NULL;
+        memset(&err, 0, sizeof(err));
+        CU_ASSERT_EQUAL(sluice_trainer_create(&options, &trainer, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, words[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        device = argv[1];
+    train_test_fill_table();
+    const struct sluice_train_options options = small_options();
+    sluice_trainer_destroy(create(&options)); /* or skipped, before any test runs */
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(gradients_are_the_losss_slopes),
+        SLUICE_TEST(a_step_is_torchs_sgd),
+        SLUICE_TEST(loss_falls_and_accuracy_rises),
+        SLUICE_TEST(evaluation_uses_running_statistics_and_changes_nothing),
+        SLUICE_TEST(dropout_changes_with_the_step),
+        SLUICE_TEST(a_short_batch_is_a_batch_of_its_size),
+        SLUICE_TEST(every_batch_size_works),
+        SLUICE_TEST(a_loss_that_is_not_finite_is_an_error),
+        SLUICE_TEST(equal_seeds_give_equal_runs),
+        SLUICE_TEST(parameters_come_back_as_they_were_set),
+        SLUICE_TEST(a_resumed_run_is_the_uninterrupted_one),
+        SLUICE_TEST(a_checkpoint_of_another_model_is_refused_and_changes_nothing),
+        SLUICE_TEST(refuses_options_that_make_no_sense),
+    };
+    return sluice_test_run("train_device", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,188 @@
+#include "compute_client/train/train.h"
+
+#include "base/clock.h"
+
+#include "support/test.h"
+#include "train_support.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* What holds for every device, shown on device none, and device none's own pace. */
+
+static struct sluice_train_options none_options(void)
+{
+    return (struct sluice_train_options){
+        .device = "none", .num_classes = 10, .image_size = 8, .batch_size = 20};
+}
+
+static const uint8_t pixels[20 * 8 * 8 * 3];
+static const uint32_t labels[20] = {0, 9, 3};
+
+static void names_the_option_it_refuses(void)
+{
+    static const struct {
+        const char *word;
+        struct sluice_train_options options;
+    } cases[] = {
+        {"gpu", {.device = "gpu", .num_classes = 10, .batch_size = 1}},
+        {"device", {.device = NULL, .num_classes = 10, .batch_size = 1}},
+        {"batch_size", {.device = "none", .num_classes = 10}},
+        {"num_classes", {.device = "none", .batch_size = 1}},
+        {"consume_rate",
+         {.device = "none", .num_classes = 10, .batch_size = 1, .consume_rate = -1}},
+        {"consume_rate",
+         {.device = "none", .num_classes = 10, .batch_size = 1, .consume_rate = NAN}},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_err err = {{0}};
+        struct sluice_trainer *trainer = NULL;
+        CU_ASSERT_EQUAL(sluice_trainer_create(&cases[i].options, &trainer, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].word));
+        CU_ASSERT_PTR_NULL(trainer);
+    }
+}
+
+/* Either the device works or the error says how to get it. */
+static void a_missing_device_names_its_build_option(void)
+{
+    static const struct {
+        const char *device, *option;
+    } cases[] = {{"cpu", "-DSLUICE_ONEDNN=ON"}, {"cuda", "-DSLUICE_CUDA=ON"}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_train_options options = none_options();
+        options.device = cases[i].device;
+        options.model = "no such model"; /* a device that is there gets as far as this */
+        struct sluice_err err = {{0}};
+        struct sluice_trainer *trainer = NULL;
+        options.table = train_test_table;
+        const sluice_status status = sluice_trainer_create(&options, &trainer, &err);
+        const char *wanted = status == SLUICE_E_UNSUPPORTED ? cases[i].option : "no such model";
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, wanted));
+        CU_ASSERT_PTR_NULL(trainer);
+    }
+}
+
+static void counts_samples_and_steps_until_collected(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    struct sluice_train_batch batch = {pixels, labels, 20};
+    struct sluice_train_totals totals;
+    struct sluice_err err = {{0}};
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    batch.n = 3; /* a short batch */
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    CU_ASSERT_EQUAL(totals.samples, 26);
+    CU_ASSERT_EQUAL(totals.steps, 3);
+    CU_ASSERT_EQUAL(totals.loss_sum, 0);
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    CU_ASSERT_EQUAL(totals.samples, 0);
+    sluice_trainer_destroy(trainer);
+    sluice_trainer_destroy(NULL);
+}
+
+static void refuses_a_label_out_of_range_and_names_the_sample(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    const uint32_t bad[3] = {0, 9, 10};
+    const struct sluice_train_batch batch = {pixels, bad, 3};
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "sample 2"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "label 10"));
+    CU_ASSERT_EQUAL(sluice_trainer_evaluate(trainer, &batch, NULL), SLUICE_E_INVALID);
+    struct sluice_train_totals totals;
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    CU_ASSERT_EQUAL(totals.samples, 0);
+    sluice_trainer_destroy(trainer);
+}
+
+static void refuses_an_empty_and_an_oversized_batch(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    struct sluice_train_batch batch = {pixels, labels, 0};
+    CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, NULL), SLUICE_E_INVALID);
+    batch.n = 21;
+    CU_ASSERT_EQUAL(sluice_trainer_step(trainer, &batch, NULL), SLUICE_E_INVALID);
+    sluice_trainer_destroy(trainer);
+}
+
+/* 100 samples at 1,000 a second take 0.1 s at least, however they are cut. */
+static void none_consumes_at_its_rate(void)
+{
+    struct sluice_train_options options = none_options();
+    options.consume_rate = 1000;
+    struct sluice_trainer *trainer = train_test_create(&options);
+    const struct sluice_train_batch batch = {pixels, labels, 20};
+    struct sluice_train_totals totals;
+    struct sluice_err err = {{0}};
+    const uint64_t start_ns = sluice_clock_ns();
+    for (int i = 0; i < 5; i++)
+        train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    CU_ASSERT(sluice_clock_ns() - start_ns >= 100000000u);
+    CU_ASSERT_EQUAL(totals.samples, 100);
+    sluice_trainer_destroy(trainer);
+}
+
+/* As on a GPU: the batch is free again while the step still runs (here: for 20 s). */
+static void none_returns_before_its_step_is_done(void)
+{
+    struct sluice_train_options options = none_options();
+    options.consume_rate = 1;
+    struct sluice_trainer *trainer = train_test_create(&options);
+    const struct sluice_train_batch batch = {pixels, labels, 20};
+    struct sluice_err err = {{0}};
+    const uint64_t start_ns = sluice_clock_ns();
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    CU_ASSERT(sluice_clock_ns() - start_ns < 10000000000u);
+    sluice_trainer_destroy(trainer);
+}
+
+static void host_memory_is_aligned_to_64_bytes(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    struct sluice_err err = {{0}};
+    void *memory = NULL;
+    train_test_require(sluice_trainer_host_alloc(trainer, 1000, &memory, &err), &err);
+    CU_ASSERT_EQUAL((uintptr_t)memory % 64, 0);
+    memset(memory, 1, 1000);
+    sluice_trainer_host_free(trainer, memory);
+    sluice_trainer_host_free(trainer, NULL);
+    sluice_trainer_destroy(trainer);
+}
+
+static void none_has_no_model_to_save_or_load(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    CU_ASSERT_EQUAL(sluice_trainer_num_params(trainer), 0);
+    CU_ASSERT_EQUAL(sluice_trainer_save(trainer, "/nowhere/x", "", NULL), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(sluice_trainer_load(trainer, "/nowhere/x", NULL, NULL), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(sluice_trainer_get_param(trainer, 0, NULL, NULL), SLUICE_E_INVALID);
+    sluice_trainer_destroy(trainer);
+}
+
+int main(void)
+{
+    train_test_fill_table();
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(names_the_option_it_refuses),
+        SLUICE_TEST(a_missing_device_names_its_build_option),
+        SLUICE_TEST(counts_samples_and_steps_until_collected),
+        SLUICE_TEST(refuses_a_label_out_of_range_and_names_the_sample),
+        SLUICE_TEST(refuses_an_empty_and_an_oversized_batch),
+        SLUICE_TEST(none_consumes_at_its_rate),
+        SLUICE_TEST(none_returns_before_its_step_is_done),
+        SLUICE_TEST(host_memory_is_aligned_to_64_bytes),
+        SLUICE_TEST(none_has_no_model_to_save_or_load),
+    };
+    return sluice_test_run("trainer", tests, SLUICE_TEST_COUNT(tests));
+}
