@@ -20,7 +20,7 @@
 
 static const char *const specs[] = {
     "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet",
-    "decode,random_resized_crop=224,to_tensor,normalize=0.5:0.4:0.3/0.2:0.3:0.4",
+    "decode,random_resized_crop=64,to_tensor,normalize=0.5:0.4:0.3/0.2:0.3:0.4",
     "decode,random_resized_crop=20:scale=0.5-1:ratio=1/2-2,hflip=1,to_tensor",
     "decode,random_resized_crop=24,hflip",
     "decode,hflip=1,random_resized_crop=16,to_tensor,normalize=imagenet",

@@ -1,0 +1,63 @@
+#include "pipeline/pipeline.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define FUZZ_CHECK(condition) ((condition) ? (void)0 : abort())
+
+/* The text of a pipeline: what parses has a canonical text that parses to the same,
+ * and draws that lie in the image. */
+
+static void check_draws(const struct sluice_pipeline *pipeline, uint32_t width, uint32_t height)
+{
+    const struct sluice_draw_key key = {.seed = 3, .epoch = 1, .sample_id = width};
+    const struct sluice_draws draws = sluice_pipeline_draws(pipeline, &key, width, height);
+    FUZZ_CHECK(draws.width >= 1 && draws.height >= 1);
+    if (strcmp(sluice_pipeline_op_name(pipeline, sluice_pipeline_u8_split(pipeline) > 1 ? 1 : 0),
+               "random_resized_crop") == 0) {
+        FUZZ_CHECK(draws.left <= width - draws.width && draws.width <= width);
+        FUZZ_CHECK(draws.top <= height - draws.height && draws.height <= height);
+    }
+}
+
+static void check_pipeline(const struct sluice_pipeline *pipeline)
+{
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    FUZZ_CHECK(num_ops >= 1 && num_ops <= SLUICE_MAX_OPS);
+    FUZZ_CHECK(sluice_pipeline_u8_split(pipeline) >= 1);
+    FUZZ_CHECK(sluice_pipeline_u8_split(pipeline) <= num_ops);
+
+    struct sluice_pipeline *again = NULL;
+    FUZZ_CHECK(sluice_pipeline_parse(sluice_pipeline_spec(pipeline), &again, NULL) == SLUICE_OK);
+    FUZZ_CHECK(strcmp(sluice_pipeline_spec(pipeline), sluice_pipeline_spec(again)) == 0);
+    FUZZ_CHECK(sluice_pipeline_fingerprint(pipeline) == sluice_pipeline_fingerprint(again));
+    FUZZ_CHECK(memcmp(sluice_pipeline_tail_table(pipeline), sluice_pipeline_tail_table(again),
+                      sizeof(sluice_pipeline_table)) == 0);
+    sluice_pipeline_destroy(again);
+
+    check_draws(pipeline, 1, 1);
+    check_draws(pipeline, 3, 500);
+    check_draws(pipeline, 65535, 65535);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *spec = malloc(size + 1);
+    if (!spec)
+        return 0;
+    memcpy(spec, data, size);
+    spec[size] = '\0';
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err err = {{0}};
+    if (sluice_pipeline_parse(spec, &pipeline, &err) == SLUICE_OK) {
+        check_pipeline(pipeline);
+        sluice_pipeline_destroy(pipeline);
+    } else {
+        FUZZ_CHECK(err.text[0] != '\0' && pipeline == NULL);
+    }
+    free(spec);
+    return 0;
+}

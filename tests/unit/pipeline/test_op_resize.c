@@ -1,0 +1,65 @@
+#include "pipeline/op.h"
+
+#include "support/test.h"
+
+#include <string.h>
+
+/* Values that Python gave for torchvision's int(size * long / short). */
+static void the_shorter_side_leads(void)
+{
+    static const struct {
+        uint32_t size, width, height, out_width, out_height;
+    } cases[] = {
+        {256, 500, 375, 341, 256},      {256, 375, 500, 256, 341},
+        {256, 256, 256, 256, 256},      {256, 3, 500, 256, 42666},
+        {256, 500, 3, 42666, 256},      {1, 1, 1, 1, 1},
+        {256, 333, 500, 256, 384},      {7, 3, 3, 7, 7},
+        {224, 65535, 1, 14679840, 224}, {8192, 65535, 65534, 8192, 8192},
+        {100, 49, 147, 100, 300},       {8192, 1, 65535, 8192, 536862720},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        const struct sluice_op op = {.class = &sluice_op_resize, .size = cases[i].size};
+        const struct sluice_size out =
+            op.class->out_size(&op, (struct sluice_size){cases[i].width, cases[i].height});
+        CU_ASSERT_EQUAL(out.width, cases[i].out_width);
+        CU_ASSERT_EQUAL(out.height, cases[i].out_height);
+    }
+}
+
+/* The rule in whole numbers: floor, as the true quotient never rounds up to the next one here. */
+static void the_other_side_is_the_floor_of_the_quotient(void)
+{
+    const struct sluice_op op = {.class = &sluice_op_resize, .size = 8191};
+    for (uint32_t shorter = 1; shorter < 66000; shorter += 131) {
+        const uint32_t longer = 65535 > shorter ? 65535 : shorter;
+        const struct sluice_size out =
+            op.class->out_size(&op, (struct sluice_size){longer, shorter});
+        CU_ASSERT_EQUAL(out.width, (uint64_t)8191 * longer / shorter);
+        CU_ASSERT_EQUAL(out.height, 8191);
+    }
+}
+
+static void an_equal_size_changes_nothing(void)
+{
+    struct sluice_resizer *resizer = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_resizer_create(&resizer, NULL), SLUICE_OK);
+    uint8_t pixels[5 * 8 * 3], out[5 * 8 * 3];
+    for (size_t i = 0; i < sizeof(pixels); i++)
+        pixels[i] = (uint8_t)(i * 37);
+    const struct sluice_op op = {.class = &sluice_op_resize, .size = 5};
+    const struct sluice_op_context context = {.resizer = resizer};
+    const struct sluice_image_view view = {pixels, 15, 5, 8};
+    CU_ASSERT_EQUAL(op.class->apply(&op, &context, &view, false, out, NULL), SLUICE_OK);
+    CU_ASSERT(memcmp(pixels, out, sizeof(out)) == 0);
+    sluice_resizer_destroy(resizer);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_shorter_side_leads),
+        SLUICE_TEST(the_other_side_is_the_floor_of_the_quotient),
+        SLUICE_TEST(an_equal_size_changes_nothing),
+    };
+    return sluice_test_run("op_resize", tests, SLUICE_TEST_COUNT(tests));
+}
