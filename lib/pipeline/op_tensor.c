@@ -144,6 +144,13 @@ void sluice_tensor_from_u8(const sluice_pipeline_table table, const uint8_t *pix
     }
 }
 
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
 /* The u8 value of one float, or -1.  The line through the table's ends points
  * within rounding of the right entry, so one or two looks suffice. */
 static int table_find(const float row[256], float value)
@@ -157,7 +164,7 @@ static int table_find(const float row[256], float value)
     while (v < 255 && row[v] < value)
         v++;
     /* As bits: a negative zero is not the table's zero. */
-    return memcmp(&row[v], &value, sizeof(value)) == 0 ? v : -1;
+    return bits_of(row[v]) == bits_of(value) ? v : -1;
 }
 
 sluice_status sluice_tensor_to_u8(const sluice_pipeline_table table, const float *values,

@@ -50,7 +50,9 @@ static sluice_status check_order(const struct sluice_pipeline *pipeline,
         if (pipeline->ops[i].class == class)
             return sluice_spec_fail(text, err, "an op may stand only once");
     }
-    const struct sluice_op_class *last = n > 0 ? pipeline->ops[n - 1].class : NULL;
+    if (n == 0)
+        return SLUICE_OK;
+    const struct sluice_op_class *last = pipeline->ops[n - 1].class;
     if (class->family == SLUICE_OP_IMAGE && last->family == SLUICE_OP_TENSOR)
         return sluice_spec_fail(text, err, "it comes after %s, which makes floats", last->name);
     if (class == &sluice_op_normalize && last != &sluice_op_to_tensor)

@@ -77,7 +77,8 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  * random_resized_crop=SIZE[:scale=MIN-MAX][:ratio=MIN-MAX] (0.08-1, 3/4-4/3),
  * resize=SHORTER_SIDE, center_crop=SIZE, hflip[=P] (0.5),
  * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
- * decode stands first; to_tensor comes after every u8 op, normalize after it.
+ * decode stands first; to_tensor comes after every u8 op, normalize after it;
+ * an op stands at most once.  A bound of a ratio may be a fraction.
  * SLUICE_E_INVALID names the op and the position in err.  Destroy the result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
                                                     struct sluice_pipeline **pipeline,
@@ -115,9 +116,10 @@ size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 typedef float sluice_pipeline_table[3][256];
 const sluice_pipeline_table *sluice_pipeline_tail_table(const struct sluice_pipeline *pipeline);
 
-/* What the random ops of the pipeline draw for one sample: the crop box (the
- * whole image if there is no crop op) in the coordinates of the image that the
- * crop op sees, and the flip. */
+/* What the random ops of the pipeline draw for one sample of width x height
+ * decoded pixels (both at least 1): the box of random_resized_crop in the
+ * coordinates of the image that this op sees (the whole decoded image if there
+ * is no such op), and the flip. */
 struct sluice_draws {
     uint32_t top, left, height, width;
     bool flip;
@@ -137,9 +139,11 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_run(const struct sluice_pipeline *
                                                   struct sluice_sample *sample, unsigned end,
                                                   struct sluice_err *err);
 
-/* Runs all remaining ops and writes the final tensor straight to `out`, which
- * is how a sample lands in batch memory without one more copy.  `out_len` must
- * equal sluice_pipeline_output_bytes().  On success the sample is cleared. */
+/* Runs all remaining ops and writes the final tensor straight to `out` (aligned
+ * for floats), which is how a sample lands in batch memory without one more
+ * copy.  `out_len` must equal sluice_pipeline_output_bytes(); a pipeline where
+ * that is 0 is SLUICE_E_INVALID.  On success the sample is cleared; on failure it
+ * stands at a whole op, as after run(), and `out` holds nothing of use. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
                                                      struct sluice_scratch *scratch,
                                                      struct sluice_sample *sample, void *out,
@@ -172,7 +176,9 @@ SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_
                                                     struct sluice_err *err); /* NULL: all {0} */
 void sluice_scratch_destroy(struct sluice_scratch *scratch);                 /* NULL is allowed */
 
-/* With measure_ops: thread CPU ns that op `op` took when it last ran here. */
+/* With measure_ops: thread CPU ns that op `op` took when it last ran here; 0 for a
+ * flip that had nothing to do.  finish() makes to_tensor and normalize in one pass,
+ * which counts under to_tensor. */
 uint64_t sluice_scratch_op_ns(const struct sluice_scratch *scratch, unsigned op);
 
 #endif
