@@ -62,6 +62,53 @@ grpc_arg rpc_arg(const char *key, int value)
     return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value};
 }
 
+/* Between taking a segment and releasing it, and between two references to a slice, the library
+ * orders what threads do; built without ThreadSanitizer, it cannot show that to it.  So under the
+ * sanitizer, and nowhere else, the same orderings are stated here, object by object. */
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+
+struct watched {
+    void (*release)(void *owner);
+    void *owner;
+};
+
+static void release_watched(void *arg)
+{
+    struct watched *watched = arg;
+    __tsan_acquire(watched);
+    watched->release(watched->owner);
+    free(watched);
+}
+
+static void watch(struct sluice_segment *segment)
+{
+    struct watched *watched = malloc(sizeof(*watched));
+    if (!watched)
+        return;
+    *watched = (struct watched){segment->release, segment->owner};
+    segment->release = release_watched;
+    segment->owner = watched;
+    __tsan_release(watched);
+}
+
+static void before_unref(void *refcount)
+{
+    __tsan_acquire(refcount);
+    __tsan_release(refcount);
+}
+#else
+static void watch(struct sluice_segment *segment)
+{
+    (void)segment;
+}
+
+static void before_unref(void *refcount)
+{
+    (void)refcount;
+}
+#endif
+
 static bool is_small(const struct sluice_segment *segment)
 {
     return segment->len <= COPY_BYTES;
@@ -76,6 +123,8 @@ grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message)
     while (i < message->num_segments) {
         struct sluice_segment *segment = &message->segments[i];
         if (!is_small(segment)) {
+            if (segment->release)
+                watch(segment);
             grpc_slice_buffer_add(
                 slices, segment->release
                             ? grpc_slice_new_with_user_data((void *)segment->data, segment->len,
@@ -109,6 +158,7 @@ grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message)
 /* A slice's reference count stands for the slice. */
 static void release_slice(void *owner)
 {
+    before_unref(owner);
     grpc_slice_unref((grpc_slice){.refcount = owner});
 }
 

@@ -72,6 +72,7 @@ static void port_0_is_a_free_port_and_peers_have_names(void)
                         sluice_rpc_server_port(servers[1].rpc));
     struct sluice_rpc_channel *channel = connect_to(servers[1].target);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
+    CU_ASSERT(latch_wait(&servers[1].done, 1));
     CU_ASSERT_PTR_NOT_NULL(strstr(sluice_rpc_call_peer(servers[1].calls[0]), "ipv4:127.0.0.1:"));
     sluice_rpc_channel_destroy(channel);
     server_stop(&servers[0], 0);
