@@ -1,0 +1,84 @@
+#include "storage_server/health.h"
+
+#include "fixture.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static void put_request(struct sluice_message *message, const char *service)
+{
+    const uint8_t head[] = {1 << 3 | 2, (uint8_t)strlen(service)};
+    CU_ASSERT_EQUAL(sluice_message_append_copy(message, head, sizeof(head), NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_message_append_copy(message, service, strlen(service), NULL), SLUICE_OK);
+}
+
+static int get_status(const struct sluice_message *message)
+{
+    uint8_t bytes[2] = {0};
+    struct sluice_cursor cursor = sluice_cursor_init(message);
+    CU_ASSERT_EQUAL_FATAL(message->len, 2);
+    CU_ASSERT(sluice_cursor_read(&cursor, bytes, 2));
+    CU_ASSERT_EQUAL(bytes[0], 1 << 3);
+    return bytes[1];
+}
+
+static void check_knows_its_services(void)
+{
+    static const char *const known[] = {"", "sluice.v1.Offload", "DataTransfer"};
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        struct sluice_message request = {0}, reply = {0};
+        put_request(&request, known[i]);
+        CU_ASSERT_EQUAL_FATAL(call(&f, SLUICE_METHOD_HEALTH_CHECK, &request, &reply, NULL),
+                              SLUICE_RPC_OK);
+        CU_ASSERT_EQUAL(get_status(&reply), SLUICE_SERVING);
+        sluice_message_clear(&reply);
+    }
+    struct sluice_message request = {0};
+    put_request(&request, "sluice.v9.Offload");
+    CU_ASSERT_EQUAL(call(&f, SLUICE_METHOD_HEALTH_CHECK, &request, NULL, NULL),
+                    SLUICE_RPC_NOT_FOUND);
+    /* No field at all asks for the server as a whole. */
+    CU_ASSERT_EQUAL(call(&f, SLUICE_METHOD_HEALTH_CHECK, &request, NULL, NULL), SLUICE_RPC_OK);
+    fixture_end(&f);
+}
+
+static void watch_tells_the_stop_and_ends(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *watchers[3];
+    static const char *const services[] = {"", "sluice.v1.Offload", "unknown"};
+    for (int i = 0; i < 3; i++) {
+        struct sluice_message request = {0};
+        put_request(&request, services[i]);
+        watchers[i] = client_open(&f, SLUICE_METHOD_HEALTH_WATCH);
+        client_send(watchers[i], &request);
+        client_half_close(watchers[i]);
+        client_await_messages(watchers[i], 1);
+        CU_ASSERT_EQUAL(get_status(client_message(watchers[i], 0)),
+                        i < 2 ? SLUICE_SERVING : SLUICE_SERVICE_UNKNOWN);
+    }
+    /* One that went away is not told. */
+    client_close(watchers[0]);
+    sluice_server_stop(f.server);
+    for (int i = 1; i < 3; i++) {
+        CU_ASSERT_EQUAL(client_await_done(watchers[i], NULL), SLUICE_RPC_UNAVAILABLE);
+        CU_ASSERT_EQUAL(client_num_messages(watchers[i]), i == 1 ? 2 : 1);
+    }
+    CU_ASSERT_EQUAL(get_status(client_message(watchers[1], 1)), SLUICE_NOT_SERVING);
+    client_close(watchers[1]);
+    client_close(watchers[2]);
+    fixture_end(&f);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(check_knows_its_services),
+        SLUICE_TEST(watch_tells_the_stop_and_ends),
+    };
+    return sluice_test_run("health", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,107 @@
+#include "storage_server/server.h"
+
+#include "base/clock.h"
+#include "fixture.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void what_cannot_be_served_is_named(void)
+{
+    struct sluice_server_options options = sluice_server_options_init();
+    struct sluice_server *server = NULL;
+    struct sluice_err err = {0};
+    options.listen = "127.0.0.1:0";
+    options.root = "/no/such/folder";
+    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/folder"));
+
+    err = (struct sluice_err){0};
+    options.root = image_root();
+    options.listen = "127.0.0.1:notaport";
+    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "notaport"));
+
+    /* Two on one port. */
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    char taken[64];
+    snprintf(taken, sizeof(taken), "127.0.0.1:%d", sluice_server_port(f.server));
+    options.listen = taken;
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, taken));
+    CU_ASSERT_PTR_NULL(server);
+    fixture_end(&f);
+}
+
+static void serves_the_files_beneath_the_root(void)
+{
+    struct sluice_server_options options = fixture_init().options;
+    struct fixture f = {.options = options};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_server_create(&options, NULL, &f.server, &err), SLUICE_OK);
+    char target[64];
+    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_server_port(f.server));
+    const struct sluice_rpc_channel_options channel = {.target = target};
+    CU_ASSERT_EQUAL_FATAL(sluice_rpc_channel_create(&channel, &f.channel, NULL), SLUICE_OK);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, NUM_IMAGES, 0, SLUICE_FORM_RAW);
+    fetch_await(client, NUM_IMAGES);
+    for (unsigned id = 0; id < NUM_IMAGES; id++) {
+        size_t len;
+        uint8_t *bytes = sluice_test_read_file(image_path(id), &len);
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
+        CU_ASSERT(reply->payload->len == len && memcmp(reply->payload->data, bytes, len) == 0);
+        free(bytes);
+    }
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void the_link_limit_holds_back_what_is_sent(void)
+{
+    struct fixture f = fixture_init();
+    f.options.link_bytes_per_s = 1e6;
+    fixture_start(&f);
+    struct sluice_message request = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_probe_request(200000, 10000, &request, NULL), SLUICE_OK);
+    struct client *client = client_open(&f, SLUICE_METHOD_PROBE);
+    const uint64_t start_ns = sluice_clock_ns();
+    client_send(client, &request);
+    client_half_close(client);
+    CU_ASSERT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
+    /* 200 kB less one burst and one message, at 1 MB/s; how much longer depends on the machine. */
+    CU_ASSERT(sluice_clock_ns() - start_ns >= 165000000);
+    CU_ASSERT_EQUAL(client_num_messages(client), 20);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_stop_may_come_twice(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    sluice_server_stop(f.server);
+    sluice_server_stop(f.server);
+    char *json = NULL;
+    CU_ASSERT_EQUAL(sluice_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"streams\":0"));
+    free(json);
+    fixture_end(&f);
+    sluice_server_destroy(NULL);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_cannot_be_served_is_named),
+        SLUICE_TEST(serves_the_files_beneath_the_root),
+        SLUICE_TEST(the_link_limit_holds_back_what_is_sent),
+        SLUICE_TEST(a_stop_may_come_twice),
+    };
+    return sluice_test_run("server", tests, SLUICE_TEST_COUNT(tests));
+}

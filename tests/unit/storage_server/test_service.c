@@ -1,0 +1,222 @@
+#include "storage_server/service.h"
+
+#include "fixture.h"
+#include "pipeline/pipeline.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum sluice_rpc_code say_hello(struct fixture *f, const struct sluice_wire_hello *hello,
+                                      struct sluice_wire_hello *answer, struct sluice_err *err)
+{
+    struct sluice_message request = {0}, reply = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_hello_request(hello, &request, NULL), SLUICE_OK);
+    const enum sluice_rpc_code code = call(f, SLUICE_METHOD_HELLO, &request, &reply, err);
+    if (code == SLUICE_RPC_OK)
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_hello_reply(&reply, answer, NULL), SLUICE_OK);
+    sluice_message_clear(&reply);
+    return code;
+}
+
+static void hello_tells_limits_and_compares_pipeline_and_data(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 3;
+    f.options.max_in_flight = 77;
+    f.options.max_image_pixels = 123456;
+    fixture_start(&f);
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(PIPELINE, &pipeline, NULL), SLUICE_OK);
+    const uint64_t fingerprint = sluice_pipeline_fingerprint(pipeline);
+    sluice_pipeline_destroy(pipeline);
+
+    struct sluice_wire_hello hello = {.protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+                                      .pipeline = (char[]){PIPELINE},
+                                      .pipeline_fingerprint = fingerprint};
+    struct sluice_wire_hello answer = {0};
+    CU_ASSERT_EQUAL_FATAL(say_hello(&f, &hello, &answer, NULL), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(answer.protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
+    CU_ASSERT_EQUAL(answer.pipeline_fingerprint, fingerprint);
+    CU_ASSERT_EQUAL(answer.num_samples, NUM_IMAGES);
+    CU_ASSERT_EQUAL(answer.prep_workers, 3);
+    CU_ASSERT_EQUAL(answer.max_in_flight, 77);
+    CU_ASSERT_EQUAL(answer.max_image_pixels, 123456);
+    CU_ASSERT_EQUAL(answer.max_file_bytes, 1 << 20);
+    CU_ASSERT_EQUAL(answer.forms,
+                    1 << SLUICE_FORM_RAW | 1 << SLUICE_FORM_U8 | 1 << SLUICE_FORM_F32);
+    CU_ASSERT_EQUAL(strlen(answer.dataset_id), 32);
+    CU_ASSERT(strncmp(answer.peer, "offload_server ", 15) == 0);
+
+    memcpy(hello.dataset_id, answer.dataset_id, sizeof(hello.dataset_id));
+    sluice_wire_hello_clear(&answer);
+    CU_ASSERT_EQUAL(say_hello(&f, &hello, &answer, NULL), SLUICE_RPC_OK);
+    sluice_wire_hello_clear(&answer);
+
+    /* What is left out is not compared. */
+    const struct sluice_wire_hello bare = {.protocol_version = SLUICE_WIRE_PROTOCOL_VERSION};
+    CU_ASSERT_EQUAL(say_hello(&f, &bare, &answer, NULL), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(answer.pipeline_fingerprint, 0);
+    sluice_wire_hello_clear(&answer);
+
+    char ours[20], theirs[20];
+    snprintf(ours, sizeof(ours), "%016llx", (unsigned long long)fingerprint);
+    snprintf(theirs, sizeof(theirs), "%016llx", (unsigned long long)fingerprint + 1);
+    struct sluice_err err = {0};
+    hello.pipeline_fingerprint++;
+    CU_ASSERT_EQUAL(say_hello(&f, &hello, &answer, &err), SLUICE_RPC_FAILED_PRECONDITION);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ours));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, theirs));
+
+    hello.pipeline_fingerprint--;
+    hello.dataset_id[5] ^= 1;
+    CU_ASSERT_EQUAL(say_hello(&f, &hello, &answer, NULL), SLUICE_RPC_FAILED_PRECONDITION);
+    hello.dataset_id[5] ^= 1;
+    hello.protocol_version++;
+    CU_ASSERT_EQUAL(say_hello(&f, &hello, &answer, NULL), SLUICE_RPC_FAILED_PRECONDITION);
+    fixture_end(&f);
+}
+
+/* Lists `subset` into `list`, one message after the other. */
+static enum sluice_rpc_code list(struct fixture *f, const char *subset, struct client **client)
+{
+    struct sluice_message request = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, &request, NULL), SLUICE_OK);
+    *client = client_open(f, SLUICE_METHOD_LIST_SAMPLES);
+    client_send(*client, &request);
+    client_half_close(*client);
+    return client_await_done(*client, NULL);
+}
+
+static void lists_every_sample_once_in_order(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client;
+    CU_ASSERT_EQUAL(list(&f, "", &client), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(client_num_messages(client), 1);
+    struct sluice_wire_list got = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL(got.num_classes, 2);
+    CU_ASSERT_STRING_EQUAL(got.classes[0], "ant");
+    CU_ASSERT_STRING_EQUAL(got.classes[1], "bee");
+    CU_ASSERT_EQUAL(got.num_samples, NUM_IMAGES);
+    CU_ASSERT_EQUAL(strlen(got.dataset_id), 32);
+    CU_ASSERT_EQUAL_FATAL(got.num_samples_here, NUM_IMAGES);
+    for (unsigned id = 0; id < NUM_IMAGES; id++) {
+        const struct sluice_wire_sample_info *info = &got.samples[id];
+        size_t len;
+        free(sluice_test_read_file(image_path(id), &len));
+        CU_ASSERT_EQUAL(info->sample_id, id);
+        CU_ASSERT_STRING_EQUAL(info->path, image_name(id));
+        CU_ASSERT_EQUAL(info->bytes, len);
+        CU_ASSERT_EQUAL(info->label, id / (NUM_IMAGES / 2));
+        CU_ASSERT_FALSE(info->is_val);
+    }
+    sluice_wire_list_clear(&got);
+    client_close(client);
+
+    /* Without a val folder there is nothing in it, and the classes are still told. */
+    CU_ASSERT_EQUAL(list(&f, "val", &client), SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL(got.num_samples, 0);
+    CU_ASSERT_EQUAL(got.num_samples_here, 0);
+    CU_ASSERT_EQUAL(got.num_classes, 2);
+    sluice_wire_list_clear(&got);
+    client_close(client);
+
+    CU_ASSERT_EQUAL(list(&f, "test", &client), SLUICE_RPC_INVALID_ARGUMENT);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static enum sluice_rpc_code probe(struct fixture *f, uint64_t bytes, uint32_t message_bytes,
+                                  struct client **client)
+{
+    struct sluice_message request = {0};
+    CU_ASSERT_EQUAL(sluice_wire_put_probe_request(bytes, message_bytes, &request, NULL), SLUICE_OK);
+    *client = client_open(f, SLUICE_METHOD_PROBE);
+    client_send(*client, &request);
+    client_half_close(*client);
+    return client_await_done(*client, NULL);
+}
+
+/* Tag and length of ProbeReply's one field. */
+static size_t probe_overhead(size_t len)
+{
+    return len < 128 ? 2 : len < 16384 ? 3 : 4;
+}
+
+static void a_probe_sends_what_it_was_asked_for(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    static const struct {
+        uint64_t bytes;
+        uint32_t message_bytes;
+        size_t messages, first, last;
+    } cases[] = {
+        {3000000, 200000, 15, 200000, 200000},
+        {3000001, 200000, 16, 200000, 1},
+        {300000, 0, 2, 262144, 37856},
+        {100, 1000, 1, 100, 100},
+        {0, 0, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct client *client;
+        CU_ASSERT_EQUAL(probe(&f, cases[i].bytes, cases[i].message_bytes, &client), SLUICE_RPC_OK);
+        const size_t count = client_num_messages(client);
+        CU_ASSERT_EQUAL(count, cases[i].messages);
+        if (count) {
+            CU_ASSERT_EQUAL(client_message(client, 0)->len,
+                            cases[i].first + probe_overhead(cases[i].first));
+            CU_ASSERT_EQUAL(client_message(client, count - 1)->len,
+                            cases[i].last + probe_overhead(cases[i].last));
+        }
+        client_close(client);
+    }
+    struct client *client;
+    CU_ASSERT_EQUAL(probe(&f, (1ull << 30) + 1, 0, &client), SLUICE_RPC_INVALID_ARGUMENT);
+    client_close(client);
+    CU_ASSERT_EQUAL(probe(&f, 1, (1u << 20) + 1, &client), SLUICE_RPC_INVALID_ARGUMENT);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void a_request_that_is_none_is_refused(void)
+{
+    static const char *const methods[] = {SLUICE_METHOD_HELLO, SLUICE_METHOD_LIST_SAMPLES,
+                                          SLUICE_METHOD_PROBE};
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        struct sluice_message junk = {0};
+        CU_ASSERT_EQUAL(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL), SLUICE_OK);
+        struct client *client = client_open(&f, methods[i]);
+        client_send(client, &junk);
+        client_half_close(client);
+        CU_ASSERT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_INVALID_ARGUMENT);
+        client_close(client);
+
+        /* And so is none at all. */
+        client = client_open(&f, methods[i]);
+        client_half_close(client);
+        CU_ASSERT_NOT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
+        client_close(client);
+    }
+    fixture_end(&f);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(hello_tells_limits_and_compares_pipeline_and_data),
+        SLUICE_TEST(lists_every_sample_once_in_order),
+        SLUICE_TEST(a_probe_sends_what_it_was_asked_for),
+        SLUICE_TEST(a_request_that_is_none_is_refused),
+    };
+    return sluice_test_run("service", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,224 @@
+#include "storage_server/workers.h"
+
+#include "pipeline/pipeline.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static struct sluice_workers *workers;
+
+static void create(unsigned prep_workers, size_t queue)
+{
+    const struct sluice_workers_options options = {
+        .prep_workers = prep_workers,
+        .io_workers = 1,
+        .queue = queue,
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
+}
+
+static void await(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0)
+        ;
+}
+
+/* A job that says when it starts and waits to be let go. */
+struct held_job {
+    struct sluice_job job;
+    sem_t has_started, may_end;
+    void *worker;
+};
+
+static void run_held(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct held_job *held = SLUICE_CONTAINER_OF(job, struct held_job, job);
+    (void)fate;
+    held->worker = worker;
+    sem_post(&held->has_started);
+    await(&held->may_end);
+    sluice_workers_started(workers);
+}
+
+static void hold(struct held_job *held, enum sluice_lane lane)
+{
+    held->job.fn = run_held;
+    sem_init(&held->has_started, 0, 0);
+    sem_init(&held->may_end, 0, 0);
+    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, lane, &held->job), SLUICE_OK);
+}
+
+struct quick_job {
+    struct sluice_job job;
+    sem_t *done;
+};
+
+static void run_quick(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct quick_job *quick = SLUICE_CONTAINER_OF(job, struct quick_job, job);
+    (void)fate, (void)worker;
+    sluice_workers_started(workers);
+    sem_post(quick->done);
+}
+
+static void prep_jobs_get_a_scratch_and_io_jobs_none(void)
+{
+    create(1, 4);
+    struct held_job prep, io;
+    hold(&prep, SLUICE_LANE_PREP);
+    hold(&io, SLUICE_LANE_IO);
+    await(&prep.has_started);
+    await(&io.has_started);
+    CU_ASSERT_PTR_NOT_NULL(prep.worker);
+    CU_ASSERT_PTR_NULL(io.worker);
+    CU_ASSERT_EQUAL(sluice_workers_num_prep(workers), 1);
+    CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_LANE_IO).submitted, 1);
+    sem_post(&prep.may_end);
+    sem_post(&io.may_end);
+    sluice_workers_destroy(workers);
+}
+
+struct counting_waiter {
+    struct sluice_waiter waiter;
+    atomic_uint calls;
+    bool is_served;
+    sem_t called;
+};
+
+static bool count_call(struct sluice_waiter *waiter)
+{
+    struct counting_waiter *counting = SLUICE_CONTAINER_OF(waiter, struct counting_waiter, waiter);
+    atomic_fetch_add(&counting->calls, 1);
+    sem_post(&counting->called);
+    return counting->is_served;
+}
+
+static void init_waiter(struct counting_waiter *waiter, bool is_served)
+{
+    *waiter = (struct counting_waiter){.waiter = {.fn = count_call}, .is_served = is_served};
+    sem_init(&waiter->called, 0, 0);
+}
+
+static void a_wait_after_a_start_is_refused(void)
+{
+    create(1, 1);
+    struct held_job running;
+    hold(&running, SLUICE_LANE_IO);
+    await(&running.has_started);
+    const uint64_t moment = sluice_workers_moment(workers);
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct quick_job queued = {.job = {.fn = run_quick}, .done = &done}, full = queued;
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, SLUICE_LANE_IO, &queued.job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, SLUICE_LANE_IO, &full.job), SLUICE_E_AGAIN);
+    sem_post(&running.may_end);
+    await(&done);
+    struct counting_waiter waiter;
+    init_waiter(&waiter, true);
+    CU_ASSERT_FALSE(sluice_workers_wait(workers, &waiter.waiter, moment));
+    sluice_workers_destroy(workers);
+    CU_ASSERT_EQUAL(atomic_load(&waiter.calls), 0);
+}
+
+static void a_start_calls_waiters_until_one_finds_no_room(void)
+{
+    create(1, 1);
+    struct held_job running;
+    hold(&running, SLUICE_LANE_IO);
+    await(&running.has_started);
+    struct counting_waiter first, second, third;
+    init_waiter(&first, true);
+    init_waiter(&second, false);
+    init_waiter(&third, true);
+    const uint64_t moment = sluice_workers_moment(workers);
+    CU_ASSERT(sluice_workers_wait(workers, &first.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, &second.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, &third.waiter, moment));
+    sem_post(&running.may_end);
+    await(&second.called);
+    CU_ASSERT_EQUAL(atomic_load(&first.calls), 1);
+    CU_ASSERT_EQUAL(atomic_load(&third.calls), 0);
+    /* The end calls whoever is left. */
+    sluice_workers_destroy(workers);
+    CU_ASSERT_EQUAL(atomic_load(&first.calls), 1);
+    CU_ASSERT_EQUAL(atomic_load(&second.calls), 1);
+    CU_ASSERT_EQUAL(atomic_load(&third.calls), 1);
+}
+
+/* Many submitters with many jobs each through a queue of one: every job runs, nobody hangs. */
+struct submitter {
+    struct quick_job job;
+    struct sluice_waiter waiter;
+    enum sluice_lane lane;
+    unsigned left;
+    sem_t *done;
+};
+
+static bool submit_next(struct submitter *s)
+{
+    for (;;) {
+        const uint64_t moment = sluice_workers_moment(workers);
+        const sluice_status status = sluice_workers_try(workers, s->lane, &s->job.job);
+        if (status == SLUICE_OK)
+            return true;
+        CU_ASSERT_EQUAL_FATAL(status, SLUICE_E_AGAIN);
+        if (sluice_workers_wait(workers, &s->waiter, moment))
+            return false;
+    }
+}
+
+static bool on_room(struct sluice_waiter *waiter)
+{
+    return submit_next(SLUICE_CONTAINER_OF(waiter, struct submitter, waiter));
+}
+
+static void run_again(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct submitter *s = SLUICE_CONTAINER_OF(job, struct submitter, job.job);
+    (void)fate, (void)worker;
+    sluice_workers_started(workers);
+    if (--s->left == 0)
+        sem_post(s->done);
+    else
+        submit_next(s);
+}
+
+static void nobody_waits_in_front_of_an_empty_queue(void)
+{
+    enum { NUM_SUBMITTERS = 12, NUM_JOBS = 300 };
+    create(2, 1);
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct submitter *submitters = calloc(NUM_SUBMITTERS, sizeof(*submitters));
+    for (int i = 0; i < NUM_SUBMITTERS; i++) {
+        submitters[i] = (struct submitter){
+            .job = {.job = {.fn = run_again}},
+            .waiter = {.fn = on_room},
+            .lane = i % 3 ? SLUICE_LANE_PREP : SLUICE_LANE_IO,
+            .left = NUM_JOBS,
+            .done = &done,
+        };
+        submit_next(&submitters[i]);
+    }
+    for (int i = 0; i < NUM_SUBMITTERS; i++)
+        await(&done);
+    const uint64_t run = sluice_workers_stats(workers, SLUICE_LANE_PREP).run +
+                         sluice_workers_stats(workers, SLUICE_LANE_IO).run;
+    CU_ASSERT(run >= NUM_SUBMITTERS * NUM_JOBS - 3); /* the last ones may not be counted yet */
+    sluice_workers_destroy(workers);
+    free(submitters);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(prep_jobs_get_a_scratch_and_io_jobs_none),
+        SLUICE_TEST(a_wait_after_a_start_is_refused),
+        SLUICE_TEST(a_start_calls_waiters_until_one_finds_no_room),
+        SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
+    };
+    return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
+}
