@@ -1,0 +1,254 @@
+#include "compute_client/train/checkpoint.h"
+
+#include "base/hash.h"
+
+#include "support/test.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_err err;
+
+static const float weight[6] = {1, -2, 3.5f, 0, 5, 6};
+static const float bias[2] = {-1, 1e-30f};
+static const uint32_t weight_dims[2] = {2, 3};
+static const uint32_t bias_dims[1] = {2};
+
+static void require(sluice_status status)
+{
+    if (status)
+        printf("%s: %s\n", sluice_status_name(status), err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[600];
+    snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static struct sluice_checkpoint_writer *open_writer(const char *name, const char *extra)
+{
+    const struct sluice_checkpoint_head head = {.model = "tiny",
+                                                .image_size = 32,
+                                                .num_classes = 2,
+                                                .seed = 1ull << 63,
+                                                .steps = 12345678901,
+                                                .extra = extra,
+                                                .num_tensors = 3};
+    struct sluice_checkpoint_writer *writer = NULL;
+    memset(&err, 0, sizeof(err));
+    require(sluice_checkpoint_writer_open(path_of(name), &head, &writer, &err));
+    return writer;
+}
+
+static void put_tensors(struct sluice_checkpoint_writer *writer)
+{
+    require(sluice_checkpoint_writer_put(writer, SLUICE_CHECKPOINT_VALUE, "fc.weight", 2,
+                                         weight_dims, weight, &err));
+    require(sluice_checkpoint_writer_put(writer, SLUICE_CHECKPOINT_MOMENTUM, "fc.weight", 2,
+                                         weight_dims, weight, &err));
+    require(sluice_checkpoint_writer_put(writer, SLUICE_CHECKPOINT_VALUE, "fc.bias", 1, bias_dims,
+                                         bias, &err));
+}
+
+static void write_tiny(const char *name)
+{
+    struct sluice_checkpoint_writer *writer = open_writer(name, "{\"lr\": 0.1}");
+    put_tensors(writer);
+    require(sluice_checkpoint_writer_commit(writer, &err));
+    sluice_checkpoint_writer_close(writer);
+}
+
+static unsigned count_files(void)
+{
+    DIR *dir = opendir(sluice_test_dir());
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+    unsigned count = 0;
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static void what_is_written_is_read(void)
+{
+    write_tiny("tiny.ckpt");
+    struct sluice_checkpoint checkpoint;
+    require(sluice_checkpoint_read(path_of("tiny.ckpt"), &checkpoint, &err));
+    CU_ASSERT_STRING_EQUAL(checkpoint.model, "tiny");
+    CU_ASSERT_EQUAL(checkpoint.image_size, 32);
+    CU_ASSERT_EQUAL(checkpoint.num_classes, 2);
+    CU_ASSERT_EQUAL(checkpoint.seed, 1ull << 63);
+    CU_ASSERT_EQUAL(checkpoint.steps, 12345678901);
+    CU_ASSERT_STRING_EQUAL(checkpoint.extra, "{\"lr\": 0.1}");
+    CU_ASSERT_EQUAL(checkpoint.num_tensors, 3);
+    const struct sluice_checkpoint_tensor *tensor =
+        sluice_checkpoint_find(&checkpoint, SLUICE_CHECKPOINT_VALUE, "fc.weight");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tensor);
+    CU_ASSERT(tensor->num_dims == 2 && tensor->dims[0] == 2 && tensor->dims[1] == 3);
+    CU_ASSERT_EQUAL(tensor->count, 6);
+    CU_ASSERT_EQUAL(memcmp(tensor->data, weight, sizeof(weight)), 0);
+    CU_ASSERT_PTR_NULL(sluice_checkpoint_find(&checkpoint, SLUICE_CHECKPOINT_MOMENTUM, "fc.bias"));
+    sluice_checkpoint_clear(&checkpoint);
+    sluice_checkpoint_clear(&checkpoint);
+}
+
+static void every_cut_and_every_flipped_bit_is_refused(void)
+{
+    write_tiny("tiny.ckpt");
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
+    struct sluice_checkpoint checkpoint = {.num_tensors = 77};
+    for (size_t cut = 0; cut < len; cut++) {
+        uint8_t *part = malloc(cut ? cut : 1); /* its own block, so that asan sees its end */
+        memcpy(part, bytes, cut);
+        CU_ASSERT_EQUAL(sluice_checkpoint_parse(part, cut, &checkpoint, NULL), SLUICE_E_CORRUPT);
+        free(part);
+    }
+    for (size_t bit = 0; bit < 8 * len; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        const sluice_status status = sluice_checkpoint_parse(bytes, len, &checkpoint, NULL);
+        CU_ASSERT(status == SLUICE_E_CORRUPT || (status == SLUICE_E_UNSUPPORTED && bit / 8 < 12));
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    CU_ASSERT_EQUAL(checkpoint.num_tensors, 77); /* untouched on failure */
+    free(bytes);
+}
+
+/* Parses a body as if it had been written so: with its own right checksum. */
+static sluice_status parse_sealed(const uint8_t *body, size_t len)
+{
+    uint8_t *bytes = malloc(len + 16);
+    memcpy(bytes, body, len);
+    sluice_hash128_bytes(sluice_hash128(body, len), bytes + len);
+    struct sluice_checkpoint checkpoint = {.num_tensors = 0};
+    const sluice_status status = sluice_checkpoint_parse(bytes, len + 16, &checkpoint, NULL);
+    if (!status)
+        sluice_checkpoint_clear(&checkpoint);
+    free(bytes);
+    return status;
+}
+
+/* A right checksum over wrong lengths: whoever made it, nothing is read past the end. */
+static void lengths_are_checked_without_the_checksums_help(void)
+{
+    write_tiny("tiny.ckpt");
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
+    const size_t body = len - 16;
+    CU_ASSERT_EQUAL(parse_sealed(bytes, body), SLUICE_OK);
+    for (size_t cut = 12; cut < body; cut++) /* magic and version stay */
+        CU_ASSERT_EQUAL(parse_sealed(bytes, cut), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(parse_sealed(bytes, len), SLUICE_E_CORRUPT); /* bytes after the end */
+
+    /* Each 4-byte window as the largest number: counts, lengths and dims that overflow. */
+    for (size_t at = 12; at + 4 <= body; at++) {
+        uint8_t saved[4];
+        memcpy(saved, bytes + at, 4);
+        memset(bytes + at, 0xff, 4);
+        const sluice_status status = parse_sealed(bytes, body);
+        CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
+        memcpy(bytes + at, saved, 4);
+    }
+    uint8_t *dims = NULL; /* 2 x 3 of the first tensor: 2^32-1 squared overflows times 4 */
+    for (size_t at = 12; at + 8 <= body && !dims; at++) {
+        if (memcmp(bytes + at, weight_dims, 8) == 0)
+            dims = bytes + at;
+    }
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dims);
+    memset(dims, 0xff, 8);
+    CU_ASSERT_EQUAL(parse_sealed(bytes, body), SLUICE_E_CORRUPT);
+    free(bytes);
+}
+
+static void another_version_is_unsupported(void)
+{
+    write_tiny("tiny.ckpt");
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path_of("tiny.ckpt"), &len);
+    bytes[8] = 2;
+    struct sluice_checkpoint checkpoint;
+    memset(&err, 0, sizeof(err));
+    CU_ASSERT_EQUAL(sluice_checkpoint_parse(bytes, len, &checkpoint, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "version 2"));
+    free(bytes);
+}
+
+static void an_error_names_the_file(void)
+{
+    struct sluice_checkpoint checkpoint;
+    memset(&err, 0, sizeof(err));
+    sluice_test_write_file(path_of("text.ckpt"), "hello", 5);
+    CU_ASSERT_EQUAL(sluice_checkpoint_read(path_of("text.ckpt"), &checkpoint, &err),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "text.ckpt: not a checkpoint"));
+    memset(&err, 0, sizeof(err));
+    CU_ASSERT_EQUAL(sluice_checkpoint_read(path_of("none.ckpt"), &checkpoint, &err),
+                    SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none.ckpt"));
+    CU_ASSERT_EQUAL(sluice_checkpoint_read(sluice_test_dir(), &checkpoint, NULL), SLUICE_E_INVALID);
+}
+
+/* Until the commit, the path has what it had; given up, nothing is left beside it. */
+static void a_checkpoint_replaces_the_old_one_whole_or_not_at_all(void)
+{
+    sluice_test_write_file(path_of("old.ckpt"), "old", 3);
+    const unsigned files = count_files();
+    struct sluice_checkpoint_writer *writer = open_writer("old.ckpt", "");
+    put_tensors(writer);
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path_of("old.ckpt"), &len);
+    CU_ASSERT(len == 3 && memcmp(bytes, "old", 3) == 0);
+    free(bytes);
+    sluice_checkpoint_writer_close(writer);
+    CU_ASSERT_EQUAL(count_files(), files);
+
+    write_tiny("old.ckpt");
+    CU_ASSERT_EQUAL(count_files(), files);
+    struct sluice_checkpoint checkpoint;
+    require(sluice_checkpoint_read(path_of("old.ckpt"), &checkpoint, &err));
+    sluice_checkpoint_clear(&checkpoint);
+    sluice_checkpoint_writer_close(NULL);
+}
+
+static void a_folder_that_is_not_there_is_an_io_error(void)
+{
+    const struct sluice_checkpoint_head head = {.model = "tiny", .extra = ""};
+    struct sluice_checkpoint_writer *writer = NULL;
+    memset(&err, 0, sizeof(err));
+    CU_ASSERT_EQUAL(sluice_checkpoint_writer_open(path_of("no/such/x.ckpt"), &head, &writer, &err),
+                    SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no/such/x.ckpt"));
+    CU_ASSERT_PTR_NULL(writer);
+}
+
+static void an_extra_text_that_is_too_long_is_refused(void)
+{
+    char *extra = malloc(SLUICE_CHECKPOINT_MAX_EXTRA + 2);
+    memset(extra, 'x', SLUICE_CHECKPOINT_MAX_EXTRA + 1);
+    extra[SLUICE_CHECKPOINT_MAX_EXTRA + 1] = '\0';
+    const struct sluice_checkpoint_head head = {.model = "tiny", .extra = extra};
+    struct sluice_checkpoint_writer *writer = NULL;
+    CU_ASSERT_EQUAL(sluice_checkpoint_writer_open(path_of("long.ckpt"), &head, &writer, NULL),
+                    SLUICE_E_INVALID);
+    free(extra);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_is_written_is_read),
+        SLUICE_TEST(every_cut_and_every_flipped_bit_is_refused),
+        SLUICE_TEST(lengths_are_checked_without_the_checksums_help),
+        SLUICE_TEST(another_version_is_unsupported),
+        SLUICE_TEST(an_error_names_the_file),
+        SLUICE_TEST(a_checkpoint_replaces_the_old_one_whole_or_not_at_all),
+        SLUICE_TEST(a_folder_that_is_not_there_is_an_io_error),
+        SLUICE_TEST(an_extra_text_that_is_too_long_is_refused),
+    };
+    return sluice_test_run("checkpoint", tests, SLUICE_TEST_COUNT(tests));
+}
