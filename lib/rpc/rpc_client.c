@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define KEEPALIVE_MS 20000
-#define MIN_KEEPALIVE_MS 1000 /* what rpc_server bears */
+#define MIN_KEEPALIVE_MS 1000 /* rpc_server bears twice as many pings */
 #define KEEPALIVE_TIMEOUT_MS 10000
 
 /* A server that comes back is tried again within this many ms (plus the library's jitter of a

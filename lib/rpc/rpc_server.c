@@ -22,8 +22,9 @@
 /* An idle connection is given so long to say goodbye before it is cut. */
 #define GOODBYE_MS 100
 
-/* A client may ping as often as this; rpc_client never does so more often. */
-#define MIN_PING_INTERVAL_MS 1000
+/* A client may ping as often as this.  Half of rpc_client's shortest interval, as two pings may
+ * come closer together than they were sent, and the third too early ends the connection. */
+#define MIN_PING_INTERVAL_MS 500
 
 #define KEEPALIVE_MS 20000
 #define KEEPALIVE_TIMEOUT_MS 10000

@@ -29,7 +29,7 @@ struct sluice_rpc_method {
     const char *path; /* "/sluice.v1.Offload/Fetch" */
 
     /* The peer sends exactly one message: it is read together with the call, which saves a
-     * round through the queue, and on_half_close follows it at once. */
+     * round through the queue, and on_half_close follows it at once (alone, if none came). */
     bool is_unary;
 
     /* The call began.  Optional. */

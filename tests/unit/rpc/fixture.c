@@ -159,7 +159,7 @@ static void open_call(void *ctx, struct sluice_rpc_call *call)
     pthread_mutex_lock(&server->lock);
     if (server->num_calls == server->capacity) {
         server->capacity = server->capacity ? server->capacity * 2 : 16;
-        server->calls = must(realloc(server->calls, server->capacity * sizeof(*server->calls)));
+        server->calls = must(realloc(server->calls, server->capacity * sizeof(void *)));
     }
     server->calls[server->num_calls++] = sluice_rpc_call_ref(call);
     pthread_mutex_unlock(&server->lock);

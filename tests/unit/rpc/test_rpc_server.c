@@ -101,6 +101,22 @@ static void bytes_sent_counts_messages_with_their_frame_headers(void)
     server_stop(&server, 5000);
 }
 
+static void a_unary_call_without_a_message_half_closes_alone(void)
+{
+    struct server server;
+    server_start(&server, &(struct server_options){0});
+    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct client client = {0};
+    client_open(&client, channel, "/t/Unary");
+    client_close(&client);
+    CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
+    CU_ASSERT_EQUAL(latch_count(&client.messages), 0);
+    sluice_rpc_channel_destroy(channel);
+    server_stop(&server, 5000);
+    CU_ASSERT_EQUAL(latch_count(&server.messages), 0);
+    CU_ASSERT_EQUAL(latch_count(&server.half_closes), 1);
+}
+
 static void bytes_that_are_no_http2_harm_nobody(void)
 {
     struct server server;
@@ -301,6 +317,7 @@ int main(void)
         SLUICE_TEST(rejects_what_it_cannot_serve),
         SLUICE_TEST(port_0_is_a_free_port_and_peers_have_names),
         SLUICE_TEST(bytes_sent_counts_messages_with_their_frame_headers),
+        SLUICE_TEST(a_unary_call_without_a_message_half_closes_alone),
         SLUICE_TEST(bytes_that_are_no_http2_harm_nobody),
         SLUICE_TEST(shutdown_without_calls_does_not_wait_for_the_grace),
         SLUICE_TEST(shutdown_lets_calls_finish),
