@@ -2,8 +2,10 @@
 
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level)
 {
-#ifdef SLUICE_HAVE_AVX2
-    if (level == SLUICE_CPU_AVX2 || level == SLUICE_CPU_AVX512)
+#ifdef SLUICE_HAVE_X86_KERNELS
+    if (level == SLUICE_CPU_AVX512)
+        return &sluice_kernels_avx512;
+    if (level == SLUICE_CPU_AVX2)
         return &sluice_kernels_avx2;
 #else
     (void)level;

@@ -21,25 +21,33 @@ struct sluice_tap_span {
     uint32_t first, count; /* inputs first .. first + count - 1; count >= 1 */
 };
 
-/* One pass of a resize: num_out outputs of at most `stride` taps each.
+/* The passes of a resize: a row to a narrower or wider one, rows to fewer or more. */
+enum sluice_pass {
+    SLUICE_PASS_ACROSS,
+    SLUICE_PASS_DOWN,
+};
+
+/* One pass: num_out outputs of at most `stride` taps each.
  *
  * coeffs[o * stride + k] weighs input spans[o].first + k; zero from count on.
  * Weights are 0 .. 1 << SLUICE_RESIZE_BITS and the weights of one output sum to
- * 1 << SLUICE_RESIZE_BITS but for rounding, at most one half a tap.
- *
- * `halves` holds the same weights cut in two for 16-bit multiplies: for every
- * four taps, the four lower parts (SLUICE_RESIZE_LOW_BITS bits), then the four
- * upper ones. */
+ * 1 << SLUICE_RESIZE_BITS but for rounding, at most one half a tap. */
 struct sluice_taps {
     uint32_t num_out;
     uint32_t stride; /* a multiple of 4 */
     struct sluice_tap_span *spans;
     int32_t *coeffs;
-    int16_t *halves;
+    void *plan; /* the weights as one table of kernels wants them; 64-byte aligned */
 };
-#define SLUICE_RESIZE_LOW_BITS 11
 
 struct sluice_kernels {
+    /* Bytes that `plan` needs; 0: none. */
+    size_t (*plan_len)(enum sluice_pass pass, uint32_t num_out, uint32_t stride);
+
+    /* Fills taps->plan from the rest, before the first call of resize_row (across) or
+     * blend_rows (down). */
+    void (*make_plan)(enum sluice_pass pass, const struct sluice_taps *taps);
+
     /* One RGB row of in_width pixels to one of taps->num_out pixels: each
      * channel is the weighted sum, plus one half, shifted and clipped to 0 .. 255.
      * Reads nothing outside the in_width * 3 bytes, writes num_out * 3. */
@@ -56,6 +64,9 @@ struct sluice_kernels {
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
 
 extern const struct sluice_kernels sluice_kernels_c;
-extern const struct sluice_kernels sluice_kernels_avx2; /* where SLUICE_HAVE_AVX2 is defined */
+#ifdef SLUICE_HAVE_X86_KERNELS
+extern const struct sluice_kernels sluice_kernels_avx2;
+extern const struct sluice_kernels sluice_kernels_avx512;
+#endif
 
 #endif

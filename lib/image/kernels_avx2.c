@@ -11,11 +11,34 @@
 #include <immintrin.h>
 #include <string.h>
 
+#define LOW_BITS 11
+
+/* The plan of both passes: for every four taps, their four lower halves, then their
+ * four upper ones. */
+static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
+{
+    (void)pass;
+    return (size_t)num_out * stride * 2 * sizeof(int16_t);
+}
+
+static void make_plan(enum sluice_pass pass, const struct sluice_taps *taps)
+{
+    (void)pass;
+    int16_t *halves = taps->plan;
+    const int32_t *coeffs = taps->coeffs;
+    const size_t num_coeffs = (size_t)taps->num_out * taps->stride;
+    for (size_t i = 0; i < num_coeffs; i += 4, halves += 8) {
+        for (size_t k = 0; k < 4; k++) {
+            halves[k] = (int16_t)(coeffs[i + k] & ((1 << LOW_BITS) - 1));
+            halves[4 + k] = (int16_t)(coeffs[i + k] >> LOW_BITS);
+        }
+    }
+}
+
 static __m256i join_halves(__m256i low, __m256i high)
 {
     const __m256i rounding = _mm256_set1_epi32(1 << (SLUICE_RESIZE_BITS - 1));
-    return _mm256_add_epi32(_mm256_add_epi32(low, rounding),
-                            _mm256_slli_epi32(high, SLUICE_RESIZE_LOW_BITS));
+    return _mm256_add_epi32(_mm256_add_epi32(low, rounding), _mm256_slli_epi32(high, LOW_BITS));
 }
 
 /* Red, green, blue and a zero of output `o`, as 32-bit values of 0 .. 255 or a bit
@@ -35,7 +58,7 @@ static inline __m128i resize_pixel(const struct sluice_taps *taps, const uint8_t
 
     const size_t num_groups = (taps->spans[o].count + 3) / 4;
     size_t at = (size_t)taps->spans[o].first * 3;
-    const int16_t *halves = taps->halves + (size_t)o * taps->stride * 2;
+    const int16_t *halves = (const int16_t *)taps->plan + (size_t)o * taps->stride * 2;
     __m256i low = _mm256_setzero_si256(), high = low;
     for (size_t group = 0; group < num_groups; group++, at += 12, halves += 8) {
         __m128i bytes;
@@ -54,7 +77,7 @@ static inline __m128i resize_pixel(const struct sluice_taps *taps, const uint8_t
         high = _mm256_add_epi32(high,
                                 _mm256_madd_epi16(pixels, _mm256_shuffle_epi8(weights, take_high)));
     }
-    const __m256i sum = _mm256_add_epi32(low, _mm256_slli_epi32(high, SLUICE_RESIZE_LOW_BITS));
+    const __m256i sum = _mm256_add_epi32(low, _mm256_slli_epi32(high, LOW_BITS));
     const __m128i both =
         _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     return _mm_srai_epi32(_mm_add_epi32(both, _mm_set1_epi32(1 << (SLUICE_RESIZE_BITS - 1))),
@@ -133,7 +156,7 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
         sluice_kernels_c.blend_rows(taps, o, rows, out, num_bytes);
         return;
     }
-    const int16_t *halves = taps->halves + (size_t)o * taps->stride * 2;
+    const int16_t *halves = (const int16_t *)taps->plan + (size_t)o * taps->stride * 2;
     const uint32_t count = taps->spans[o].count;
     size_t at = 0;
     for (; at + 32 <= num_bytes; at += 32)
@@ -143,6 +166,8 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
 }
 
 const struct sluice_kernels sluice_kernels_avx2 = {
+    .plan_len = plan_len,
+    .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
 };

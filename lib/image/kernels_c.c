@@ -8,6 +8,17 @@ static uint8_t round_and_clip(int32_t sum)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
+static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
+{
+    (void)pass, (void)num_out, (void)stride;
+    return 0;
+}
+
+static void make_plan(enum sluice_pass pass, const struct sluice_taps *taps)
+{
+    (void)pass, (void)taps;
+}
+
 static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
                        uint8_t *out)
 {
@@ -42,6 +53,8 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
 }
 
 const struct sluice_kernels sluice_kernels_c = {
+    .plan_len = plan_len,
+    .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
 };

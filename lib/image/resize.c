@@ -10,7 +10,7 @@
 
 #define MAX_SIDE 65535u
 
-/* Memory that grows and is kept. */
+/* Memory that grows and is kept, 64-byte aligned. */
 struct growing {
     void *data;
     size_t capacity;
@@ -20,19 +20,23 @@ static bool grow(struct growing *memory, size_t bytes)
 {
     if (memory->capacity >= bytes)
         return true;
-    void *data = malloc(bytes);
+    size_t rounded;
+    if (!sluice_add_size(bytes, 63, &rounded))
+        return false;
+    rounded &= ~(size_t)63;
+    void *data = aligned_alloc(64, rounded);
     if (!data)
         return false;
     free(memory->data);
     memory->data = data;
-    memory->capacity = bytes;
+    memory->capacity = rounded;
     return true;
 }
 
 struct pass {
     struct sluice_taps taps;
     uint32_t max_count; /* the most taps any output has */
-    struct growing spans, coeffs, halves;
+    struct growing spans, coeffs, plan;
 };
 
 struct sluice_resizer {
@@ -57,7 +61,7 @@ static void pass_clear(struct pass *pass)
 {
     free(pass->spans.data);
     free(pass->coeffs.data);
-    free(pass->halves.data);
+    free(pass->plan.data);
 }
 
 void sluice_resizer_destroy(struct sluice_resizer *resizer)
@@ -83,30 +87,31 @@ static double triangle(double x)
 /* Weights of one pass in fixed point.  The order of the floating-point operations
  * is Pillow's, because the last bit of a weight depends on it.  `is_mirrored`
  * stores the outputs from the last to the first. */
-static bool pass_prepare(struct pass *pass, struct growing *weights, uint32_t in, uint32_t out,
-                         bool is_mirrored)
+static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direction, uint32_t in,
+                         uint32_t out, bool is_mirrored)
 {
+    struct pass *pass = direction == SLUICE_PASS_ACROSS ? &resizer->across : &resizer->down;
     const double scale = (double)in / out;
     const double support = scale < 1.0 ? 1.0 : scale;
     const double inverse = 1.0 / support;
     const size_t stride = ((size_t)ceil(support) * 2 + 1 + 3) & ~(size_t)3;
     size_t num_coeffs;
     if (!sluice_mul_size(stride, out, &num_coeffs) || num_coeffs > SIZE_MAX / 8 ||
-        !grow(weights, stride * sizeof(double)) ||
+        !grow(&resizer->weights, stride * sizeof(double)) ||
         !grow(&pass->spans, out * sizeof(struct sluice_tap_span)) ||
         !grow(&pass->coeffs, num_coeffs * sizeof(int32_t)) ||
-        !grow(&pass->halves, num_coeffs * 2 * sizeof(int16_t)))
+        !grow(&pass->plan, resizer->kernels->plan_len(direction, out, (uint32_t)stride)))
         return false;
     pass->taps = (struct sluice_taps){
         .num_out = out,
         .stride = (uint32_t)stride,
         .spans = pass->spans.data,
         .coeffs = pass->coeffs.data,
-        .halves = pass->halves.data,
+        .plan = pass->plan.data,
     };
     pass->max_count = 1;
 
-    double *weight = weights->data;
+    double *weight = resizer->weights.data;
     for (uint32_t i = 0; i < out; i++) {
         const double center = (i + 0.5) * scale;
         int first = (int)(center - support + 0.5);
@@ -123,7 +128,6 @@ static bool pass_prepare(struct pass *pass, struct growing *weights, uint32_t in
         }
         const uint32_t o = is_mirrored ? out - 1 - i : i;
         int32_t *coeffs = pass->taps.coeffs + o * stride;
-        int16_t *halves = pass->taps.halves + o * stride * 2;
         for (size_t k = 0; k < stride; k++) {
             int32_t coeff = 0;
             if (k < count) {
@@ -131,14 +135,12 @@ static bool pass_prepare(struct pass *pass, struct growing *weights, uint32_t in
                 coeff = (int32_t)(0.5 + normalized * (1 << SLUICE_RESIZE_BITS));
             }
             coeffs[k] = coeff;
-            int16_t *low = halves + k / 4 * 8 + k % 4;
-            low[0] = (int16_t)(coeff & ((1 << SLUICE_RESIZE_LOW_BITS) - 1));
-            low[4] = (int16_t)(coeff >> SLUICE_RESIZE_LOW_BITS);
         }
         pass->taps.spans[o] = (struct sluice_tap_span){(uint32_t)first, (uint32_t)count};
         if (count > pass->max_count)
             pass->max_count = (uint32_t)count;
     }
+    resizer->kernels->make_plan(direction, &pass->taps);
     return true;
 }
 
@@ -186,11 +188,9 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
     const size_t row_bytes = (size_t)out_width * 3;
     bool has_memory = true;
     if (!is_across_identity)
-        has_memory =
-            pass_prepare(&resizer->across, &resizer->weights, view->width, out_width, flip);
+        has_memory = pass_prepare(resizer, SLUICE_PASS_ACROSS, view->width, out_width, flip);
     if (has_memory && !is_down_identity) {
-        has_memory =
-            pass_prepare(&resizer->down, &resizer->weights, view->height, out_height, false);
+        has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, view->height, out_height, false);
         has_memory =
             has_memory && grow(&resizer->rows, resizer->down.max_count * sizeof(const uint8_t *)) &&
             (is_across_identity || grow(&resizer->ring, resizer->down.max_count * row_bytes));

@@ -86,7 +86,10 @@ static void every_resize_gives_pillows_bytes(void)
     char line[512], name[256];
     unsigned n[7], crc, num_checked = 0;
     struct sluice_rgb source = decode("resize_source.png");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(source.pixels);
+    if (!source.pixels) {
+        fclose(expected);
+        return; /* decode() has said so */
+    }
     const size_t stride = (size_t)source.width * 3;
     while (fgets(line, sizeof(line), expected)) {
         if (sscanf(line, "resize %255s %u %u %u %u %u %u %u %x", name, &n[0], &n[1], &n[2], &n[3],

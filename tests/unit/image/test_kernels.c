@@ -4,6 +4,7 @@
 
 #include "support/test.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +19,36 @@ struct case_taps {
     struct sluice_taps taps;
     struct sluice_tap_span *spans;
     int32_t *coeffs;
-    int16_t *halves;
+    void *plan;
 };
 
-static struct case_taps make_taps(uint32_t num_in, uint32_t num_out, uint32_t max_count)
+/* `is_in_order`: outputs look at inputs that move along with them, forwards or
+ * backwards, as in a resize; else anywhere. */
+static struct case_taps make_taps(const struct sluice_kernels *kernels, enum sluice_pass pass,
+                                  uint32_t num_in, uint32_t num_out, uint32_t max_count,
+                                  bool is_in_order)
 {
     const uint32_t stride = (max_count + 3) & ~3u;
     struct case_taps made = {
         .spans = calloc(num_out, sizeof(*made.spans)),
         .coeffs = calloc((size_t)num_out * stride, sizeof(*made.coeffs)),
-        .halves = calloc((size_t)num_out * stride * 2, sizeof(*made.halves)),
     };
+    const size_t plan_len = kernels->plan_len(pass, num_out, stride);
+    const bool is_backwards = sluice_rng_below(&rng, 2) == 0;
+    made.plan = aligned_alloc(64, (plan_len + 63) & ~(size_t)63);
+    if (plan_len)
+        memset(made.plan, GUARD_BYTE, plan_len);
     for (uint32_t o = 0; o < num_out; o++) {
         const uint32_t limit = max_count < num_in ? max_count : num_in;
         const uint32_t count = 1 + sluice_rng_below(&rng, limit);
         /* Often at the very end, where a wide load would reach too far. */
         const uint32_t last = num_in - count;
-        const uint32_t first =
-            sluice_rng_below(&rng, 3) == 0 ? last : sluice_rng_below(&rng, last + 1);
+        uint32_t first = sluice_rng_below(&rng, 3) == 0 ? last : sluice_rng_below(&rng, last + 1);
+        if (is_in_order) {
+            const uint32_t step = is_backwards ? num_out - 1 - o : o;
+            first = (uint32_t)((uint64_t)num_in * step / num_out);
+            first = first < last ? first : last;
+        }
         made.spans[o] = (struct sluice_tap_span){first, count};
         int32_t left = 1 << SLUICE_RESIZE_BITS;
         for (uint32_t k = 0; k < count; k++) {
@@ -44,12 +57,10 @@ static struct case_taps make_taps(uint32_t num_in, uint32_t num_out, uint32_t ma
                 coeff = (int32_t)sluice_rng_below(&rng, (uint32_t)left + 1);
             left -= coeff;
             made.coeffs[(size_t)o * stride + k] = coeff;
-            int16_t *low = made.halves + (size_t)o * stride * 2 + k / 4 * 8 + k % 4;
-            low[0] = (int16_t)(coeff & ((1 << SLUICE_RESIZE_LOW_BITS) - 1));
-            low[4] = (int16_t)(coeff >> SLUICE_RESIZE_LOW_BITS);
         }
     }
-    made.taps = (struct sluice_taps){num_out, stride, made.spans, made.coeffs, made.halves};
+    made.taps = (struct sluice_taps){num_out, stride, made.spans, made.coeffs, made.plan};
+    kernels->make_plan(pass, &made.taps);
     return made;
 }
 
@@ -57,7 +68,7 @@ static void free_taps(struct case_taps *made)
 {
     free(made->spans);
     free(made->coeffs);
-    free(made->halves);
+    free(made->plan);
 }
 
 static void fill_random(uint8_t *bytes, size_t len)
@@ -94,7 +105,8 @@ static void check_resize_row(const struct sluice_kernels *kernels)
         const uint32_t in_width = 1 + sluice_rng_below(&rng, i % 3 ? 40 : 400);
         const uint32_t num_out = 1 + sluice_rng_below(&rng, i % 3 ? 20 : 260);
         const uint32_t most = 1 + sluice_rng_below(&rng, i % 5 ? 9 : 60);
-        struct case_taps made = make_taps(in_width, num_out, most);
+        struct case_taps made =
+            make_taps(kernels, SLUICE_PASS_ACROSS, in_width, num_out, most, i % 4 != 0);
         /* The exact size and any alignment, so that asan sees a byte too many. */
         const size_t shift = sluice_rng_below(&rng, 16);
         uint8_t *in_memory = malloc(shift + (size_t)in_width * 3);
@@ -127,7 +139,7 @@ static void check_blend_rows(const struct sluice_kernels *kernels)
     for (int i = 0; i < 300; i++) {
         const size_t num_bytes = 1 + sluice_rng_below(&rng, i % 3 ? 100 : 800);
         const uint32_t num_rows = 1 + sluice_rng_below(&rng, i % 5 ? 8 : 40);
-        struct case_taps made = make_taps(num_rows, 3, num_rows);
+        struct case_taps made = make_taps(kernels, SLUICE_PASS_DOWN, num_rows, 3, num_rows, false);
         const size_t shift = sluice_rng_below(&rng, 32);
         /* One block for each row: exact sizes again. */
         uint8_t *blocks[40];
@@ -144,7 +156,7 @@ static void check_blend_rows(const struct sluice_kernels *kernels)
             kernels->blend_rows(&made.taps, o, rows + made.spans[o].first, out, num_bytes);
             int is_equal = 1;
             for (size_t b = 0; b < num_bytes; b++) {
-                uint8_t column[40];
+                uint8_t column[40] = {0};
                 for (uint32_t k = 0; k < made.spans[o].count; k++)
                     column[k] = rows[made.spans[o].first + k][b];
                 is_equal &= out[b] == expected_byte(&made.taps, o, column, 1);
@@ -172,23 +184,32 @@ static void the_scalar_blend_is_the_rounded_sum(void)
     check_blend_rows(&sluice_kernels_c);
 }
 
+/* Every level below the machine's own too. */
+static void check_levels(void (*check)(const struct sluice_kernels *kernels))
+{
+    const enum sluice_cpu_level detected = sluice_cpu_detected();
+    if (detected == SLUICE_CPU_AVX512)
+        check(sluice_kernels_for(SLUICE_CPU_AVX2));
+    check(sluice_kernels_for(detected));
+}
+
 static void the_vector_row_equals_it_and_stays_in_bounds(void)
 {
-    check_resize_row(sluice_kernels_for(sluice_cpu_detected()));
+    check_levels(check_resize_row);
 }
 
 static void the_vector_blend_equals_it_and_stays_in_bounds(void)
 {
-    check_blend_rows(sluice_kernels_for(sluice_cpu_detected()));
+    check_levels(check_blend_rows);
 }
 
 static void each_level_has_its_table(void)
 {
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_C), &sluice_kernels_c);
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_NEON), &sluice_kernels_c);
-#ifdef SLUICE_HAVE_AVX2
+#ifdef SLUICE_HAVE_X86_KERNELS
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX2), &sluice_kernels_avx2);
-    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX512), &sluice_kernels_avx2);
+    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX512), &sluice_kernels_avx512);
 #endif
 }
 

@@ -1,0 +1,302 @@
+/* The kernels with AVX-512 (F, BW, VL, VBMI, VNNI).  Compiled for it; only called
+ * where base/cpu.h found all of these.
+ *
+ * VNNI multiplies four unsigned bytes by four signed ones and adds the products to
+ * a 32-bit lane.  So each weight is cut into three signed digits of 8 bits,
+ * w = d0 + 256 * d1 + 65536 * d2, and a lane takes four taps of one channel at once.
+ * Sums are taken modulo 2^32; the final one is in range, so the bytes are those of
+ * kernels_c.c. */
+
+#include "image/kernels.h"
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define NUM_DIGITS 3
+#define TAPS_PER_LANE 4
+#define LANES 15 /* five pixels of three channels; the sixteenth is idle */
+
+/* Four weights: word d holds their digits d.  The fourth word is zero. */
+struct digits {
+    uint32_t words[4];
+};
+
+/* One step across: which of the loaded bytes go to which lane, and their weights. */
+struct step {
+    uint32_t index[16]; /* four bytes a lane */
+    uint32_t digits[NUM_DIGITS][16];
+};
+
+/* Across, the lanes are used in one of two ways.
+ *
+ * Side by side: lane 3 p + c is channel c of output p of five neighbours, and each
+ * step takes the next four taps of all five.  This needs the five to look at inputs
+ * that lie within the 128 bytes which two registers hold.
+ *
+ * In a row (where the scale is above 9 or so): lane 3 t + c is channel c of taps
+ * 4 t .. 4 t + 3 of one output, and each step takes the next twenty. */
+struct row_plan {
+    uint32_t outputs_per_group; /* 5 or 1 */
+    uint32_t taps_per_step;     /* 4 or 20 */
+    uint32_t num_steps;         /* of every group */
+    uint32_t is_wide;           /* the bytes of a step span more than 64 */
+    uint8_t padding[48];        /* so that the steps are aligned */
+    /* then struct step [num_groups][num_steps], then uint32_t first_pixel[num_groups] */
+};
+
+static struct step *plan_steps(struct row_plan *plan)
+{
+    return (struct step *)(void *)(plan + 1);
+}
+
+static uint32_t num_groups_of(const struct row_plan *plan, uint32_t num_out)
+{
+    return (num_out + plan->outputs_per_group - 1) / plan->outputs_per_group;
+}
+
+static uint32_t *plan_first_pixels(struct row_plan *plan, uint32_t num_out)
+{
+    return (uint32_t *)(void *)(plan_steps(plan) +
+                                (size_t)num_groups_of(plan, num_out) * plan->num_steps);
+}
+
+static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
+{
+    if (pass == SLUICE_PASS_DOWN)
+        return (size_t)num_out * (stride / TAPS_PER_LANE) * sizeof(struct digits);
+    const size_t side_by_side =
+        ((size_t)num_out + 4) / 5 * (sizeof(struct step) * (stride / 4) + sizeof(uint32_t));
+    const size_t in_a_row =
+        (size_t)num_out * (sizeof(struct step) * ((stride + 19) / 20) + sizeof(uint32_t));
+    return sizeof(struct row_plan) + (side_by_side > in_a_row ? side_by_side : in_a_row);
+}
+
+/* Adding 128 to the two lower digits makes them unsigned; flipping their upper bits
+ * takes it away again. */
+static inline struct digits split_four(const int32_t coeffs[4])
+{
+    const __m128i bias = _mm_set1_epi32(0x8080);
+    const __m128i by_digit = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m128i four = _mm_loadu_si128((const __m128i *)(const void *)coeffs);
+    const __m128i bytes = _mm_xor_si128(_mm_add_epi32(four, bias), bias);
+    struct digits digits;
+    _mm_storeu_si128((__m128i *)(void *)&digits, _mm_shuffle_epi8(bytes, by_digit));
+    return digits;
+}
+
+/* The first pixel that any of a group's outputs looks at, and how many from there to
+ * the last first one. */
+static uint32_t group_first(const struct sluice_taps *taps, uint32_t o, uint32_t num,
+                            uint32_t *spread)
+{
+    uint32_t first = taps->spans[o].first, last = first;
+    for (uint32_t i = 1; i < num; i++) {
+        const uint32_t f = taps->spans[o + i].first;
+        first = f < first ? f : first;
+        last = f > last ? f : last;
+    }
+    *spread = last - first;
+    return first;
+}
+
+static void fill_step(struct step *step, const struct sluice_taps *taps, uint32_t o,
+                      uint32_t num_in_group, uint32_t first_pixel, uint32_t tap, bool is_in_a_row)
+{
+    /* Four pixels of a channel lie three bytes apart. */
+    const uint32_t four_pixels = 0x09060300, every_byte = 0x01010101;
+    memset(step, 0, sizeof(*step));
+    for (uint32_t part = 0; part < LANES / 3; part++) {
+        const uint32_t output = is_in_a_row ? o : o + part;
+        const uint32_t first_tap = is_in_a_row ? tap + part * TAPS_PER_LANE : tap;
+        if (output >= o + num_in_group || first_tap >= taps->stride)
+            break;
+        const struct digits digits =
+            split_four(taps->coeffs + (size_t)output * taps->stride + first_tap);
+        const uint32_t pixel = taps->spans[output].first + first_tap - (first_pixel + tap);
+        for (uint32_t c = 0; c < 3; c++) {
+            step->index[part * 3 + c] = four_pixels + (pixel * 3 + c) * every_byte;
+            for (int d = 0; d < NUM_DIGITS; d++)
+                step->digits[d][part * 3 + c] = digits.words[d];
+        }
+    }
+}
+
+static void make_row_plan(const struct sluice_taps *taps)
+{
+    uint32_t max_spread = 0, max_count = 1;
+    for (uint32_t o = 0; o < taps->num_out; o++) {
+        if (taps->spans[o].count > max_count)
+            max_count = taps->spans[o].count;
+        uint32_t spread;
+        if (o % 5 == 0) {
+            const uint32_t left = taps->num_out - o;
+            group_first(taps, o, left < 5 ? left : 5, &spread);
+            max_spread = spread > max_spread ? spread : max_spread;
+        }
+    }
+    const uint32_t step_pixels = max_spread + TAPS_PER_LANE;
+    const bool is_in_a_row = step_pixels > 128 / 3;
+
+    struct row_plan *plan = taps->plan;
+    *plan = (struct row_plan){
+        .outputs_per_group = is_in_a_row ? 1 : 5,
+        .taps_per_step = is_in_a_row ? 20 : TAPS_PER_LANE,
+        .is_wide = !is_in_a_row && step_pixels > 64 / 3,
+    };
+    plan->num_steps = (max_count + plan->taps_per_step - 1) / plan->taps_per_step;
+    struct step *step = plan_steps(plan);
+    uint32_t *first_pixel = plan_first_pixels(plan, taps->num_out);
+    for (uint32_t o = 0; o < taps->num_out; o += plan->outputs_per_group) {
+        const uint32_t left = taps->num_out - o;
+        const uint32_t num = left < plan->outputs_per_group ? left : plan->outputs_per_group;
+        uint32_t spread;
+        *first_pixel = group_first(taps, o, num, &spread);
+        for (uint32_t s = 0; s < plan->num_steps; s++, step++)
+            fill_step(step, taps, o, num, *first_pixel, s * plan->taps_per_step, is_in_a_row);
+        first_pixel++;
+    }
+}
+
+static void make_plan(enum sluice_pass pass, const struct sluice_taps *taps)
+{
+    if (pass == SLUICE_PASS_ACROSS) {
+        make_row_plan(taps);
+        return;
+    }
+    struct digits *out = taps->plan;
+    const size_t num_fours = (size_t)taps->num_out * taps->stride / 4;
+    for (size_t i = 0; i < num_fours; i++)
+        out[i] = split_four(taps->coeffs + 4 * i);
+}
+
+/* 64 bytes from `at` on, zeros for those beyond the row, which are not read. */
+static inline __m512i load_part(const uint8_t *in, size_t at, size_t in_bytes)
+{
+    const size_t left = at < in_bytes ? in_bytes - at : 0;
+    const __mmask64 mask = left >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << left) - 1;
+    return _mm512_maskz_loadu_epi8(mask, in + (at < in_bytes ? at : 0));
+}
+
+static inline __m512i join_digits(const __m512i sums[NUM_DIGITS])
+{
+    return _mm512_add_epi32(
+        sums[0], _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), _mm512_slli_epi32(sums[2], 16)));
+}
+
+/* Sums are never negative, so a logical shift does. */
+static inline __m512i round_sums(__m512i sums)
+{
+    const __m512i half = _mm512_set1_epi32(1 << (SLUICE_RESIZE_BITS - 1));
+    return _mm512_srli_epi32(_mm512_add_epi32(sums, half), SLUICE_RESIZE_BITS);
+}
+
+static inline __m512i sum_group(const struct row_plan *plan, const struct step *steps,
+                                const uint8_t *in, size_t at, size_t in_bytes, bool is_wide)
+{
+    __m512i sums[NUM_DIGITS];
+    for (int d = 0; d < NUM_DIGITS; d++)
+        sums[d] = _mm512_setzero_si512();
+    const size_t step_bytes = (size_t)plan->taps_per_step * 3;
+    for (uint32_t s = 0; s < plan->num_steps; s++, at += step_bytes) {
+        const __m512i index = _mm512_load_si512(steps[s].index);
+        const __m512i bytes = load_part(in, at, in_bytes);
+        const __m512i taken =
+            is_wide ? _mm512_permutex2var_epi8(bytes, index, load_part(in, at + 64, in_bytes))
+                    : _mm512_permutexvar_epi8(index, bytes);
+        for (int d = 0; d < NUM_DIGITS; d++)
+            sums[d] = _mm512_dpbusd_epi32(sums[d], taken, _mm512_load_si512(steps[s].digits[d]));
+    }
+    return join_digits(sums);
+}
+
+static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
+                       uint8_t *out)
+{
+    struct row_plan *plan = taps->plan;
+    const size_t in_bytes = (size_t)in_width * 3;
+    const struct step *steps = plan_steps(plan);
+    const uint32_t *first_pixel = plan_first_pixels(plan, taps->num_out);
+
+    if (plan->outputs_per_group == 1) {
+        for (uint32_t o = 0; o < taps->num_out; o++, steps += plan->num_steps, out += 3) {
+            __m512i sum = sum_group(plan, steps, in, (size_t)first_pixel[o] * 3, in_bytes, false);
+            /* Lanes 3, 6, 9 and 12 on hold further taps of lanes 0, 1 and 2. */
+            const __m512i zero = _mm512_setzero_si512();
+            const __m512i by_3 = _mm512_alignr_epi32(zero, sum, 3);
+            const __m512i pairs = _mm512_add_epi32(sum, by_3);
+            const __m512i fours = _mm512_add_epi32(pairs, _mm512_alignr_epi32(zero, pairs, 6));
+            sum = _mm512_add_epi32(fours, _mm512_alignr_epi32(zero, sum, 12));
+            _mm_mask_storeu_epi8(out, 7, _mm512_cvtusepi32_epi8(round_sums(sum)));
+        }
+        return;
+    }
+    for (uint32_t o = 0; o < taps->num_out; o += 5, steps += plan->num_steps, out += 15) {
+        const size_t at = (size_t)*first_pixel++ * 3;
+        const __m512i sum = plan->is_wide ? sum_group(plan, steps, in, at, in_bytes, true)
+                                          : sum_group(plan, steps, in, at, in_bytes, false);
+        const __m128i bytes = _mm512_cvtusepi32_epi8(round_sums(sum));
+        const uint32_t left = taps->num_out - o;
+        if (left >= 6) /* the sixteenth byte is the next group's first: it comes later */
+            _mm_storeu_si128((__m128i *)(void *)out, bytes);
+        else
+            _mm_mask_storeu_epi8(out, (__mmask16)((1u << (3 * (left < 5 ? left : 5))) - 1), bytes);
+    }
+}
+
+static inline void blend_64(const struct digits *digits, uint32_t count, const uint8_t *const *rows,
+                            uint8_t *out, size_t at, __mmask64 mask)
+{
+    __m512i sums[4][NUM_DIGITS];
+    for (int i = 0; i < 4; i++) {
+        for (int d = 0; d < NUM_DIGITS; d++)
+            sums[i][d] = _mm512_setzero_si512();
+    }
+    for (uint32_t k = 0; k < count; k += 4, digits++) {
+        /* Rows beyond the last weigh nothing: any row will do. */
+        const uint32_t last = count - 1;
+        const __m512i a = _mm512_maskz_loadu_epi8(mask, rows[k] + at);
+        const __m512i b = _mm512_maskz_loadu_epi8(mask, rows[k + 1 < last ? k + 1 : last] + at);
+        const __m512i c = _mm512_maskz_loadu_epi8(mask, rows[k + 2 < last ? k + 2 : last] + at);
+        const __m512i d = _mm512_maskz_loadu_epi8(mask, rows[k + 3 < last ? k + 3 : last] + at);
+        const __m512i ab_low = _mm512_unpacklo_epi8(a, b), ab_high = _mm512_unpackhi_epi8(a, b);
+        const __m512i cd_low = _mm512_unpacklo_epi8(c, d), cd_high = _mm512_unpackhi_epi8(c, d);
+        const __m512i columns[4] = {
+            _mm512_unpacklo_epi16(ab_low, cd_low),
+            _mm512_unpackhi_epi16(ab_low, cd_low),
+            _mm512_unpacklo_epi16(ab_high, cd_high),
+            _mm512_unpackhi_epi16(ab_high, cd_high),
+        };
+        for (int digit = 0; digit < NUM_DIGITS; digit++) {
+            const __m512i weights = _mm512_set1_epi32((int)digits->words[digit]);
+            for (int i = 0; i < 4; i++)
+                sums[i][digit] = _mm512_dpbusd_epi32(sums[i][digit], columns[i], weights);
+        }
+    }
+    __m512i values[4];
+    for (int i = 0; i < 4; i++)
+        values[i] = round_sums(join_digits(sums[i]));
+    /* Packing undoes the unpacking, lane by lane. */
+    const __m512i low = _mm512_packs_epi32(values[0], values[1]);
+    const __m512i high = _mm512_packs_epi32(values[2], values[3]);
+    _mm512_mask_storeu_epi8(out + at, mask, _mm512_packus_epi16(low, high));
+}
+
+static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t *const *rows,
+                       uint8_t *out, size_t num_bytes)
+{
+    const struct digits *digits = (const struct digits *)taps->plan + (size_t)o * taps->stride / 4;
+    const uint32_t count = taps->spans[o].count;
+    size_t at = 0;
+    for (; at + 64 <= num_bytes; at += 64)
+        blend_64(digits, count, rows, out, at, ~(__mmask64)0);
+    if (at < num_bytes)
+        blend_64(digits, count, rows, out, at, ((__mmask64)1 << (num_bytes - at)) - 1);
+}
+
+const struct sluice_kernels sluice_kernels_avx512 = {
+    .plan_len = plan_len,
+    .make_plan = make_plan,
+    .resize_row = resize_row,
+    .blend_rows = blend_rows,
+};
