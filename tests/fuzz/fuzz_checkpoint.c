@@ -14,14 +14,15 @@ static void read_all(const uint8_t *bytes, size_t len)
     struct sluice_err err = {{0}};
     if (sluice_checkpoint_parse(bytes, len, &checkpoint, &err))
         return;
-    volatile uint8_t sum = 0;
+    volatile uint8_t sink = 0;
     for (size_t i = 0; i < checkpoint.num_tensors; i++) {
         const struct sluice_checkpoint_tensor *tensor = &checkpoint.tensors[i];
         for (size_t k = 0; k < tensor->count * sizeof(float); k++)
-            sum ^= tensor->data[k];
+            sink = tensor->data[k];
         if (!sluice_checkpoint_find(&checkpoint, tensor->kind, tensor->name))
             abort();
     }
+    (void)sink;
     sluice_checkpoint_clear(&checkpoint);
 }
 
