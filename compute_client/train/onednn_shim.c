@@ -302,12 +302,13 @@ static sluice_status op_init(struct sluice_onednn *onednn, struct op *op,
     return status;
 }
 
-/* `arrays` in the order of op_init's args. */
+/* `arrays` in the order of op_init's args; there may be more of them. */
 static sluice_status op_run(struct sluice_onednn *onednn, struct op *op, const void *const *arrays,
-                            struct sluice_err *err)
+                            int num_arrays, struct sluice_err *err)
 {
+    assert(op->num_args <= num_arrays + 1);
     for (int i = 0; i < op->num_args; i++) {
-        const void *array = i + 1 < op->num_args ? arrays[i] : onednn->scratch;
+        const void *array = i + 1 < op->num_args && i < num_arrays ? arrays[i] : onednn->scratch;
         const dnnl_status_t status =
             dnnl_memory_set_data_handle(op->args[i].memory, (void *)(uintptr_t)array);
         if (status != dnnl_success)
@@ -319,6 +320,10 @@ static sluice_status op_run(struct sluice_onednn *onednn, struct op *op, const v
         status = dnnl_stream_wait(onednn->stream);
     return check(status, "execution", err);
 }
+
+#define OP_RUN(onednn, op, err, ...)                                                               \
+    op_run(onednn, op, (const void *const[]){__VA_ARGS__},                                         \
+           (int)SLUICE_ARRAY_LEN(((const void *const[]){__VA_ARGS__})), err)
 
 /* Weights in the form that a primitive computes with fastest, and the way there or back. */
 struct weight_form {
@@ -366,8 +371,7 @@ static sluice_status weight_form_load(struct sluice_onednn *onednn, struct weigh
                                       struct sluice_err *err)
 {
     *used = form->array ? form->array : plain;
-    return form->array ? op_run(onednn, &form->reorder, (const void *[]){plain, form->array}, err)
-                       : SLUICE_OK;
+    return form->array ? OP_RUN(onednn, &form->reorder, err, plain, form->array) : SLUICE_OK;
 }
 
 struct sluice_onednn_layer {
@@ -585,16 +589,14 @@ sluice_status sluice_onednn_forward(struct sluice_onednn_layer *layer,
             weight_form_load(onednn, &layer->forward_weight, a->weight, &weight, err);
         if (status)
             return status;
-        return op_run(onednn, op, (const void *[]){a->src, a->dst, weight, a->bias}, err);
+        return OP_RUN(onednn, op, err, a->src, a->dst, weight, a->bias);
     }
     case SLUICE_ONEDNN_MAXPOOL:
-        return op_run(onednn, op, (const void *[]){a->src, a->dst, layer->workspace}, err);
+        return OP_RUN(onednn, op, err, a->src, a->dst, layer->workspace);
     case SLUICE_ONEDNN_BATCHNORM:
-        return op_run(onednn, op,
-                      (const void *[]){a->src, a->dst, a->mean, a->variance, a->weight, a->bias},
-                      err);
+        return OP_RUN(onednn, op, err, a->src, a->dst, a->mean, a->variance, a->weight, a->bias);
     case SLUICE_ONEDNN_RELU:
-        return op_run(onednn, op, (const void *[]){a->src, a->dst}, err);
+        return OP_RUN(onednn, op, err, a->src, a->dst);
     }
     return SLUICE_E_INTERNAL;
 }
@@ -605,21 +607,17 @@ static sluice_status weighted_backward(struct sluice_onednn_layer *layer,
 {
     struct sluice_onednn *onednn = layer->onednn;
     struct weight_form *diff = &layer->diff_weight;
-    sluice_status status =
-        op_run(onednn, &layer->backward_weights,
-               (const void *[]){a->diff_dst, a->src, diff->array ? diff->array : a->diff_weight,
-                                a->diff_bias},
-               err);
+    sluice_status status = OP_RUN(onednn, &layer->backward_weights, err, a->diff_dst, a->src,
+                                  diff->array ? diff->array : a->diff_weight, a->diff_bias);
     if (!status && diff->array)
-        status = op_run(onednn, &diff->reorder, (const void *[]){diff->array, a->diff_weight}, err);
+        status = OP_RUN(onednn, &diff->reorder, err, diff->array, a->diff_weight);
     if (status || !layer->geometry.needs_diff_src)
         return status;
     const float *weight;
     status = weight_form_load(onednn, &layer->data_weight, a->weight, &weight, err);
     if (status)
         return status;
-    return op_run(onednn, &layer->backward_data, (const void *[]){a->diff_dst, a->diff_src, weight},
-                  err);
+    return OP_RUN(onednn, &layer->backward_data, err, a->diff_dst, a->diff_src, weight);
 }
 
 sluice_status sluice_onednn_backward(struct sluice_onednn_layer *layer,
@@ -632,15 +630,12 @@ sluice_status sluice_onednn_backward(struct sluice_onednn_layer *layer,
     case SLUICE_ONEDNN_LINEAR:
         return weighted_backward(layer, a, err);
     case SLUICE_ONEDNN_MAXPOOL:
-        return op_run(onednn, op, (const void *[]){a->diff_dst, a->diff_src, layer->workspace},
-                      err);
+        return OP_RUN(onednn, op, err, a->diff_dst, a->diff_src, layer->workspace);
     case SLUICE_ONEDNN_BATCHNORM:
-        return op_run(onednn, op,
-                      (const void *[]){a->diff_dst, a->diff_src, a->src, a->mean, a->variance,
-                                       a->weight, a->diff_weight, a->diff_bias, a->bias},
-                      err);
+        return OP_RUN(onednn, op, err, a->diff_dst, a->diff_src, a->src, a->mean, a->variance,
+                      a->weight, a->diff_weight, a->diff_bias, a->bias);
     case SLUICE_ONEDNN_RELU:
-        return op_run(onednn, op, (const void *[]){a->diff_dst, a->diff_src, a->dst}, err);
+        return OP_RUN(onednn, op, err, a->diff_dst, a->diff_src, a->dst);
     }
     return SLUICE_E_INTERNAL;
 }

@@ -66,7 +66,9 @@ static void write_tiny(const char *name)
 static unsigned count_files(void)
 {
     DIR *dir = opendir(sluice_test_dir());
-    CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+    CU_ASSERT_PTR_NOT_NULL(dir);
+    if (!dir)
+        return 0;
     unsigned count = 0;
     while (readdir(dir))
         count++;
@@ -88,10 +90,12 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(checkpoint.num_tensors, 3);
     const struct sluice_checkpoint_tensor *tensor =
         sluice_checkpoint_find(&checkpoint, SLUICE_CHECKPOINT_VALUE, "fc.weight");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(tensor);
+    CU_ASSERT_PTR_NOT_NULL(tensor);
+    if (!tensor)
+        return;
     CU_ASSERT(tensor->num_dims == 2 && tensor->dims[0] == 2 && tensor->dims[1] == 3);
     CU_ASSERT_EQUAL(tensor->count, 6);
-    CU_ASSERT_EQUAL(memcmp(tensor->data, weight, sizeof(weight)), 0);
+    CU_ASSERT_EQUAL(memcmp(tensor->data, (const void *)weight, sizeof(weight)), 0);
     CU_ASSERT_PTR_NULL(sluice_checkpoint_find(&checkpoint, SLUICE_CHECKPOINT_MOMENTUM, "fc.bias"));
     sluice_checkpoint_clear(&checkpoint);
     sluice_checkpoint_clear(&checkpoint);
@@ -159,8 +163,9 @@ static void lengths_are_checked_without_the_checksums_help(void)
         if (memcmp(bytes + at, weight_dims, 8) == 0)
             dims = bytes + at;
     }
-    CU_ASSERT_PTR_NOT_NULL_FATAL(dims);
-    memset(dims, 0xff, 8);
+    CU_ASSERT_PTR_NOT_NULL(dims);
+    if (dims)
+        memset(dims, 0xff, 8);
     CU_ASSERT_EQUAL(parse_sealed(bytes, body), SLUICE_E_CORRUPT);
     free(bytes);
 }

@@ -76,8 +76,8 @@ static float *read_array(struct sluice_trainer *trainer, const char *name, int i
 static void check_samples(const char *name, const float *values, size_t count, unsigned num_samples,
                           double tolerance, double *worst)
 {
-    double largest = 0, wanted[16];
-    unsigned long indices[16];
+    double largest = 0, wanted[16] = {0};
+    unsigned long indices[16] = {0};
     CU_ASSERT_FATAL(num_samples <= 16);
     for (unsigned k = 0; k < num_samples; k++) {
         CU_ASSERT_FATAL(next_line() && sscanf(line, "%lu %lf", &indices[k], &wanted[k]) == 2);

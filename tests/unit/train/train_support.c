@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 float train_test_table[3][256];
 
@@ -48,4 +49,9 @@ void train_test_require(sluice_status status, const struct sluice_err *err)
     if (status)
         printf("%s: %s\n", sluice_status_name(status), err->text);
     CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+}
+
+int train_test_same_bits(const void *a, const void *b, size_t len)
+{
+    return memcmp(a, b, len) == 0;
 }
