@@ -259,12 +259,20 @@ struct client {
     struct sluice_rpc_stream *stream;
 };
 
+/* Room for one more behind `count` items; by doubling, since sanitizers copy at every realloc. */
+static void *grow(void *items, size_t count, size_t size)
+{
+    if (count & (count - 1))
+        return items;
+    items = realloc(items, (count ? 2 * count : 1) * size);
+    must(items != NULL, "no memory");
+    return items;
+}
+
 static void keep_reply(void *ctx, struct sluice_wire_sample_reply *reply)
 {
     struct client *client = ctx;
-    client->replies =
-        realloc(client->replies, (client->num_replies + 1) * sizeof(*client->replies));
-    must(client->replies != NULL, "no memory");
+    client->replies = grow(client->replies, client->num_replies, sizeof(*client->replies));
     client->replies[client->num_replies++] = *reply;
     *reply = (struct sluice_wire_sample_reply){0};
 }
@@ -280,9 +288,7 @@ static void on_message(void *ctx, struct sluice_message *message)
                                          &err) == SLUICE_OK,
              err.text);
     }
-    client->messages =
-        realloc(client->messages, (client->num_messages + 1) * sizeof(*client->messages));
-    must(client->messages != NULL, "no memory");
+    client->messages = grow(client->messages, client->num_messages, sizeof(*client->messages));
     client->messages[client->num_messages++] = *message;
     *message = (struct sluice_message){0};
     pthread_cond_broadcast(&client->changed);
