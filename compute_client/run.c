@@ -296,6 +296,9 @@ static sluice_status make_trainer(struct run *run, struct sluice_err *err)
                            sluice_pipeline_u8_split(run->train.pipeline))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a model needs a pipeline that ends in to_tensor or normalize");
+    if (!run->learns && (o->checkpoint || o->resume))
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: device none has no model",
+                           o->checkpoint ? "--checkpoint" : "--resume");
     if (is_auto)
         sluice_log(SLUICE_LOG_INFO, "device %s", options.device);
     return SLUICE_OK;

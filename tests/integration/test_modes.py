@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""One digest: six modes, one and four workers on either side, and a server killed twice."""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+NUM_TRAIN = 60
+NUM_VAL = 12
+MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
+TIMEOUT_S = 120
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    def __init__(self, root, port=0, prep_workers=1, *flags):
+        self.process = subprocess.Popen(
+            [BIN / "offload_server", "--root", root, "--listen", f"127.0.0.1:{port}",
+             "--prep-workers", str(prep_workers), "--grpc-workers", "1", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            self.kill()
+            raise RuntimeError(f"offload_server said {line!r}")
+        self.address = line.split()[-1]
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class ModesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name, "set")
+        cls.profile = pathlib.Path(cls.folder.name, "profile")
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_TRAIN),
+                        "--num-val", str(NUM_VAL), "--classes", "3"],
+                       check=True, capture_output=True)
+        reports, _ = cls.train("local", [cls.root, "--profiling", "--write-profile-folder",
+                                         cls.profile])
+        cls.digest = reports[0]["digest"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def start(cls, mode, flags):
+        command = [BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "--json",
+                   "-b", "16", "-p", "0", "--image-size", "64", *flags]
+        if mode in ("remote_sophon", "remote_auto"):
+            command += ["--profile-folder", cls.profile, "--net-bw", "100", "--remote-cpus", "2"]
+        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        process.is_told = False
+        return process
+
+    @classmethod
+    def end(cls, process, code=0):
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        if process.returncode != code or "Sanitizer" in err:
+            raise AssertionError(f"{process.args} ended with {process.returncode}:\n{err[-3000:]}")
+        return [json.loads(line) for line in out.splitlines()], err
+
+    @classmethod
+    def train(cls, mode, flags, code=0):
+        return cls.end(cls.start(mode, flags), code)
+
+    def test_one_digest(self):
+        for prep_workers in (1, 4):
+            server = Server(self.root, 0, prep_workers)
+            try:
+                for mode in MODES:
+                    for workers in ("1", "4"):
+                        where = [self.root] if mode == "local" else ["--host", server.address]
+                        (report,), _ = self.train(mode, [*where, "-j", workers])
+                        with self.subTest(mode=mode, workers=workers, prep_workers=prep_workers):
+                            self.assertEqual(report["digest"], self.digest)
+                            self.assertEqual(report["samples"], NUM_TRAIN)
+                            self.assertEqual(report["errors"], 0)
+                            self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
+                            self.assertLessEqual(sum(report["stalls"].values()), 1)
+            finally:
+                server.kill()
+
+    def test_a_server_killed_twice_costs_time_only(self):
+        """The trainer takes its time, so that each kill falls in mid-epoch."""
+        port = free_port()
+        for mode in ("remote_nooff", "remote_piloff"):
+            # A read-ahead of little, else the epoch would be over before the kill.
+            server = Server(self.root, port)
+            process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "100",
+                                        "--prefetch-bytes", "256k", "--retry-for", "60",
+                                        "-b", "4", "-p", "1"])
+            err = []
+            kills = 0
+            for line in process.stderr:
+                err.append(line)
+                if kills < 2 and f"[{4 + 5 * kills}/" in line:
+                    server.kill()
+                    server = Server(self.root, port)
+                    kills += 1
+            (report,) = [json.loads(line) for line in process.stdout]
+            process.stdout.close()
+            process.stderr.close()
+            self.assertEqual(process.wait(), 0, "".join(err)[-3000:])
+            server.kill()
+            self.assertEqual(kills, 2)
+            self.assertEqual(report["samples"], NUM_TRAIN)
+            self.assertEqual(report["retries"], 2)
+            (calm,), _ = self.train("local", [self.root, "-b", "4"])
+            self.assertEqual(report["digest"], calm["digest"])
+
+    def test_the_bytes_of_the_fixed_modes(self):
+        server = Server(self.root)
+        try:
+            files = sum(path.stat().st_size for path in (self.root / "train").rglob("*.*"))
+            (report,), _ = self.train("remote_nooff", ["--host", server.address])
+            self.assertGreater(report["wire_bytes"], files)
+            self.assertLess(report["wire_bytes"], 1.002 * files)
+            (report,), _ = self.train("remote_piloff", ["--host", server.address,
+                                                        "--image-size", "224"])
+            self.assertGreater(report["bytes_per_sample"], 150528)
+            self.assertLess(report["bytes_per_sample"], 1.002 * 150528)
+            self.assertEqual(report["choices"], {"u8@3": NUM_TRAIN})
+        finally:
+            server.kill()
+
+    def test_repeated_samples_draw_afresh_and_epochs_differ(self):
+        (twice,), _ = self.train("local", [self.root, "--repeat", "2"])
+        self.assertEqual(twice["samples"], 2 * NUM_TRAIN)
+        epochs, _ = self.train("local", [self.root, "--epochs", "3"])
+        self.assertEqual([report["epoch"] for report in epochs], [0, 1, 2])
+        self.assertEqual(epochs[0]["digest"], self.digest)
+        self.assertEqual(len({report["digest"] for report in epochs} | {twice["digest"]}), 4)
+        (third,), _ = self.train("local", [self.root, "--start-epoch", "2", "--epochs", "3"])
+        self.assertEqual(third["digest"], epochs[2]["digest"])
+        (seeded,), _ = self.train("local", [self.root, "--seed", "1"])
+        self.assertNotEqual(seeded["digest"], self.digest)
+
+    def test_val_is_sequential_and_the_same_everywhere(self):
+        server = Server(self.root)
+        try:
+            digests = set()
+            for mode in MODES:
+                where = [self.root] if mode == "local" else ["--host", server.address]
+                (report,), _ = self.train(mode, [*where, "--evaluate"])
+                self.assertTrue(report["evaluate"])
+                self.assertEqual(report["samples"], NUM_VAL)
+                digests.add(report["digest"])
+            self.assertEqual(len(digests), 1)
+        finally:
+            server.kill()
+
+    def test_a_signal_stops_with_a_checkpoint_that_goes_on(self):
+        """Bit for bit: the file after the last epoch is that of a run that was not stopped."""
+        flags = [self.root, "--device", "cpu", "-a", "small_cnn", "--image-size", "32", "-b", "8",
+                 "--train-threads", "1", "--epochs", "2", "--lr", "0.01"]
+        whole = pathlib.Path(self.folder.name, "whole.ckpt")
+        stopped = pathlib.Path(self.folder.name, "stopped.ckpt")
+        process = self.start("local", flags + ["--checkpoint", whole])
+        reports, err = process.communicate(timeout=TIMEOUT_S)
+        if process.returncode == 1 and "SLUICE_ONEDNN" in err:
+            self.skipTest("this build has no CPU trainer")
+        self.assertEqual(process.returncode, 0, err[-3000:])
+        reports = [json.loads(line) for line in reports.splitlines()]
+        self.assertEqual([report["val_samples"] for report in reports], [NUM_VAL] * 2)
+
+        process = self.start("local", flags + ["--checkpoint", stopped, "-p", "1"])
+        err = []
+        for line in process.stderr:
+            err.append(line)
+            if "[3/" in line and process.poll() is None and not process.is_told:
+                process.terminate()
+                process.is_told = True
+        out = process.stdout.read()
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.wait(), 0, "".join(err)[-3000:])
+        self.assertEqual(out, "")  # the epoch is not over
+        rest, _ = self.train("local", flags + ["--resume", stopped, "--checkpoint", stopped])
+        self.assertGreaterEqual(rest[0]["first_sample"], 3 * 8)
+        self.assertEqual(rest[0]["first_sample"] + rest[0]["samples"], NUM_TRAIN)
+        self.assertEqual(rest[1]["digest"], reports[1]["digest"])
+        self.assertEqual(rest[1]["loss"], reports[1]["loss"])
+        self.assertEqual(whole.read_bytes(), stopped.read_bytes())
+        # Another run than the one that was stopped is refused.
+        _, err = self.train("local", flags + ["--resume", stopped, "--repeat", "2"], code=1)
+        self.assertIn("repeat", err)
+
+    def test_clear_ends(self):
+        port = free_port()
+        _, err = self.train("remote_nooff", ["--host", f"127.0.0.1:{port}", "--retry-for", "0.3"],
+                            code=1)
+        self.assertIn("tried for", err.splitlines()[-1])
+        _, err = self.train("local", [self.root / "nowhere"], code=1)
+        self.assertIn("nowhere", err)
+        # A profile of other data.
+        server = Server(self.root / "train")
+        try:
+            other = pathlib.Path(self.folder.name, "other")
+            other.mkdir()
+            for name in ("prep_sizes.csv", "prep_times.csv"):
+                lines = (self.profile / name).read_text().splitlines()
+                (other / name).write_text("\n".join(lines[:-5]) + "\n")
+            profile, type(self).profile = self.profile, other
+            try:
+                _, err = self.train("remote_sophon", ["--host", server.address], code=1)
+            finally:
+                type(self).profile = profile
+            self.assertIn("made for other data", err)
+        finally:
+            server.kill()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
