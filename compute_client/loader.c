@@ -395,8 +395,8 @@ static uint64_t overlap(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_
  *     requested --- storage: queue and work --- network --- arrived --- workers --- done
  *     requested --- disk --------------------------------- arrived --- workers --- done
  *
- * Before it was asked for, the read-ahead was full of others in the same state: that time goes to
- * where the row itself spent most. */
+ * Before it was asked for, the read-ahead was full of others in the same state: that time, and the
+ * trainer's waking up, go to where the row itself spent most. */
 static void attribute_wait(struct sluice_loader *loader, const struct row *row, uint64_t from,
                            uint64_t to)
 {
@@ -418,7 +418,7 @@ static void attribute_wait(struct sluice_loader *loader, const struct row *row, 
             overlap(from, to, row->requested_ns + storage, row->arrived_ns);
     }
     spent[SLUICE_STALL_COMPUTE_CPU] = row->done_ns - row->arrived_ns;
-    waited[SLUICE_STALL_COMPUTE_CPU] = overlap(from, to, row->arrived_ns, to);
+    waited[SLUICE_STALL_COMPUTE_CPU] = overlap(from, to, row->arrived_ns, row->done_ns);
 
     uint64_t named = 0;
     int most = SLUICE_STALL_NETWORK;

@@ -6,11 +6,13 @@
 #include "compute_client/digest.h"
 #include "compute_client/fetcher.h"
 #include "fake_server.h"
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NUM_SAMPLES 50
 #define BATCH 8
@@ -438,21 +440,24 @@ static size_t num_asked(struct held *held)
     return count;
 }
 
-/* Answers request i with the file. */
-static void answer(struct held *held, struct sluice_loader *loader, size_t i, uint64_t disk_ns,
-                   uint64_t storage_ns)
+static struct sluice_source_item asked(struct held *held, size_t i)
 {
     pthread_mutex_lock(&held->lock);
     const struct sluice_source_item item = held->asked[i];
     pthread_mutex_unlock(&held->lock);
+    return item;
+}
+
+/* Answers request i with the file. */
+static void answer(struct held *held, struct sluice_loader *loader, size_t i)
+{
+    const struct sluice_source_item item = asked(held, i);
     struct sluice_buf *file = held->dataset->files[item.key.sample_id];
     struct sluice_source_result result = {
         .ticket = item.ticket,
         .form = SLUICE_FORM_RAW,
         .sample = {.key = item.key, .kind = SLUICE_KIND_FILE, .data = sluice_buf_ref(file)},
         .payload_bytes = file->len,
-        .disk_ns = disk_ns,
-        .storage_ns = storage_ns,
     };
     const struct sluice_source_events events = sluice_loader_events(loader);
     events.on_result(events.ctx, &result);
@@ -475,7 +480,7 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
         wait_asked(&held, ahead);
         /* In reverse, so that a row's place is not that of its arrival. */
         for (size_t i = ahead; i > answered; i--)
-            answer(&held, loader, i - 1, 0, 0);
+            answer(&held, loader, i - 1);
         answered = ahead;
         const struct sluice_batch *batch = NULL;
         CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
@@ -509,7 +514,7 @@ static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         wait_asked(&held, i + 1);
         CU_ASSERT(num_asked(&held) <= i + 3);
-        answer(&held, loader, i, 0, 0);
+        answer(&held, loader, i);
         if (i % BATCH == BATCH - 1 || i == NUM_SAMPLES - 1) {
             const struct sluice_batch *batch = NULL;
             CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
@@ -535,7 +540,7 @@ static void a_sample_larger_than_the_bound_is_let_through_alone(void)
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         wait_asked(&held, i + 1);
         CU_ASSERT_EQUAL(num_asked(&held), i + 1);
-        answer(&held, loader, i, 0, 0);
+        answer(&held, loader, i);
     }
     (void)sluice_loader_finish(loader);
     sluice_loader_destroy(loader);
@@ -553,7 +558,7 @@ static void stop_wakes_a_waiting_next_for_good(void)
     struct sluice_loader *loader = make_loader((struct sluice_loader_options){0});
     start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
     wait_asked(&held, 1);
-    answer(&held, loader, 0, 0, 0);
+    answer(&held, loader, 0);
     sluice_loader_stop(loader);
     const struct sluice_batch *batch = NULL;
     CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
@@ -583,22 +588,29 @@ static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
     sluice_loader_destroy(loader);
 }
 
-/* Answers everything after `delay_ns`, which it says was spent as given. */
+/* Answers everything, with a failure so that no worker comes into it, once the trainer waits. */
 struct slow {
     struct held *held;
     struct sluice_loader *loader;
-    uint64_t delay_ns, disk_ns, storage_ns;
+    uint64_t disk_ns, storage_ns;
+    _Atomic pid_t trainer;
 };
 
 static void *slow_main(void *ctx)
 {
     struct slow *slow = ctx;
     wait_asked(slow->held, NUM_SAMPLES);
-    const uint64_t until = sluice_clock_ns() + slow->delay_ns;
-    while (sluice_clock_ns() < until) /* the time is what is tested */
-        ;
-    for (size_t i = 0; i < NUM_SAMPLES; i++)
-        answer(slow->held, slow->loader, i, slow->disk_ns, slow->storage_ns);
+    sluice_test_wait_blocked(slow->trainer);
+    const struct sluice_source_events events = sluice_loader_events(slow->loader);
+    for (size_t i = 0; i < NUM_SAMPLES; i++) {
+        struct sluice_source_result result = {
+            .ticket = asked(slow->held, i).ticket,
+            .status = SLUICE_E_IO,
+            .disk_ns = slow->disk_ns,
+            .storage_ns = slow->storage_ns,
+        };
+        events.on_result(events.ctx, &result);
+    }
     return NULL;
 }
 
@@ -611,29 +623,28 @@ static enum sluice_stall largest_stall(uint64_t disk_ns, uint64_t storage_ns)
     fill_items(items, 0);
     struct held held;
     held_init(&held);
-    struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 7});
+    struct sluice_loader *loader = make_loader(
+        (struct sluice_loader_options){.num_slots = 7, .on_error = SLUICE_ON_ERROR_SKIP});
     const uint64_t start = sluice_clock_ns();
     start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
     struct slow slow = {
         .held = &held,
         .loader = loader,
-        .delay_ns = 30000000,
         .disk_ns = disk_ns,
         .storage_ns = storage_ns,
+        .trainer = gettid(),
     };
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, slow_main, &slow), 0);
-    for (;;) {
-        const struct sluice_batch *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
-        if (!batch)
-            break;
-        sluice_loader_release(loader);
-    }
+    const struct sluice_batch *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(batch); /* no row was good */
     const uint64_t elapsed = sluice_clock_ns() - start;
     pthread_join(thread, NULL);
     const struct sluice_epoch_stats stats = sluice_loader_finish(loader);
     sluice_loader_destroy(loader);
+    CU_ASSERT_EQUAL(stats.errors, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(stats.num_named, SLUICE_LOADER_MAX_NAMED_ERRORS);
     uint64_t sum = 0;
     int most = 0;
     for (int i = 0; i < SLUICE_NUM_STALLS; i++) {
@@ -641,16 +652,15 @@ static enum sluice_stall largest_stall(uint64_t disk_ns, uint64_t storage_ns)
         if (stats.stall_ns[i] > stats.stall_ns[most])
             most = i;
     }
-    CU_ASSERT(sum <= elapsed);
-    CU_ASSERT(stats.stall_ns[most] > 15000000);
+    CU_ASSERT(sum > 0 && sum <= elapsed);
     return (enum sluice_stall)most;
 }
 
 static void waiting_is_put_down_to_what_the_slowest_sample_waited_for(void)
 {
     CU_ASSERT_EQUAL(largest_stall(0, 0), SLUICE_STALL_NETWORK);
-    CU_ASSERT_EQUAL(largest_stall(0, 29000000), SLUICE_STALL_STORAGE_CPU);
-    CU_ASSERT_EQUAL(largest_stall(30000000, 0), SLUICE_STALL_DISK);
+    CU_ASSERT_EQUAL(largest_stall(0, UINT64_MAX / 4), SLUICE_STALL_STORAGE_CPU);
+    CU_ASSERT_EQUAL(largest_stall(1, 0), SLUICE_STALL_DISK);
     CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_STALL_COMPUTE_CPU), "compute_cpu");
 }
 
