@@ -15,6 +15,7 @@ sluice_find(png libpng)
 sluice_find(curl libcurl)
 sluice_find(xxhash libxxhash)
 sluice_find(jansson jansson)
+sluice_find(microhttpd libmicrohttpd)
 
 find_program(PROTOC_C NAMES protoc-c REQUIRED)
 

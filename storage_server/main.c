@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/quit.h"
 #include "rpc/rpc.h"
+#include "storage_server/metrics.h"
 #include "storage_server/options.h"
 #include "storage_server/server.h"
 
@@ -21,6 +22,11 @@ static void print_stats(struct sluice_server *server)
     free(json);
 }
 
+static struct sluice_wire_stats read_stats(void *ctx)
+{
+    return sluice_server_stats(ctx);
+}
+
 int main(int argc, char **argv)
 {
     struct sluice_server_options options = sluice_server_options_init();
@@ -35,10 +41,16 @@ int main(int argc, char **argv)
     sluice_status status = sluice_quit_init(&err);
     if (status == SLUICE_OK)
         status = sluice_server_create(&options, NULL, &server, &err);
+    struct sluice_metrics *metrics = NULL;
+    if (status == SLUICE_OK && options.metrics)
+        status = sluice_metrics_create(options.metrics, read_stats, server, &metrics, &err);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        sluice_server_destroy(server);
         return 1;
     }
+    if (metrics)
+        sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_port(metrics));
 
     /* The address as given, with the port that was bound. */
     const char *colon = strrchr(options.listen, ':');
@@ -56,6 +68,7 @@ int main(int argc, char **argv)
     sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
     sluice_server_stop(server);
     print_stats(server);
+    sluice_metrics_destroy(metrics);
     sluice_server_destroy(server);
     return 0;
 }

@@ -21,7 +21,8 @@ struct sluice_server_options {
     double link_bytes_per_s; /* 0: no limit */
     uint64_t max_image_pixels;
     uint64_t max_file_bytes;
-    double grace_s; /* time for what was accepted, once a stop was asked for */
+    const char *metrics; /* "127.0.0.1:9464"; NULL: no metrics are served */
+    double grace_s;      /* time for what was accepted, once a stop was asked for */
 };
 
 /* The defaults. */

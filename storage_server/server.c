@@ -152,10 +152,15 @@ int sluice_server_port(const struct sluice_server *server)
     return sluice_rpc_server_port(server->rpc);
 }
 
+struct sluice_wire_stats sluice_server_stats(struct sluice_server *server)
+{
+    return sluice_context_stats(&server->context);
+}
+
 sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
                                        struct sluice_err *err)
 {
-    const struct sluice_wire_stats stats = sluice_context_stats(&server->context);
+    const struct sluice_wire_stats stats = sluice_server_stats(server);
     return sluice_stats_json(&stats, json, err);
 }
 

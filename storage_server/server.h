@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "storage_server/options.h"
+#include "wire/wire.h"
 
 /* The server as a whole: made, it serves; stopped, it has answered what it took.
  *
@@ -20,6 +21,8 @@ SLUICE_MUST_USE sluice_status sluice_server_create(const struct sluice_server_op
                                                    struct sluice_err *err);
 
 int sluice_server_port(const struct sluice_server *server);
+
+struct sluice_wire_stats sluice_server_stats(struct sluice_server *server);
 
 /* The counters as one line of JSON (stats.h); free() it. */
 SLUICE_MUST_USE sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
