@@ -1,17 +1,14 @@
 #include "compute_client/train/checkpoint.h"
 
+#include "base/buf.h"
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are copied as they are");
 _Static_assert(sizeof(float) == 4, "float32");
@@ -20,21 +17,32 @@ static const char magic[8] = {'S', 'L', 'U', 'I', 'C', 'K', 'P', 'T'};
 #define VERSION 1u
 #define CHECKSUM_LEN 16
 
-/* Writing */
+/* Writing: the file is put together in memory, as it is read. */
 
 struct sluice_checkpoint_writer {
-    FILE *file;
-    char *path, *temporary;
-    struct sluice_hasher *hasher;
+    char *path;
+    uint8_t *bytes;
+    size_t len, capacity;
     uint32_t tensors_left;
 };
 
 static sluice_status put(struct sluice_checkpoint_writer *writer, const void *data, size_t len,
                          struct sluice_err *err)
 {
-    sluice_hasher_update(writer->hasher, data, len);
-    if (fwrite(data, 1, len, writer->file) != len)
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", writer->temporary, strerror(errno));
+    size_t needed;
+    if (!sluice_add_size(writer->len, len, &needed))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: too large", writer->path);
+    if (!writer->bytes || needed > writer->capacity) {
+        const size_t capacity = needed > SIZE_MAX / 2 ? needed : 2 * needed;
+        uint8_t *bytes = realloc(writer->bytes, capacity);
+        if (!bytes)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %zu bytes", writer->path,
+                               capacity);
+        writer->bytes = bytes;
+        writer->capacity = capacity;
+    }
+    memcpy(writer->bytes + writer->len, data, len);
+    writer->len = needed;
     return SLUICE_OK;
 }
 
@@ -81,46 +89,19 @@ sluice_status sluice_checkpoint_writer_open(const char *path,
         return sluice_fail(err, SLUICE_E_INVALID, "checkpoint: the extra text is over %d bytes",
                            SLUICE_CHECKPOINT_MAX_EXTRA);
 
-    sluice_status status;
     struct sluice_checkpoint_writer *w = calloc(1, sizeof(*w));
-    if (!w)
+    if (!w || !(w->path = strdup(path))) {
+        free(w);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write a checkpoint");
+    }
     w->tensors_left = head->num_tensors;
-    const size_t temporary_len = strlen(path) + sizeof(".XXXXXX");
-    w->path = strdup(path);
-    w->temporary = malloc(temporary_len);
-    if (!w->path || !w->temporary) {
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write a checkpoint");
-        free(w->temporary);
-        w->temporary = NULL; /* no file of that name is ours */
-        goto fail;
+    const sluice_status status = put_head(w, head, err);
+    if (status) {
+        sluice_checkpoint_writer_close(w);
+        return status;
     }
-    snprintf(w->temporary, temporary_len, "%s.XXXXXX", path);
-    const int fd = mkstemp(w->temporary);
-    if (fd < 0) {
-        status = sluice_fail(err, SLUICE_E_IO, "%s: %s", w->temporary, strerror(errno));
-        free(w->temporary);
-        w->temporary = NULL;
-        goto fail;
-    }
-    fchmod(fd, 0644); /* mkstemp's 0600 would hide it from whoever resumes */
-    w->file = fdopen(fd, "wb");
-    if (!w->file) {
-        status = sluice_fail(err, SLUICE_E_IO, "%s: %s", w->temporary, strerror(errno));
-        close(fd);
-        goto fail;
-    }
-    status = sluice_hasher_create(&w->hasher, err);
-    if (!status)
-        status = put_head(w, head, err);
-    if (status)
-        goto fail;
     *writer = w;
     return SLUICE_OK;
-
-fail:
-    sluice_checkpoint_writer_close(w);
-    return status;
 }
 
 sluice_status sluice_checkpoint_writer_put(struct sluice_checkpoint_writer *writer,
@@ -150,29 +131,18 @@ sluice_status sluice_checkpoint_writer_commit(struct sluice_checkpoint_writer *w
 {
     assert(writer->tensors_left == 0);
     uint8_t checksum[CHECKSUM_LEN];
-    sluice_hash128_bytes(sluice_hasher_digest(writer->hasher), checksum);
+    sluice_hash128_bytes(sluice_hash128(writer->bytes, writer->len), checksum);
     const sluice_status status = put(writer, checksum, sizeof(checksum), err);
     if (status)
         return status;
-    if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", writer->temporary, strerror(errno));
-    if (rename(writer->temporary, writer->path) != 0)
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", writer->path, strerror(errno));
-    free(writer->temporary);
-    writer->temporary = NULL;
-    return SLUICE_OK;
+    return sluice_file_write_atomic(writer->path, writer->bytes, writer->len, err);
 }
 
 void sluice_checkpoint_writer_close(struct sluice_checkpoint_writer *writer)
 {
     if (!writer)
         return;
-    if (writer->file)
-        fclose(writer->file);
-    if (writer->temporary)
-        unlink(writer->temporary);
-    sluice_hasher_destroy(writer->hasher);
-    free(writer->temporary);
+    free(writer->bytes);
     free(writer->path);
     free(writer);
 }
@@ -296,65 +266,26 @@ sluice_status sluice_checkpoint_parse(const uint8_t *bytes, size_t len,
     return SLUICE_OK;
 }
 
-static sluice_status read_file(const char *path, uint8_t **bytes, size_t *len,
-                               struct sluice_err *err)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s", path,
-                           strerror(errno));
-    sluice_status status = SLUICE_OK;
-    uint8_t *data = NULL;
-    size_t done = 0;
-    struct stat st;
-    if (fstat(fd, &st) != 0) {
-        status = sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
-    } else if (!S_ISREG(st.st_mode)) {
-        status = sluice_fail(err, SLUICE_E_INVALID, "%s: not a file", path);
-    } else if (!(data = malloc(st.st_size ? (size_t)st.st_size : 1))) {
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %lld bytes", path,
-                             (long long)st.st_size);
-    }
-    while (!status && done < (size_t)st.st_size) {
-        const ssize_t got = read(fd, data + done, (size_t)st.st_size - done);
-        if (got == 0)
-            break; /* it shrank: the checksum will not fit */
-        if (got < 0 && errno != EINTR)
-            status = sluice_fail(err, SLUICE_E_IO, "%s: %s", path, strerror(errno));
-        if (got > 0)
-            done += (size_t)got;
-    }
-    close(fd);
-    if (status) {
-        free(data);
-        return status;
-    }
-    *bytes = data;
-    *len = done;
-    return SLUICE_OK;
-}
-
 sluice_status sluice_checkpoint_read(const char *path, struct sluice_checkpoint *checkpoint,
                                      struct sluice_err *err)
 {
-    uint8_t *bytes = NULL;
-    size_t len = 0;
-    sluice_status status = read_file(path, &bytes, &len, err);
+    struct sluice_buf *file = NULL;
+    sluice_status status = sluice_file_read(path, SIZE_MAX, NULL, &file, err);
     if (status)
         return status;
     struct sluice_err why = {{0}};
-    status = sluice_checkpoint_parse(bytes, len, checkpoint, &why);
+    status = sluice_checkpoint_parse(file->data, file->len, checkpoint, &why);
     if (status) {
-        free(bytes);
+        sluice_buf_unref(file);
         return sluice_fail(err, status, "%s: %s", path, why.text);
     }
-    checkpoint->bytes = bytes;
+    checkpoint->file = file;
     return SLUICE_OK;
 }
 
 void sluice_checkpoint_clear(struct sluice_checkpoint *checkpoint)
 {
-    free(checkpoint->bytes);
+    sluice_buf_unref(checkpoint->file);
     free(checkpoint->extra);
     free(checkpoint->tensors);
     memset(checkpoint, 0, sizeof(*checkpoint));

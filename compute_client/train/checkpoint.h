@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sluice_buf;
+
 /* The file that a trainer is saved to: named float arrays, the same from every device.
  *
  *     magic      8 bytes "SLUICKPT"
@@ -42,7 +44,7 @@ enum sluice_checkpoint_kind {
     SLUICE_CHECKPOINT_MOMENTUM = 1,
 };
 
-/* Writes beside `path` and renames, so that path is the old file or the whole new one. */
+/* `path` is the old file until the commit and the whole new one after it. */
 struct sluice_checkpoint_writer;
 SLUICE_MUST_USE sluice_status
 sluice_checkpoint_writer_open(const char *path, const struct sluice_checkpoint_head *head,
@@ -52,10 +54,10 @@ SLUICE_MUST_USE sluice_status sluice_checkpoint_writer_put(struct sluice_checkpo
                                                            const char *name, unsigned num_dims,
                                                            const uint32_t *dims, const float *data,
                                                            struct sluice_err *err);
-/* Makes the file durable and gives it its name.  head->num_tensors must have been put. */
+/* Puts the file in its place, durably.  head->num_tensors must have been put. */
 SLUICE_MUST_USE sluice_status
 sluice_checkpoint_writer_commit(struct sluice_checkpoint_writer *writer, struct sluice_err *err);
-/* Frees; without a commit, nothing is left behind.  NULL is allowed. */
+/* Without a commit nothing is written.  NULL is allowed. */
 void sluice_checkpoint_writer_close(struct sluice_checkpoint_writer *writer);
 
 struct sluice_checkpoint_tensor {
@@ -74,7 +76,7 @@ struct sluice_checkpoint {
     char *extra; /* owned, ends in NUL */
     struct sluice_checkpoint_tensor *tensors;
     size_t num_tensors;
-    uint8_t *bytes; /* owned where read from a file */
+    struct sluice_buf *file; /* owned, where they came from one */
 };
 
 /* Borrows `bytes` until clear.  SLUICE_E_CORRUPT says what is wrong with them,
