@@ -22,7 +22,8 @@ bool sluice_retry_failed(struct sluice_retry *retry, uint64_t now_ns, uint64_t *
     if (retry->attempt < 6 && (FIRST_WAIT_NS << retry->attempt) < MAX_WAIT_NS)
         range = FIRST_WAIT_NS << retry->attempt;
     retry->attempt++;
-    uint64_t wait = range / 2 + (uint64_t)((double)(range / 2) * sluice_rng_double(&retry->rng));
+    const uint64_t half = range / 2;
+    uint64_t wait = half + (uint64_t)((double)half * sluice_rng_double(&retry->rng));
     if (wait > end_ns - now_ns)
         wait = end_ns - now_ns;
     *wait_ns = wait;

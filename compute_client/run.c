@@ -168,8 +168,8 @@ static sluice_status pick_subset(const struct run *run, struct part *part,
                                  enum sluice_subset subset, struct sluice_err *err)
 {
     const struct sluice_manifest *manifest = run->manifest;
-    part->ids = malloc(manifest->num_entries * sizeof(*part->ids));
-    part->choices = malloc(manifest->num_entries * sizeof(*part->choices));
+    part->ids = calloc(manifest->num_entries, sizeof(*part->ids));
+    part->choices = calloc(manifest->num_entries, sizeof(*part->choices));
     if (!part->ids || !part->choices)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples",
                            manifest->num_entries);

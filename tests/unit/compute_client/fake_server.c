@@ -22,7 +22,7 @@
 void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t corrupt)
 {
     struct sluice_manifest_entry *entries = calloc(num_samples, sizeof(*entries));
-    dataset->files = calloc(num_samples, sizeof(*dataset->files));
+    dataset->files = calloc(num_samples, sizeof(void *));
     dataset->num_samples = num_samples;
     for (size_t i = 0; i < num_samples; i++) {
         uint8_t rgb[20 * 16 * 3];
@@ -31,7 +31,7 @@ void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t 
         REQUIRE(sluice_png_encode(rgb, 20, 16, 1, &dataset->files[i], NULL));
         if (i == corrupt)
             dataset->files[i]->len /= 2;
-        char path[32];
+        char path[48];
         snprintf(path, sizeof(path), "train/%c/%06zu.png", i % 2 ? 'b' : 'a', i);
         entries[i].path = strdup(path);
         entries[i].bytes = dataset->files[i]->len;
@@ -39,7 +39,7 @@ void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t 
     }
     /* The manifest wants paths in order: first all of class a. */
     struct sluice_manifest_entry *sorted = calloc(num_samples, sizeof(*sorted));
-    struct sluice_buf **files = calloc(num_samples, sizeof(*files));
+    struct sluice_buf **files = calloc(num_samples, sizeof(void *));
     size_t n = 0;
     for (size_t parity = 0; parity < 2; parity++) {
         for (size_t i = parity; i < num_samples; i += 2) {
