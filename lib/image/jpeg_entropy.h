@@ -1,0 +1,189 @@
+#ifndef SLUICE_IMAGE_JPEG_ENTROPY_H
+#define SLUICE_IMAGE_JPEG_ENTROPY_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The entropy-coded layer of a JPEG, down to Huffman symbols.
+ *
+ * Covers what nearly every file is: sequential, 8 bits, Huffman-coded, all
+ * components in one scan, any sampling, restart intervals, nothing unexpected
+ * between the markers, and EOI right after the scan.  Everything else is refused
+ * with SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: a refusal does not mean that the
+ * file is bad, only that libjpeg-turbo must say what it is.  What is accepted
+ * means here what it means to libjpeg-turbo.
+ *
+ *     sluice_jpeg_parse()      markers -> struct sluice_jpeg
+ *     sluice_jpeg_scan_read()  the scan without stuffing, cut at its restart markers
+ *     sluice_jpeg_lookup_init(), sluice_jpeg_bits_*()   symbols and bits
+ *
+ * Threads: pure functions. */
+
+struct sluice_buf;
+struct sluice_buf_pool;
+
+#define SLUICE_JPEG_MAX_COMPONENTS 4
+#define SLUICE_JPEG_MAX_BLOCKS_IN_MCU 10
+#define SLUICE_JPEG_MAX_DC_CATEGORY 11
+
+/* A Huffman table as DHT gives it; the canonical codes follow from it. */
+struct sluice_jpeg_huffman {
+    bool is_present;
+    uint8_t counts[17];   /* codes of each length 1 .. 16; [0] is 0 */
+    uint8_t symbols[256]; /* by increasing code */
+    uint16_t num_symbols; /* the sum of counts */
+};
+
+struct sluice_jpeg_component {
+    uint8_t id;
+    uint8_t h, v;   /* sampling factors, 1 .. 4 */
+    uint8_t quant;  /* table, 0 .. 3 */
+    uint8_t dc, ac; /* tables, 0 .. 3 */
+};
+
+struct sluice_jpeg {
+    uint32_t width, height; /* 1 .. 65,535 */
+    unsigned num_components;
+    struct sluice_jpeg_component components[SLUICE_JPEG_MAX_COMPONENTS];
+    uint16_t quant[4][64]; /* zigzag order, as in the file */
+    bool has_quant[4];
+    struct sluice_jpeg_huffman dc[4], ac[4]; /* those in use are sound codes */
+    uint32_t restart_interval;               /* in MCUs; 0: none */
+    bool is_extended;                        /* SOF1 rather than SOF0 */
+    bool has_jfif, has_adobe;                /* both decide what the colours mean */
+    uint8_t adobe_transform;
+
+    unsigned max_h, max_v;
+    uint32_t mcu_width, mcu_height;  /* pixels; 8 x 8 with one component */
+    uint32_t mcus_across, mcus_down; /* enough to cover the image */
+    unsigned blocks_in_mcu;
+    uint8_t block_component[SLUICE_JPEG_MAX_BLOCKS_IN_MCU]; /* in the order of the scan */
+
+    const uint8_t *scan; /* borrowed: the bytes after SOS, up to the file's end */
+    size_t scan_len;
+};
+
+/* Reads the markers up to the scan.  *jpeg borrows from `bytes`; untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_parse(const uint8_t *bytes, size_t len,
+                                                struct sluice_jpeg *jpeg, struct sluice_err *err);
+
+/* Zero bytes after the data, so that a reader may look behind the end after each
+ * MCU rather than after each symbol: an MCU has at most 10 x 64 codes of 31 bits. */
+#define SLUICE_JPEG_SCAN_SLACK 4096
+
+/* The scan's bits.  Segment i is bytes [segment_ends[i - 1], segment_ends[i]) of `data`
+ * (from 0 for the first) and holds the MCUs from i x restart_interval on; without
+ * restart interval there is one.  Bits that fill up the last byte are among them. */
+struct sluice_jpeg_scan {
+    struct sluice_buf *data; /* owned; SLUICE_JPEG_SCAN_SLACK zero bytes follow data->len */
+    size_t *segment_ends;    /* owned */
+    size_t num_segments;     /* at least 1; may be fewer or more than the MCUs need */
+    size_t one_segment_end;  /* where segment_ends points if there is one segment */
+};
+
+/* Refuses a scan that another marker than EOI ends or that has none, restart
+ * markers out of order, and any in a file without a restart interval.
+ * *scan must not be copied once made; it is untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_scan_read(const struct sluice_jpeg *jpeg,
+                                                    struct sluice_buf_pool *pool,
+                                                    struct sluice_jpeg_scan *scan,
+                                                    struct sluice_err *err);
+void sluice_jpeg_scan_clear(struct sluice_jpeg_scan *scan); /* idempotent; fine on {0} */
+
+/* Codes and lengths by symbol; length 0: the table lacks it. */
+struct sluice_jpeg_codes {
+    uint16_t code[256];
+    uint8_t length[256];
+};
+void sluice_jpeg_codes_init(struct sluice_jpeg_codes *codes,
+                            const struct sluice_jpeg_huffman *huffman);
+
+/* Symbols by the next bits. */
+#define SLUICE_JPEG_LOOKUP_BITS 11
+struct sluice_jpeg_lookup {
+    /* length << 8 | symbol for codes of up to SLUICE_JPEG_LOOKUP_BITS bits, else 0 */
+    uint16_t fast[1 << SLUICE_JPEG_LOOKUP_BITS];
+    uint32_t limit[18]; /* of length n: the next 16 bits are below it; [17] ends the search */
+    int32_t offset[17]; /* symbol number = (next 16 bits >> (16 - n)) + offset[n] */
+    uint8_t symbols[256];
+};
+void sluice_jpeg_lookup_init(struct sluice_jpeg_lookup *lookup,
+                             const struct sluice_jpeg_huffman *huffman);
+
+/* Bits from the front of unstuffed bytes.  Reads up to 8 bytes ahead of the last
+ * bit taken, and takes no notice of the end: compare sluice_jpeg_bits_position(). */
+struct sluice_jpeg_bits {
+    uint64_t bits;       /* the next bit is the top one; true ones below `count` as well */
+    unsigned count;      /* that may be taken before the next refill */
+    const uint8_t *next; /* what refill reads */
+};
+
+static inline uint64_t sluice_jpeg_load64(const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+/* At least 56 bits may be taken afterwards. */
+static inline void sluice_jpeg_bits_refill(struct sluice_jpeg_bits *in)
+{
+    in->bits |= sluice_jpeg_load64(in->next) >> in->count;
+    in->next += (63 - in->count) >> 3;
+    in->count |= 56;
+}
+
+static inline void sluice_jpeg_bits_start(struct sluice_jpeg_bits *in, const uint8_t *bytes)
+{
+    *in = (struct sluice_jpeg_bits){.next = bytes};
+    sluice_jpeg_bits_refill(in);
+}
+
+static inline void sluice_jpeg_bits_skip(struct sluice_jpeg_bits *in, unsigned num_bits)
+{
+    in->bits <<= num_bits;
+    in->count -= num_bits;
+}
+
+/* Bits taken since `base`, where reading started. */
+static inline size_t sluice_jpeg_bits_position(const struct sluice_jpeg_bits *in,
+                                               const uint8_t *base)
+{
+    return (size_t)(in->next - base) * 8 - in->count;
+}
+
+/* length << 8 | symbol of the next code, which is not taken; 0: no such code.  A
+ * length is at most 16. */
+static inline unsigned sluice_jpeg_bits_peek_symbol(const struct sluice_jpeg_bits *in,
+                                                    const struct sluice_jpeg_lookup *lookup)
+{
+    const unsigned entry = lookup->fast[in->bits >> (64 - SLUICE_JPEG_LOOKUP_BITS)];
+    if (__builtin_expect(entry != 0, 1))
+        return entry;
+    const uint32_t next16 = (uint32_t)(in->bits >> 48);
+    unsigned length = SLUICE_JPEG_LOOKUP_BITS + 1;
+    while (next16 >= lookup->limit[length])
+        length++;
+    if (length > 16)
+        return 0;
+    const int32_t number = (int32_t)(next16 >> (16 - length)) + lookup->offset[length];
+    return length << 8 | lookup->symbols[number & 255];
+}
+
+/* The value behind a code: `size` bits (0 .. 15) at the top of `bits`, a leading
+ * zero for negative ones (T.81, F.2.2.1). */
+static inline int32_t sluice_jpeg_extend(uint64_t bits, unsigned size)
+{
+    const int32_t value = (int32_t)(bits >> 1 >> (63 - size));
+    const int32_t is_negative = (int32_t)(bits >> 63) ^ 1;
+    return value - (is_negative ? (1 << size) - 1 : 0);
+}
+
+#endif
