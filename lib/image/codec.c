@@ -277,6 +277,26 @@ sluice_status sluice_codec_reserve_row(struct sluice_codec *codec, size_t bytes,
     return SLUICE_OK;
 }
 
+/* max_pixels is given, and the header checked against it. */
+static sluice_status probe_within(const uint8_t *bytes, size_t len, uint64_t max_pixels,
+                                  struct sluice_image_info *info, struct sluice_err *err)
+{
+    const sluice_status status = sluice_image_probe(bytes, len, info, err);
+    if (status != SLUICE_OK)
+        return status;
+    return sluice_image_check_size(info->width, info->height, max_pixels, err);
+}
+
+static sluice_status decode_all(struct sluice_codec *codec, const struct sluice_image_info *info,
+                                const uint8_t *bytes, size_t len, uint64_t max_pixels,
+                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                                struct sluice_err *err)
+{
+    if (info->format == SLUICE_IMAGE_JPEG)
+        return sluice_jpeg_decode(codec, bytes, len, max_pixels, pool, rgb, err);
+    return sluice_png_decode(info, bytes, len, pool, rgb, err);
+}
+
 sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *bytes, size_t len,
                                   uint64_t max_pixels, struct sluice_buf_pool *pool,
                                   struct sluice_rgb *rgb, struct sluice_err *err)
@@ -284,13 +304,68 @@ sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *byt
     if (max_pixels == 0)
         max_pixels = SLUICE_IMAGE_MAX_PIXELS;
     struct sluice_image_info info;
-    sluice_status status = sluice_image_probe(bytes, len, &info, err);
+    const sluice_status status = probe_within(bytes, len, max_pixels, &info, err);
     if (status != SLUICE_OK)
         return status;
-    status = sluice_image_check_size(info.width, info.height, max_pixels, err);
+    return decode_all(codec, &info, bytes, len, max_pixels, pool, rgb, err);
+}
+
+static bool is_within(const struct sluice_box *box, uint32_t width, uint32_t height)
+{
+    return box->width >= 1 && box->width <= width && box->left <= width - box->width &&
+           box->height >= 1 && box->height <= height && box->top <= height - box->height;
+}
+
+/* Cuts the box out of `all`, whose reference it takes. */
+static sluice_status cut_box(struct sluice_rgb all, const struct sluice_box *box,
+                             struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                             struct sluice_err *err)
+{
+    struct sluice_buf *pixels = NULL;
+    const sluice_status status =
+        sluice_image_alloc_rgb(pool, box->width, box->height, &pixels, err);
+    if (status == SLUICE_OK) {
+        const size_t row_bytes = (size_t)box->width * 3, stride = (size_t)all.width * 3;
+        const uint8_t *from = all.pixels->data + box->top * stride + (size_t)box->left * 3;
+        for (uint32_t y = 0; y < box->height; y++)
+            memcpy(pixels->data + y * row_bytes, from + y * stride, row_bytes);
+        *rgb = (struct sluice_rgb){.width = box->width, .height = box->height, .pixels = pixels};
+    }
+    sluice_buf_unref(all.pixels);
+    return status;
+}
+
+sluice_status sluice_codec_decode_region(struct sluice_codec *codec, const uint8_t *bytes,
+                                         size_t len, const struct sluice_box *box,
+                                         uint64_t max_pixels, struct sluice_buf_pool *pool,
+                                         struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    if (max_pixels == 0)
+        max_pixels = SLUICE_IMAGE_MAX_PIXELS;
+    struct sluice_image_info info;
+    sluice_status status = probe_within(bytes, len, max_pixels, &info, err);
     if (status != SLUICE_OK)
         return status;
-    if (info.format == SLUICE_IMAGE_JPEG)
-        return sluice_jpeg_decode(codec, bytes, len, max_pixels, pool, rgb, err);
-    return sluice_png_decode(&info, bytes, len, pool, rgb, err);
+    if (!is_within(box, info.width, info.height))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a box of %u x %u pixels at (%u, %u) of an image of %u x %u", box->width,
+                           box->height, box->left, box->top, info.width, info.height);
+    const bool is_whole = box->width == info.width && box->height == info.height;
+    if (!is_whole && info.format == SLUICE_IMAGE_JPEG && !info.is_progressive &&
+        sluice_jpeg_decode_region(&info, bytes, len, box, pool, rgb))
+        return SLUICE_OK;
+
+    struct sluice_rgb all;
+    status = decode_all(codec, &info, bytes, len, max_pixels, pool, &all, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (is_whole && all.width == info.width && all.height == info.height) {
+        *rgb = all;
+        return SLUICE_OK;
+    }
+    if (!is_within(box, all.width, all.height)) {
+        sluice_buf_unref(all.pixels);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "image with two sizes in its headers");
+    }
+    return cut_box(all, box, pool, rgb, err);
 }

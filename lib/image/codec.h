@@ -61,6 +61,20 @@ SLUICE_MUST_USE sluice_status sluice_codec_decode(struct sluice_codec *codec, co
                                                   struct sluice_buf_pool *pool,
                                                   struct sluice_rgb *rgb, struct sluice_err *err);
 
+/* A part of an image. */
+struct sluice_box {
+    uint32_t left, top, width, height;
+};
+
+/* What sluice_codec_decode() followed by cutting out `box` would give: the same pixels,
+ * and the same files refused with the same status.  Reconstructs no more than the box
+ * needs where the file allows that (docs/NUMERICS.md says when).  SLUICE_E_INVALID: the
+ * box is empty or not within the image. */
+SLUICE_MUST_USE sluice_status sluice_codec_decode_region(
+    struct sluice_codec *codec, const uint8_t *bytes, size_t len, const struct sluice_box *box,
+    uint64_t max_pixels, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+    struct sluice_err *err);
+
 /* What an encoder may be asked for; {0} is a good default (baseline, 4:2:0). */
 struct sluice_jpeg_encode_options {
     int quality;        /* 1 .. 100; 0: 90 */

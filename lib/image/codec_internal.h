@@ -45,6 +45,19 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_decode(struct sluice_codec *codec, con
                                                  size_t len, uint64_t max_pixels,
                                                  struct sluice_buf_pool *pool,
                                                  struct sluice_rgb *rgb, struct sluice_err *err);
+
+/* The box, which lies within the announced image, of a JPEG file.  False: this way cannot
+ * tell what the whole file decodes to, and the caller must decode all of it; *rgb is
+ * untouched then.  True: sluice_jpeg_decode() would succeed with these pixels. */
+bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,
+                               size_t len, const struct sluice_box *box,
+                               struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
+
+/* Whether the entropy-coded data from `bytes` on, restart markers included, ends in EOI.
+ * A decoder that has come this far can only go on to its end: it passes over damage in
+ * the data, and what follows EOI is never read. */
+bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len);
+
 SLUICE_MUST_USE sluice_status sluice_png_decode(const struct sluice_image_info *info,
                                                 const uint8_t *bytes, size_t len,
                                                 struct sluice_buf_pool *pool,

@@ -89,6 +89,19 @@ static void source_skip(j_decompress_ptr cinfo, long num_bytes)
     cinfo->src->bytes_in_buffer -= (size_t)num_bytes;
 }
 
+static void source_init(struct jpeg_source_mgr *source, const uint8_t *bytes, size_t len)
+{
+    *source = (struct jpeg_source_mgr){
+        .next_input_byte = bytes,
+        .bytes_in_buffer = len,
+        .init_source = source_nothing,
+        .fill_input_buffer = source_end,
+        .skip_input_data = source_skip,
+        .resync_to_restart = jpeg_resync_to_restart,
+        .term_source = source_nothing,
+    };
+}
+
 struct decode_job {
     struct jpeg_decompress_struct cinfo;
     struct error_manager errors;
@@ -199,21 +212,8 @@ sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *byte
                                  uint64_t max_pixels, struct sluice_buf_pool *pool,
                                  struct sluice_rgb *rgb, struct sluice_err *err)
 {
-    struct decode_job job = {
-        .source =
-            {
-                .next_input_byte = bytes,
-                .bytes_in_buffer = len,
-                .init_source = source_nothing,
-                .fill_input_buffer = source_end,
-                .skip_input_data = source_skip,
-                .resync_to_restart = jpeg_resync_to_restart,
-                .term_source = source_nothing,
-            },
-        .codec = codec,
-        .pool = pool,
-        .max_pixels = max_pixels,
-    };
+    struct decode_job job = {.codec = codec, .pool = pool, .max_pixels = max_pixels};
+    source_init(&job.source, bytes, len);
     error_manager_init(&job.errors);
     job.cinfo.err = &job.errors.base;
     const sluice_status status = decode_job_run(&job, err);
@@ -228,6 +228,140 @@ sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *byte
     }
     jpeg_destroy_decompress(&job.cinfo);
     return status;
+}
+
+bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len)
+{
+    const uint8_t *const end = bytes + len;
+    while ((bytes = memchr(bytes, 0xFF, (size_t)(end - bytes)))) {
+        while (bytes < end && *bytes == 0xFF)
+            bytes++;
+        if (bytes == end)
+            return false;
+        const unsigned marker = *bytes++;
+        if (marker != 0 && (marker < JPEG_RST0 || marker > JPEG_RST0 + 7))
+            return marker == JPEG_EOI;
+    }
+    return false;
+}
+
+struct region_job {
+    struct jpeg_decompress_struct cinfo;
+    struct error_manager errors;
+    struct jpeg_source_mgr source;
+    const struct sluice_image_info *info;
+    const struct sluice_box *box;
+    struct sluice_buf_pool *pool;
+    struct sluice_buf *pixels; /* owned until the job has succeeded */
+    uint8_t *row;              /* from cinfo's own memory: one row of the columns decoded */
+};
+
+/* libjpeg stops at a DC coefficient beyond 32 bits.  Whether one comes after the rows
+ * decoded here cannot be known; whether one could, can. */
+static bool could_overflow_dc(const struct jpeg_decompress_struct *cinfo)
+{
+    for (int i = 0; i < cinfo->comps_in_scan; i++) {
+        const jpeg_component_info *component = cinfo->cur_comp_info[i];
+        const JHUFF_TBL *table = cinfo->dc_huff_tbl_ptrs[component->dc_tbl_no];
+        unsigned num_symbols = 0, largest = 0;
+        for (int bits = 1; bits <= 16; bits++)
+            num_symbols += table->bits[bits];
+        for (unsigned k = 0; k < num_symbols && k < SLUICE_ARRAY_LEN(table->huffval); k++)
+            largest = table->huffval[k] > largest ? table->huffval[k] : largest;
+        const uint64_t num_blocks = (uint64_t)cinfo->MCUs_per_row * cinfo->MCU_rows_in_scan *
+                                    (uint64_t)component->MCU_blocks;
+        if (largest > 15 || num_blocks * ((1u << largest) - 1) > INT32_MAX)
+            return true;
+    }
+    return false;
+}
+
+/* One scan of all components that libjpeg decodes row by row, with a sampling that the
+ * columns' margin is known to be enough for. */
+static bool can_decode_region(const struct jpeg_decompress_struct *cinfo)
+{
+    if (cinfo->progressive_mode || cinfo->arith_code ||
+        cinfo->comps_in_scan != cinfo->num_components || could_overflow_dc(cinfo))
+        return false;
+    if (cinfo->num_components == 1)
+        return cinfo->comp_info[0].h_samp_factor == 1 && cinfo->comp_info[0].v_samp_factor == 1;
+    const jpeg_component_info *components = cinfo->comp_info;
+    return cinfo->num_components == 3 && components[1].h_samp_factor == 1 &&
+           components[1].v_samp_factor == 1 && components[2].h_samp_factor == 1 &&
+           components[2].v_samp_factor == 1 && components[0].h_samp_factor != 3 &&
+           components[0].v_samp_factor != 3;
+}
+
+/* Rows above the box are skipped, and so are columns outside it but for one MCU on either
+ * side: upsampling looks at a neighbour, and treats the last column as the image's edge. */
+static void decode_region_rows(struct region_job *job)
+{
+    struct jpeg_decompress_struct *cinfo = &job->cinfo;
+    const struct sluice_box *box = job->box;
+    const uint32_t mcu_width = (uint32_t)cinfo->max_h_samp_factor * DCTSIZE;
+    const uint32_t left = box->left / mcu_width * mcu_width;
+    JDIMENSION first = left > mcu_width ? left - mcu_width : 0;
+    const uint32_t right = box->left + box->width;
+    const uint32_t margin = mcu_width + (mcu_width - right % mcu_width) % mcu_width;
+    const uint32_t end =
+        cinfo->output_width - right > margin ? right + margin : cinfo->output_width;
+    if (end - first < cinfo->output_width) {
+        JDIMENSION width = end - first;
+        jpeg_crop_scanline(cinfo, &first, &width);
+    }
+    job->row =
+        cinfo->mem->alloc_large((j_common_ptr)cinfo, JPOOL_IMAGE, (size_t)cinfo->output_width * 3);
+    if (box->top > 0)
+        jpeg_skip_scanlines(cinfo, box->top);
+    const size_t row_bytes = (size_t)box->width * 3;
+    for (uint32_t y = 0; y < box->height; y++) {
+        JSAMPROW row = job->row;
+        jpeg_read_scanlines(cinfo, &row, 1);
+        memcpy(job->pixels->data + y * row_bytes, row + (size_t)(box->left - first) * 3, row_bytes);
+    }
+}
+
+static bool region_job_run(struct region_job *job)
+{
+    struct jpeg_decompress_struct *cinfo = &job->cinfo;
+    if (setjmp(job->errors.on_error))
+        return false;
+    jpeg_create_decompress(cinfo);
+    cinfo->src = &job->source;
+    if (jpeg_read_header(cinfo, FALSE) != JPEG_HEADER_OK ||
+        cinfo->image_width != job->info->width || cinfo->image_height != job->info->height)
+        return false;
+    cinfo->out_color_space = JCS_RGB;
+    if (cinfo->num_components != job->info->num_components || cinfo->num_components > 3 ||
+        jpeg_has_multiple_scans(cinfo))
+        return false;
+    jpeg_start_decompress(cinfo);
+    if (!can_decode_region(cinfo) ||
+        sluice_image_alloc_rgb(job->pool, job->box->width, job->box->height, &job->pixels, NULL) !=
+            SLUICE_OK)
+        return false;
+    decode_region_rows(job);
+    if (cinfo->unread_marker != 0 &&
+        (cinfo->unread_marker < JPEG_RST0 || cinfo->unread_marker > JPEG_RST0 + 7))
+        return cinfo->unread_marker == JPEG_EOI;
+    return sluice_jpeg_scan_ends_in_eoi(job->source.next_input_byte, job->source.bytes_in_buffer);
+}
+
+bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,
+                               size_t len, const struct sluice_box *box,
+                               struct sluice_buf_pool *pool, struct sluice_rgb *rgb)
+{
+    struct region_job job = {.info = info, .box = box, .pool = pool};
+    source_init(&job.source, bytes, len);
+    error_manager_init(&job.errors);
+    job.cinfo.err = &job.errors.base;
+    const bool is_done = region_job_run(&job);
+    if (is_done)
+        *rgb = (struct sluice_rgb){box->width, box->height, job.pixels};
+    else
+        sluice_buf_unref(job.pixels);
+    jpeg_destroy_decompress(&job.cinfo);
+    return is_done;
 }
 
 struct encode_job {

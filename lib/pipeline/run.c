@@ -11,11 +11,13 @@
 /* Running a sample.
  *
  * Ops go in groups, so that bytes are touched once where the result allows it:
- * a flip rides on the resize or the copy before it, and to_tensor with normalize
- * (and a flip that is left alone) is one table.  The groups decide where bytes
- * are written, never which: the ops' results are the same in any grouping.
+ * decode makes only the box that a random_resized_crop after it draws, a flip rides
+ * on the resize or the copy before it, and to_tensor with normalize (and a flip that
+ * is left alone) is one table.  The groups decide where bytes are written, never
+ * which: the ops' results are the same in any grouping.
  *
- *     decode | random_resized_crop hflip | to_tensor normalize
+ *     decode random_resized_crop hflip | to_tensor normalize
+ *     decode | resize | center_crop hflip | to_tensor normalize
  */
 
 #define DEFAULT_MAX_PIXELS 178956970u /* the codec's, which is Pillow's */
@@ -129,6 +131,7 @@ struct group {
     unsigned next;
     bool flip;
     bool is_nothing; /* the result is the input */
+    bool is_region;  /* decode and the crop after it */
 };
 
 static struct group next_group(const struct sluice_pipeline *pipeline,
@@ -148,12 +151,17 @@ static struct group next_group(const struct sluice_pipeline *pipeline,
         group.is_nothing = !group.flip;
         return group;
     }
+    if (op == 0 && end > 1 && ops[1].class == &sluice_op_random_resized_crop &&
+        !scratch->measure_ops) {
+        group.is_region = true;
+        group.next = 2;
+    }
     /* With op times a flip is an op of its own; one that does nothing costs nothing. */
-    if (op > 0 && op + 1 < end && ops[op + 1].class == &sluice_op_hflip) {
-        const bool flip = sluice_flip_draw(&ops[op + 1], &sample->key, op + 1);
+    if (group.next > 1 && group.next < end && ops[group.next].class == &sluice_op_hflip) {
+        const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
         if (!flip || !scratch->measure_ops) {
             group.flip = flip;
-            group.next = op + 2;
+            group.next++;
         }
     }
     return group;
@@ -207,6 +215,69 @@ static sluice_status run_decode(struct sluice_scratch *scratch, struct sluice_sa
     return SLUICE_OK;
 }
 
+/* Where an image op of this result writes: to `out` if that is given, else to a new *data. */
+static sluice_status make_result(const struct sluice_op *op, struct sluice_scratch *scratch,
+                                 struct sluice_size size, uint8_t **out, struct sluice_buf **data,
+                                 struct sluice_err *err)
+{
+    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
+        (uint64_t)size.width * size.height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
+                           op->class->name, size.width, size.height);
+    if (*out)
+        return SLUICE_OK;
+    const size_t bytes = (size_t)size.width * size.height * 3;
+    const sluice_status status = sluice_buf_create(scratch->pool, bytes, data, err);
+    if (status)
+        return status;
+    (*data)->len = bytes;
+    *out = (*data)->data;
+    return SLUICE_OK;
+}
+
+/* decode and random_resized_crop as one: only the drawn box is decoded.  To `out` if that
+ * is given (the sample keeps its file then), else to a new buffer. */
+static sluice_status run_region(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                const struct group *group, uint8_t *out, struct sluice_err *err)
+{
+    const struct sluice_op *crop = &pipeline->ops[1];
+    const uint8_t *bytes = sample->data->data;
+    const size_t len = sample->data->len;
+    struct sluice_image_info info;
+    sluice_status status = sluice_image_probe(bytes, len, &info, err);
+    if (status)
+        return status;
+    const struct sluice_draws draws =
+        sluice_crop_draw(crop, &sample->key, 1, (struct sluice_size){info.width, info.height});
+    const struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
+    struct sluice_rgb rgb;
+    status = sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
+                                        scratch->pool, &rgb, err);
+    if (status)
+        return status;
+
+    const struct sluice_size size = {crop->size, crop->size};
+    struct sluice_buf *data = NULL;
+    status = make_result(crop, scratch, size, &out, &data, err);
+    if (!status) {
+        const struct sluice_image_view view = {
+            .pixels = rgb.pixels->data,
+            .stride = (size_t)rgb.width * 3,
+            .width = rgb.width,
+            .height = rgb.height,
+        };
+        status = sluice_resize_rgb(scratch->resizer, &view, size.width, size.height, group->flip,
+                                   out, err);
+    }
+    sluice_buf_unref(rgb.pixels);
+    if (status)
+        sluice_buf_unref(data);
+    else if (data)
+        advance(sample, group->next, SLUICE_KIND_U8, size, data);
+    return status;
+}
+
 /* To `out` if that is given (the sample keeps its input then), else to a new buffer. */
 static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
@@ -216,24 +287,15 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     const struct sluice_op *op = &pipeline->ops[index];
     const struct sluice_size size =
         op->class->out_size(op, (struct sluice_size){sample->width, sample->height});
-    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
-        (uint64_t)size.width * size.height > scratch->max_pixels)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
-                           op->class->name, size.width, size.height);
-
     struct sluice_buf *data = NULL;
-    if (!out) {
-        const size_t bytes = (size_t)size.width * size.height * 3;
-        const sluice_status status = sluice_buf_create(scratch->pool, bytes, &data, err);
-        if (status)
-            return status;
-        data->len = bytes;
-    }
+    uint8_t *to = out;
+    sluice_status status = make_result(op, scratch, size, &to, &data, err);
+    if (status)
+        return status;
     const struct sluice_op_context context = {
         .key = &sample->key, .index = index, .resizer = scratch->resizer};
     const struct sluice_image_view view = view_of(sample);
-    const sluice_status status =
-        op->class->apply(op, &context, &view, group->flip, out ? out : data->data, err);
+    status = op->class->apply(op, &context, &view, group->flip, to, err);
     if (status) {
         sluice_buf_unref(data);
         return status;
@@ -278,7 +340,8 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* One group, into the sample or (an image op alone) to `out`.  `*next` is where it led. */
+/* One group, into the sample or (one that makes pixels, but not decode alone) to `out`.  `*next` is
+ * where it led. */
 static sluice_status run_group(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
                                const struct group *group, uint8_t *out, struct sluice_err *err)
@@ -288,6 +351,8 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
     sluice_status status = SLUICE_OK;
     if (group->is_nothing)
         sample->ops_done = group->next;
+    else if (group->is_region)
+        status = run_region(pipeline, scratch, sample, group, out, err);
     else if (op == 0)
         status = run_decode(scratch, sample, err);
     else if (op < pipeline->u8_split)
@@ -337,7 +402,7 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
     const unsigned end = pipeline->u8_split;
     while (sample->ops_done < end) {
         const struct group group = next_group(pipeline, scratch, sample, end);
-        const bool is_last = sample->ops_done > 0 && !group.is_nothing &&
+        const bool is_last = group.next > 1 && !group.is_nothing &&
                              is_last_change(pipeline, &sample->key, group.next, end);
         const sluice_status status =
             run_group(pipeline, scratch, sample, &group, is_last ? out : NULL, err);

@@ -1,12 +1,41 @@
 /* Image files: header and pixels.  Whatever the bytes, a decode ends in pixels of the
- * announced size or in a status with words, and the probe agrees with it. */
+ * announced size or in a status with words, and the probe agrees with it.  A part of the
+ * image decodes to the pixels of the whole, or fails as the whole does. */
 
 #include "base/buf.h"
 #include "image/codec.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_part(struct sluice_codec *codec, const uint8_t *data, size_t size,
+                       const struct sluice_image_info *info, sluice_status want,
+                       const struct sluice_rgb *all)
+{
+    /* Anywhere, but the same for the same bytes. */
+    uint32_t draw = (uint32_t)size * 2654435761u;
+    for (size_t i = 0; i < size; i += 1 + size / 64)
+        draw = draw * 31 + data[i];
+    struct sluice_box box = {.left = draw % info->width, .top = (draw >> 8) % info->height};
+    box.width = 1 + (draw >> 16) % (info->width - box.left);
+    box.height = 1 + (draw >> 20) % (info->height - box.top);
+    struct sluice_rgb part = {0};
+    const sluice_status status =
+        sluice_codec_decode_region(codec, data, size, &box, 64 * 1024, NULL, &part, NULL);
+    if (status != want)
+        abort();
+    if (status != SLUICE_OK)
+        return;
+    for (uint32_t y = 0; y < box.height; y++) {
+        const size_t from = ((size_t)(box.top + y) * all->width + box.left) * 3;
+        if (memcmp(part.pixels->data + (size_t)y * box.width * 3, all->pixels->data + from,
+                   (size_t)box.width * 3) != 0)
+            abort();
+    }
+    sluice_buf_unref(part.pixels);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -30,6 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (!err.text[0] || rgb.pixels) {
         abort();
     }
+    if (probe_status == SLUICE_OK)
+        check_part(codec, data, size, &info, status, &rgb);
     sluice_buf_unref(rgb.pixels);
     return 0;
 }

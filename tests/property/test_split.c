@@ -34,16 +34,31 @@ static const char *const specs[] = {
     "decode",
 };
 
-enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG };
+enum { JPEG_420, JPEG_444, JPEG_GRAY, JPEG_PROGRESSIVE, PNG, JPEG_422, JPEG_440_RESTARTS };
 
 static const struct {
     uint32_t width, height;
     int coding;
 } images[] = {
-    {1, 1, PNG},       {1, 1, JPEG_420},   {3, 500, JPEG_420},   {500, 3, PNG},
-    {17, 9, JPEG_444}, {9, 17, JPEG_GRAY}, {17, 9, JPEG_420},    {2, 2, JPEG_PROGRESSIVE},
-    {64, 48, PNG},     {97, 61, JPEG_420}, {61, 97, JPEG_444},   {130, 90, JPEG_PROGRESSIVE},
-    {32, 32, PNG},     {33, 21, JPEG_420}, {224, 224, JPEG_420},
+    {1, 1, PNG},
+    {1, 1, JPEG_420},
+    {3, 500, JPEG_420},
+    {500, 3, PNG},
+    {17, 9, JPEG_444},
+    {9, 17, JPEG_GRAY},
+    {17, 9, JPEG_420},
+    {2, 2, JPEG_PROGRESSIVE},
+    {64, 48, PNG},
+    {97, 61, JPEG_420},
+    {61, 97, JPEG_444},
+    {130, 90, JPEG_PROGRESSIVE},
+    {32, 32, PNG},
+    {33, 21, JPEG_420},
+    {224, 224, JPEG_420},
+    {320, 240, JPEG_422},
+    {241, 319, JPEG_440_RESTARTS},
+    {301, 203, JPEG_444},
+    {199, 305, JPEG_GRAY},
 };
 #define NUM_IMAGES SLUICE_ARRAY_LEN(images)
 
@@ -70,8 +85,9 @@ static struct sluice_buf *make_image(size_t index)
     const int coding = images[index].coding;
     const struct sluice_jpeg_encode_options options = {
         .quality = 85,
-        .h_samp = coding == JPEG_444 ? 1 : 2,
-        .v_samp = coding == JPEG_444 ? 1 : 2,
+        .h_samp = coding == JPEG_444 || coding == JPEG_440_RESTARTS ? 1 : 2,
+        .v_samp = coding == JPEG_444 || coding == JPEG_422 ? 1 : 2,
+        .restart_rows = coding == JPEG_440_RESTARTS,
         .is_gray = coding == JPEG_GRAY,
         .is_progressive = coding == JPEG_PROGRESSIVE,
     };
