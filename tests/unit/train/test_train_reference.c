@@ -24,12 +24,14 @@
 #define NORM_TOLERANCE 1e-4 /* relative */
 #define ELEMENT_TOLERANCE 5e-4
 #define AFTER_TOLERANCE 2e-2
+#define CALM_AFTER_TOLERANCE 2e-4 /* cpu; but for resnet18, whose later steps meet such jumps */
 
 #define MAX_LINE 256
 
 static const char *device = "cpu";
 static FILE *file;
 static char line[MAX_LINE];
+static double after_tolerance;
 
 /* The worst seen, in units of the tolerance; printed, so that a drift is seen before it fails. */
 static double worst_loss, worst_norm, worst_grad, worst_after;
@@ -86,7 +88,7 @@ static void check_samples(const char *name, const float *values, size_t count, u
     }
     for (unsigned k = 0; k < num_samples; k++)
         note(fabs(values[indices[k]] - wanted[k]),
-             tolerance > 0 ? tolerance : AFTER_TOLERANCE * fmax(largest, 1e-3), worst, name);
+             tolerance > 0 ? tolerance : after_tolerance * fmax(largest, 1e-3), worst, name);
 }
 
 static void check_grad(struct sluice_trainer *trainer)
@@ -143,6 +145,8 @@ static void run_case(const char *model)
                &options.weight_decay, &options.dropout);
     } while (strcmp(name, model) != 0);
     options.model = model;
+    const int is_calm = strcmp(device, "cpu") == 0 && strcmp(model, "resnet18") != 0;
+    after_tolerance = is_calm ? CALM_AFTER_TOLERANCE : AFTER_TOLERANCE;
     options.seed = (uint64_t)seed;
 
     struct sluice_trainer *trainer = train_test_create(&options);
