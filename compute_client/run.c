@@ -57,7 +57,8 @@ struct run {
 
     pthread_t watcher;
     bool has_watcher;
-    pthread_mutex_t lock; /* client and loader, for the watcher */
+    _Atomic uint64_t epoch_now, batches_now, samples_now; /* for SIGUSR1; each by itself */
+    pthread_mutex_t lock;                                 /* client and loader, for the watcher */
     bool is_stopping;
 };
 
@@ -84,6 +85,10 @@ static void *watcher_main(void *ctx)
             pthread_mutex_unlock(&run->lock);
             return NULL;
         }
+        if (event == SLUICE_QUIT_REPORT)
+            sluice_log(SLUICE_LOG_INFO, "in epoch %llu after batch %llu, %llu samples so far",
+                       (unsigned long long)run->epoch_now, (unsigned long long)run->batches_now,
+                       (unsigned long long)run->samples_now);
     }
 }
 
@@ -556,6 +561,9 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         status = is_training ? sluice_trainer_step(run->trainer, &rows, err)
                              : sluice_trainer_evaluate(run->trainer, &rows, err);
         pass->batches = pass->first_batch + sluice_loader_position(run->loader);
+        run->epoch_now = epoch;
+        run->batches_now = pass->batches;
+        run->samples_now += batch->n;
         if (status != SLUICE_OK)
             break;
         sluice_loader_release(run->loader);
