@@ -98,7 +98,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         return;
     }
 
-    struct sluice_pipeline *pipeline;
+    struct sluice_pipeline *pipeline = NULL;
     const enum sluice_rpc_code code =
         sluice_service_agree(context, hello.protocol_version, hello.pipeline,
                              hello.pipeline_fingerprint, hello.dataset_id, &pipeline, &err);

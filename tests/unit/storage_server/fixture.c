@@ -204,7 +204,7 @@ struct fixture fixture_init(void)
     fixture.options.grpc_workers = 2;
     fixture.options.prep_workers = 2;
     fixture.options.max_file_bytes = 1 << 20;
-    fixture.options.grace_s = PATIENCE_MS / 1000;
+    fixture.options.grace_s = PATIENCE_MS / 1000.0;
     return fixture;
 }
 

@@ -47,7 +47,7 @@ static void hello_tells_limits_and_compares_pipeline_and_data(void)
     CU_ASSERT_EQUAL(answer.forms,
                     1 << SLUICE_FORM_RAW | 1 << SLUICE_FORM_U8 | 1 << SLUICE_FORM_F32);
     CU_ASSERT_EQUAL(strlen(answer.dataset_id), 32);
-    CU_ASSERT(strncmp(answer.peer, "offload_server ", 15) == 0);
+    CU_ASSERT(answer.peer && strncmp(answer.peer, "offload_server ", 15) == 0);
 
     memcpy(hello.dataset_id, answer.dataset_id, sizeof(hello.dataset_id));
     sluice_wire_hello_clear(&answer);

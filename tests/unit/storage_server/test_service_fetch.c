@@ -276,15 +276,13 @@ static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(v
     fetch_ask(client, 0, 1, 0, SLUICE_FORM_RAW);
     gate_await_held(f.gate, 1);
     /* No such samples: answered without a look at any file. */
-    const size_t per_message = 10000, count = 80000;
-    struct sluice_wire_sample_request *requests = calloc(per_message, sizeof(*requests));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(requests);
+    enum { per_message = 10000, count = 80000 };
+    static struct sluice_wire_sample_request requests[per_message];
     for (size_t i = 0; i < per_message; i++)
         requests[i] = (struct sluice_wire_sample_request){.request_id = 1,
                                                           .key = {.sample_id = NUM_IMAGES + i}};
     for (size_t sent = 0; sent < count; sent += per_message)
         fetch_send(client, requests, per_message, 0);
-    free(requests);
     gate_open(f.gate);
     fetch_await(client, 1 + count);
     CU_ASSERT_EQUAL(fetch_reply(client, count)->status, SLUICE_E_INVALID);
