@@ -101,9 +101,9 @@ class ModesTest(unittest.TestCase):
         for mode in ("remote_nooff", "remote_piloff"):
             # A read-ahead of little, else the epoch would be over before the kill.
             server = Server(self.root, port)
-            process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "100",
+            process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "200",
                                         "--prefetch-bytes", "256k", "--retry-for", "60",
-                                        "-b", "4", "-p", "1"])
+                                        "--repeat", "3", "-b", "4", "-p", "1"])
             err = []
             kills = 0
             for line in process.stderr:
@@ -118,9 +118,9 @@ class ModesTest(unittest.TestCase):
             self.assertEqual(process.wait(), 0, "".join(err)[-3000:])
             server.kill()
             self.assertEqual(kills, 2)
-            self.assertEqual(report["samples"], NUM_TRAIN)
+            self.assertEqual(report["samples"], 3 * NUM_TRAIN)
             self.assertEqual(report["retries"], 2)
-            (calm,), _ = self.train("local", [self.root, "-b", "4"])
+            (calm,), _ = self.train("local", [self.root, "-b", "4", "--repeat", "3"])
             self.assertEqual(report["digest"], calm["digest"])
 
     def test_the_bytes_of_the_fixed_modes(self):
