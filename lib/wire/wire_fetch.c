@@ -42,7 +42,8 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
 {
     const size_t num_samples = request->num_samples;
     Sluice__V1__SampleRequest *rows = calloc(num_samples + 1, sizeof(*rows));
-    Sluice__V1__SampleRequest **samples = calloc(num_samples + 1, sizeof(*samples));
+    Sluice__V1__SampleRequest **samples =
+        calloc(num_samples + 1, sizeof(*samples)); /* NOLINT(bugprone-sizeof-expression) */
     sluice_status status;
     if (rows && samples) {
         for (size_t i = 0; i < num_samples; i++) {

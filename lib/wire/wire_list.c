@@ -64,7 +64,8 @@ static bool rows_init(struct rows *rows, const struct sluice_wire_list *list)
     rows->num_owned = num_samples + list->num_classes;
     rows->owned = calloc(rows->num_owned + 1, sizeof(*rows->owned));
     rows->infos = calloc(num_samples + 1, sizeof(*rows->infos));
-    rows->samples = calloc(num_samples + 1, sizeof(*rows->samples));
+    rows->samples =
+        calloc(num_samples + 1, sizeof(*rows->samples)); /* NOLINT(bugprone-sizeof-expression) */
     rows->classes = calloc(list->num_classes + 1, sizeof(*rows->classes));
     if (!rows->owned || !rows->infos || !rows->samples || !rows->classes)
         return false;

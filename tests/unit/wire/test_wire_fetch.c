@@ -46,7 +46,7 @@ static void requests_come_back_as_they_were_put(void)
         CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(got.grant_bytes, request.grant_bytes);
         CU_ASSERT_EQUAL(got.open.is_present, request.open.is_present);
-        if (got.open.is_present) {
+        if (got.open.is_present && request.open.is_present) {
             CU_ASSERT_EQUAL(got.open.protocol_version, request.open.protocol_version);
             CU_ASSERT_STRING_EQUAL(got.open.pipeline, request.open.pipeline);
             CU_ASSERT_EQUAL(got.open.pipeline_fingerprint, request.open.pipeline_fingerprint);
