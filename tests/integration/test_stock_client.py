@@ -209,12 +209,15 @@ class StockClient(unittest.TestCase):
         self.assertTrue(0 < flipped < len(self.whole))
 
     def test_draws_depend_on_seed_epoch_and_sample_alone(self):
-        ask = {"sample_id": self.whole[0], "seed": 3, "epoch": 1, "split": 3,
-               "form": offload.FORM_U8}
-        same, again, epoch, seed = self.fetch(ask, ask, {**ask, "epoch": 2}, {**ask, "seed": 4})
-        self.assertEqual(same.payload, again.payload)
-        self.assertNotEqual(same.payload, epoch.payload)
-        self.assertNotEqual(same.payload, seed.payload)
+        def payloads(seed, epoch):
+            return [reply.payload for reply in self.fetch(
+                *({"sample_id": i, "seed": seed, "epoch": epoch, "split": 3,
+                   "form": offload.FORM_U8} for i in self.whole))]
+
+        base = payloads(3, 1)
+        self.assertEqual(base, payloads(3, 1))
+        self.assertNotEqual(base, payloads(3, 2))
+        self.assertNotEqual(base, payloads(4, 1))
 
     def test_payloads_are_what_offload_dataset_tensor_makes(self):
         program = harness.BIN / "offload_dataset"
