@@ -228,7 +228,8 @@ static void send_batch(struct stream *s, const struct fetch_job *batch)
         sluice_stats_count(s->context->stats, &job->reply,
                            job->reply.ops_done < job->request.split);
     /* If the call was lost meanwhile, on_done reports it. */
-    sluice_rpc_call_send(s->call, &message);
+    if (sluice_rpc_call_send(s->call, &message) == SLUICE_E_NO_MEMORY)
+        end_stream(s, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a reply");
 }
 
 /* Sends what is ready, unless a message is on its way and little has gathered: then
