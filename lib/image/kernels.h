@@ -2,6 +2,7 @@
 #define SLUICE_IMAGE_KERNELS_H
 
 #include "base/cpu.h"
+#include "image/lookup.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -58,10 +59,22 @@ struct sluice_kernels {
      * k weighs.  Reads and writes exactly num_bytes of each row. */
     void (*blend_rows)(const struct sluice_taps *taps, uint32_t o, const uint8_t *const *rows,
                        uint8_t *out, size_t num_bytes);
+
+    /* A row of `width` RGB pixels, mirrored.  In and out do not overlap. */
+    void (*flip_row)(const uint8_t *in, size_t width, uint8_t *out);
+
+    /* num_pixels RGB pixels in a row through the lookup: channel c of pixel i becomes value
+     * c * plane + i at `out` (CHW) or 3 * i + c (NHWC), and no other is written. */
+    void (*look_up)(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
+                    void *out, size_t plane);
 };
 
 /* The table for a level; the next lower one where a level has none of its own. */
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
+
+/* The scalar ones by name, for tables that have nothing faster. */
+void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
+                      void *out, size_t plane);
 
 extern const struct sluice_kernels sluice_kernels_c;
 #ifdef SLUICE_HAVE_X86_KERNELS

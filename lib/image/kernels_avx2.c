@@ -165,9 +165,27 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
         blend_32(halves, count, rows, out, num_bytes - 32);
 }
 
+/* Five pixels at a time, from the end of `in` to the start of `out`. */
+static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
+{
+    const __m128i mirror = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+    /* Loads the byte before the five pixels too; stores one more byte, which the next store
+     * overwrites. */
+    size_t left = width;
+    for (; left >= 6; left -= 5, out += 15) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(in + left * 3 - 16));
+        _mm_storeu_si128((__m128i *)(void *)out, _mm_shuffle_epi8(bytes, mirror));
+    }
+    for (; left > 0; left--, out += 3)
+        memcpy(out, in + (left - 1) * 3, 3);
+}
+
 const struct sluice_kernels sluice_kernels_avx2 = {
     .plan_len = plan_len,
     .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
+    .flip_row = flip_row,
+    /* A gather reads no faster than as many loads. */
+    .look_up = sluice_look_up_c,
 };

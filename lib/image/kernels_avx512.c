@@ -294,9 +294,212 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
         blend_64(digits, count, rows, out, at, ((__mmask64)1 << (num_bytes - at)) - 1);
 }
 
+/* 21 pixels at a time. */
+static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
+{
+    uint8_t order[64];
+    for (unsigned i = 0; i < 64; i++)
+        order[i] = (uint8_t)(i < 63 ? (20 - i / 3) * 3 + i % 3 : 63);
+    const __m512i mirror = _mm512_loadu_si512(order);
+    const __mmask64 all = ((__mmask64)1 << 63) - 1;
+    size_t left = width;
+    for (; left >= 21; left -= 21, out += 63) {
+        const __m512i bytes = _mm512_maskz_loadu_epi8(all, in + (left - 21) * 3);
+        _mm512_mask_storeu_epi8(out, all, _mm512_permutexvar_epi8(mirror, bytes));
+    }
+    for (; left > 0; left--, out += 3)
+        memcpy(out, in + (left - 1) * 3, 3);
+}
+
+/* --- lookup ---
+ *
+ * A table of 256 bytes is four registers, and two permutes of 128 bytes each with a blend look
+ * 64 values up in it.  A word is so many bytes, looked up one by one and put together by unpacking.
+ * Unpacking works in quarters of a register, so the pixels are first taken in the order that comes
+ * out right. */
+
+struct byte_table {
+    __m512i quarters[4];
+};
+
+static inline struct byte_table load_table(const uint8_t *bytes)
+{
+    struct byte_table table;
+    for (int i = 0; i < 4; i++)
+        table.quarters[i] = _mm512_loadu_si512(bytes + 64 * i);
+    return table;
+}
+
+static inline __m512i look_up_bytes(const struct byte_table *table, __m512i at, __mmask64 is_upper)
+{
+    const __m512i lower = _mm512_permutex2var_epi8(table->quarters[0], at, table->quarters[1]);
+    const __m512i upper = _mm512_permutex2var_epi8(table->quarters[2], at, table->quarters[3]);
+    return _mm512_mask_blend_epi8(is_upper, lower, upper);
+}
+
+/* The first `count` (at most 64) bytes at `in`, nothing beyond. */
+static inline __mmask64 first_bytes(size_t count)
+{
+    return count >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << count) - 1;
+}
+
+/* 192 bytes, of which `count` are there to be read. */
+static inline void load_192(const uint8_t *in, size_t count, __m512i out[3])
+{
+    for (size_t i = 0; i < 3; i++)
+        out[i] =
+            _mm512_maskz_loadu_epi8(first_bytes(count > 64 * i ? count - 64 * i : 0), in + 64 * i);
+}
+
+/* From 192 bytes the ones at `from`; `beyond` marks those of the last 64. */
+static inline __m512i take_192(const __m512i in[3], __m512i from, __mmask64 beyond)
+{
+    const __m512i taken = _mm512_permutex2var_epi8(in[0], from, in[1]);
+    return _mm512_mask_permutexvar_epi8(taken, beyond, from, in[2]);
+}
+
+/* Where value i stands among 64 bytes before they are unpacked to words of word_bytes. */
+static inline unsigned before_unpacking(unsigned i, unsigned word_bytes)
+{
+    const unsigned in_quarter = 16 / word_bytes; /* words */
+    return i / in_quarter % 4 * 16 + i / (4 * in_quarter) * in_quarter + i % in_quarter;
+}
+
+/* Words from their bytes, `out` in order; the first `count` are stored. */
+static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count)
+{
+    const __m512i low_0 = _mm512_unpacklo_epi8(bytes[0], bytes[1]);
+    const __m512i high_0 = _mm512_unpackhi_epi8(bytes[0], bytes[1]);
+    const __m512i low_1 = _mm512_unpacklo_epi8(bytes[2], bytes[3]);
+    const __m512i high_1 = _mm512_unpackhi_epi8(bytes[2], bytes[3]);
+    const __m512i words[4] = {
+        _mm512_unpacklo_epi16(low_0, low_1),
+        _mm512_unpackhi_epi16(low_0, low_1),
+        _mm512_unpacklo_epi16(high_0, high_1),
+        _mm512_unpackhi_epi16(high_0, high_1),
+    };
+    if (count >= 64) {
+        for (size_t i = 0; i < 4; i++)
+            _mm512_storeu_si512(out + 16 * i, words[i]);
+        return;
+    }
+    for (size_t i = 0; i < 4 && count > 16 * i; i++) {
+        const size_t left = count - 16 * i;
+        const __mmask16 mask = (__mmask16)(left >= 16 ? 0xffff : (1u << left) - 1);
+        _mm512_mask_storeu_epi32(out + 16 * i, mask, words[i]);
+    }
+}
+
+static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count)
+{
+    const __m512i words[2] = {_mm512_unpacklo_epi8(bytes[0], bytes[1]),
+                              _mm512_unpackhi_epi8(bytes[0], bytes[1])};
+    for (size_t i = 0; i < 2 && count > 32 * i; i++) {
+        const size_t left = count - 32 * i;
+        const __mmask32 mask = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
+        _mm512_mask_storeu_epi16(out + 32 * i, mask, words[i]);
+    }
+}
+
+/* One channel of all pixels to its plane, so that its tables stay in registers. */
+static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
+                             unsigned channel, uint32_t *out)
+{
+    uint8_t order[64];
+    for (unsigned i = 0; i < 64; i++)
+        order[before_unpacking(i, 4)] = (uint8_t)(3 * i + channel);
+    const __m512i from = _mm512_loadu_si512(order);
+    const __mmask64 beyond = _mm512_movepi8_mask(from);
+    const struct byte_table tables[4] = {load_table(bytes[0]), load_table(bytes[1]),
+                                         load_table(bytes[2]), load_table(bytes[3])};
+    for (size_t i = 0; i < num_pixels; i += 64) {
+        __m512i in[3], words[4];
+        load_192(pixels + 3 * i, (num_pixels - i) * 3, in);
+        const __m512i at = take_192(in, from, beyond);
+        const __mmask64 is_upper = _mm512_movepi8_mask(at);
+        for (int b = 0; b < 4; b++)
+            words[b] = look_up_bytes(&tables[b], at, is_upper);
+        store_words_32(words, out + i, num_pixels - i);
+    }
+}
+
+static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
+                             unsigned channel, uint16_t *out)
+{
+    uint8_t order[64];
+    for (unsigned i = 0; i < 64; i++)
+        order[before_unpacking(i, 2)] = (uint8_t)(3 * i + channel);
+    const __m512i from = _mm512_loadu_si512(order);
+    const __mmask64 beyond = _mm512_movepi8_mask(from);
+    const struct byte_table tables[2] = {load_table(bytes[0]), load_table(bytes[1])};
+    for (size_t i = 0; i < num_pixels; i += 64) {
+        __m512i in[3], words[2];
+        load_192(pixels + 3 * i, (num_pixels - i) * 3, in);
+        const __m512i at = take_192(in, from, beyond);
+        const __mmask64 is_upper = _mm512_movepi8_mask(at);
+        for (int b = 0; b < 2; b++)
+            words[b] = look_up_bytes(&tables[b], at, is_upper);
+        store_words_16(words, out + i, num_pixels - i);
+    }
+}
+
+/* All three channels of 64 consecutive bytes: each table looks all of them up, and a mask keeps
+ * what is its channel's.  Byte i of the 64 is of channel (phase + i) % 3. */
+static void look_up_pixels(const struct sluice_lookup *lookup, const uint8_t *pixels,
+                           size_t num_values, void *out)
+{
+    const unsigned word_bytes = lookup->type == SLUICE_LOOKUP_F32 ? 4 : 2;
+    uint8_t order[64];
+    __mmask64 is_channel[3][3] = {{0}}; /* [phase][channel] */
+    for (unsigned i = 0; i < 64; i++) {
+        const unsigned place = before_unpacking(i, word_bytes);
+        order[place] = (uint8_t)i;
+        for (unsigned phase = 0; phase < 3; phase++)
+            is_channel[phase][(phase + i) % 3] |= (__mmask64)1 << place;
+    }
+    const __m512i from = _mm512_loadu_si512(order);
+    unsigned phase = 0;
+    for (size_t i = 0; i < num_values; i += 64, phase = (phase + 1) % 3) { /* 64 % 3 == 1 */
+        const size_t left = num_values - i;
+        const __m512i in = _mm512_maskz_loadu_epi8(first_bytes(left), pixels + i);
+        const __m512i at = _mm512_permutexvar_epi8(from, in);
+        const __mmask64 is_upper = _mm512_movepi8_mask(at);
+        __m512i words[4] = {_mm512_setzero_si512()};
+        for (unsigned b = 0; b < word_bytes; b++) {
+            words[b] = _mm512_setzero_si512();
+            for (int c = 0; c < 3; c++) {
+                const struct byte_table table = load_table(lookup->bytes[c][b]);
+                words[b] = _mm512_mask_blend_epi8(is_channel[phase][c], words[b],
+                                                  look_up_bytes(&table, at, is_upper));
+            }
+        }
+        if (word_bytes == 4)
+            store_words_32(words, (uint32_t *)out + i, left);
+        else
+            store_words_16(words, (uint16_t *)out + i, left);
+    }
+}
+
+static void look_up(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
+                    void *out, size_t plane)
+{
+    if (lookup->layout == SLUICE_LOOKUP_NHWC) {
+        look_up_pixels(lookup, pixels, num_pixels * 3, out);
+        return;
+    }
+    for (unsigned c = 0; c < 3; c++) {
+        if (lookup->type == SLUICE_LOOKUP_F32)
+            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)out + c * plane);
+        else
+            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)out + c * plane);
+    }
+}
+
 const struct sluice_kernels sluice_kernels_avx512 = {
     .plan_len = plan_len,
     .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
+    .flip_row = flip_row,
+    .look_up = look_up,
 };

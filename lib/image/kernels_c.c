@@ -52,9 +52,44 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
     }
 }
 
+static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
+{
+    for (size_t x = 0; x < width; x++) {
+        const uint8_t *pixel = in + (width - 1 - x) * 3;
+        out[3 * x] = pixel[0];
+        out[3 * x + 1] = pixel[1];
+        out[3 * x + 2] = pixel[2];
+    }
+}
+
+void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
+                      void *out, size_t plane)
+{
+    const bool is_planar = lookup->layout == SLUICE_LOOKUP_CHW;
+    const size_t step = is_planar ? 1 : 3, to_green = is_planar ? plane : 1;
+    const uint32_t *red = lookup->words[0], *green = lookup->words[1], *blue = lookup->words[2];
+    if (lookup->type == SLUICE_LOOKUP_F32) {
+        uint32_t *to = out;
+        for (size_t i = 0; i < num_pixels; i++, pixels += 3, to += step) {
+            to[0] = red[pixels[0]];
+            to[to_green] = green[pixels[1]];
+            to[2 * to_green] = blue[pixels[2]];
+        }
+    } else {
+        uint16_t *to = out;
+        for (size_t i = 0; i < num_pixels; i++, pixels += 3, to += step) {
+            to[0] = (uint16_t)red[pixels[0]];
+            to[to_green] = (uint16_t)green[pixels[1]];
+            to[2 * to_green] = (uint16_t)blue[pixels[2]];
+        }
+    }
+}
+
 const struct sluice_kernels sluice_kernels_c = {
     .plan_len = plan_len,
     .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
+    .flip_row = flip_row,
+    .look_up = sluice_look_up_c,
 };

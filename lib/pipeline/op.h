@@ -98,11 +98,8 @@ void sluice_tensor_table(const struct sluice_op *normalize, sluice_pipeline_tabl
 /* False if two u8 values meet in one float, or out of order: nothing could be taken back. */
 bool sluice_tensor_table_is_invertible(const sluice_pipeline_table table);
 
-/* height x width x 3 u8 to 3 x height x width, through the table. */
-void sluice_tensor_from_u8(const sluice_pipeline_table table, const uint8_t *pixels,
-                           struct sluice_size size, bool flip, float *out);
-
-/* And back.  SLUICE_E_CORRUPT: a value that the table does not hold. */
+/* 3 x height x width values back to height x width x 3 u8 (image/lookup.h is the way there).
+ * SLUICE_E_CORRUPT: a value that the table does not hold. */
 sluice_status sluice_tensor_to_u8(const sluice_pipeline_table table, const float *values,
                                   struct sluice_size size, uint8_t *out, struct sluice_err *err);
 

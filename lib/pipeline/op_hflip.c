@@ -1,4 +1,5 @@
 #include "base/rng.h"
+#include "image/kernels.h"
 #include "pipeline/op.h"
 
 #include <stdio.h>
@@ -32,20 +33,15 @@ bool sluice_flip_draw(const struct sluice_op *op, const struct sluice_draw_key *
 
 void sluice_copy_rgb(const struct sluice_image_view *in, bool flip, uint8_t *out, size_t out_stride)
 {
+    const struct sluice_kernels *kernels = sluice_kernels_for(sluice_cpu_level());
     const size_t width = in->width;
     for (uint32_t y = 0; y < in->height; y++) {
         const uint8_t *from = in->pixels + y * in->stride;
         uint8_t *to = out + y * out_stride;
-        if (!flip) {
+        if (flip)
+            kernels->flip_row(from, width, to);
+        else
             memcpy(to, from, width * 3);
-            continue;
-        }
-        for (size_t x = 0; x < width; x++) {
-            const uint8_t *pixel = from + (width - 1 - x) * 3;
-            to[3 * x] = pixel[0];
-            to[3 * x + 1] = pixel[1];
-            to[3 * x + 2] = pixel[2];
-        }
     }
 }
 

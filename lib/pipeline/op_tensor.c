@@ -120,30 +120,6 @@ bool sluice_tensor_table_is_invertible(const sluice_pipeline_table table)
     return true;
 }
 
-void sluice_tensor_from_u8(const sluice_pipeline_table table, const uint8_t *pixels,
-                           struct sluice_size size, bool flip, float *out)
-{
-    const size_t width = size.width, plane = width * size.height;
-    for (uint32_t y = 0; y < size.height; y++) {
-        const uint8_t *from = pixels + y * width * 3;
-        float *red = out + y * width, *green = red + plane, *blue = green + plane;
-        if (!flip) {
-            for (size_t x = 0; x < width; x++) {
-                red[x] = table[0][from[3 * x]];
-                green[x] = table[1][from[3 * x + 1]];
-                blue[x] = table[2][from[3 * x + 2]];
-            }
-        } else {
-            for (size_t x = 0; x < width; x++) {
-                const uint8_t *pixel = from + (width - 1 - x) * 3;
-                red[x] = table[0][pixel[0]];
-                green[x] = table[1][pixel[1]];
-                blue[x] = table[2][pixel[2]];
-            }
-        }
-    }
-}
-
 static uint32_t bits_of(float value)
 {
     uint32_t bits;

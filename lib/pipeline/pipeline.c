@@ -134,6 +134,10 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
         sluice_tensor_table(pipeline->normalize, pipeline->tail_table);
+        sluice_lookup_init(&pipeline->tensor_lookup, pipeline->tensor_table, SLUICE_LOOKUP_F32,
+                           SLUICE_LOOKUP_CHW);
+        sluice_lookup_init(&pipeline->tail_lookup, pipeline->tail_table, SLUICE_LOOKUP_F32,
+                           SLUICE_LOOKUP_CHW);
     }
     *out = pipeline;
     return SLUICE_OK;

@@ -1,6 +1,7 @@
 #ifndef SLUICE_PIPELINE_PIPELINE_PRIVATE_H
 #define SLUICE_PIPELINE_PIPELINE_PRIVATE_H
 
+#include "image/lookup.h"
 #include "pipeline/op.h"
 
 /* Shared by pipeline.c (making and asking) and run.c (running). */
@@ -15,6 +16,7 @@ struct sluice_pipeline {
     const struct sluice_op *normalize;  /* among ops, or NULL */
     sluice_pipeline_table tensor_table; /* to_tensor alone */
     sluice_pipeline_table tail_table;
+    struct sluice_lookup tensor_lookup, tail_lookup; /* the same, for the kernels */
     char spec[SLUICE_SPEC_ROOM];
 };
 

@@ -313,8 +313,9 @@ static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_
     const size_t plane = (size_t)size.width * size.height;
     if (sample->kind == SLUICE_KIND_U8) {
         const bool is_plain = end == pipeline->u8_split + 1;
-        sluice_tensor_from_u8(is_plain ? pipeline->tensor_table : pipeline->tail_table,
-                              sample->data->data, size, flip, out);
+        sluice_lookup_run(is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup,
+                          sample->data->data, (size_t)size.width * 3, size.width, size.height, flip,
+                          out);
     } else {
         sluice_tensor_normalize(pipeline->normalize, (const float *)(void *)sample->data->data,
                                 plane, out);

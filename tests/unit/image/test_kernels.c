@@ -174,6 +174,82 @@ static void check_blend_rows(const struct sluice_kernels *kernels)
     }
 }
 
+static void check_flip_row(const struct sluice_kernels *kernels)
+{
+    for (uint32_t width = 1; width <= 150; width++) {
+        const size_t len = (size_t)width * 3, shift = sluice_rng_below(&rng, 64);
+        uint8_t *in_memory = malloc(shift + len), *in = in_memory + shift;
+        fill_random(in, len);
+        uint8_t *memory = malloc(2 * GUARD + len + shift), *out = memory + GUARD + shift;
+        memset(memory, GUARD_BYTE, 2 * GUARD + len + shift);
+        kernels->flip_row(in, width, out);
+        int is_equal = 1;
+        for (size_t i = 0; i < len; i++)
+            is_equal &= out[i] == in[(width - 1 - i / 3) * 3 + i % 3];
+        CU_ASSERT(is_equal);
+        CU_ASSERT(is_guard(memory, GUARD + shift));
+        CU_ASSERT(is_guard(out + len, GUARD));
+        free(memory);
+        free(in_memory);
+    }
+}
+
+/* Planes with gaps between them: nothing there may be written. */
+static void check_look_up(const struct sluice_kernels *kernels)
+{
+    float table[3][256];
+    for (int i = 0; i < 3 * 256; i++)
+        table[i / 256][i % 256] = (float)(int32_t)sluice_rng_u32(&rng) / 65536;
+    for (int i = 0; i < 600; i++) {
+        struct sluice_lookup lookup;
+        sluice_lookup_init(&lookup, table, (enum sluice_lookup_type)(i % 3),
+                           (enum sluice_lookup_layout)(i / 3 % 2));
+        const size_t value_bytes = sluice_lookup_value_bytes(&lookup);
+        const bool is_planar = lookup.layout == SLUICE_LOOKUP_CHW;
+        const size_t num_pixels = 1 + sluice_rng_below(&rng, i % 4 ? 200 : 1000);
+        const size_t plane = num_pixels + sluice_rng_below(&rng, 70);
+        const size_t shift = sluice_rng_below(&rng, 64);
+        uint8_t *in_memory = malloc(shift + num_pixels * 3), *in = in_memory + shift;
+        fill_random(in, num_pixels * 3);
+        const size_t num_values = is_planar ? plane * 2 + num_pixels : num_pixels * 3;
+        const size_t len = num_values * value_bytes;
+        /* Any alignment that the values themselves allow. */
+        const size_t start = GUARD + sluice_rng_below(&rng, 16) * value_bytes;
+        uint8_t *memory = malloc(start + len + GUARD), *out = memory + start;
+        memset(memory, GUARD_BYTE, start + len + GUARD);
+        kernels->look_up(&lookup, in, num_pixels, out, plane);
+        int is_equal = 1;
+        for (size_t p = 0; p < num_pixels; p++) {
+            for (size_t c = 0; c < 3; c++) {
+                uint32_t value = 0;
+                const size_t at = is_planar ? c * plane + p : p * 3 + c;
+                memcpy(&value, out + at * value_bytes, value_bytes);
+                is_equal &= value == lookup.words[c][in[3 * p + c]];
+            }
+        }
+        if (!is_equal)
+            printf("case %d: %zu pixels, planes of %zu\n", i, num_pixels, plane);
+        CU_ASSERT(is_equal);
+        CU_ASSERT(is_guard(memory, start));
+        CU_ASSERT(is_guard(out + len, GUARD));
+        const size_t gap = is_planar ? (plane - num_pixels) * value_bytes : 0;
+        for (size_t c = 0; gap && c < 2; c++)
+            CU_ASSERT(is_guard(out + (c * plane + num_pixels) * value_bytes, gap));
+        free(memory);
+        free(in_memory);
+    }
+}
+
+static void the_scalar_flip_mirrors_pixels(void)
+{
+    check_flip_row(&sluice_kernels_c);
+}
+
+static void the_scalar_lookup_reads_the_table(void)
+{
+    check_look_up(&sluice_kernels_c);
+}
+
 static void the_scalar_row_is_the_rounded_sum(void)
 {
     check_resize_row(&sluice_kernels_c);
@@ -203,6 +279,16 @@ static void the_vector_blend_equals_it_and_stays_in_bounds(void)
     check_levels(check_blend_rows);
 }
 
+static void the_vector_flip_equals_it_and_stays_in_bounds(void)
+{
+    check_levels(check_flip_row);
+}
+
+static void the_vector_lookup_equals_it_and_stays_in_bounds(void)
+{
+    check_levels(check_look_up);
+}
+
 static void each_level_has_its_table(void)
 {
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_C), &sluice_kernels_c);
@@ -221,6 +307,10 @@ int main(void)
         SLUICE_TEST(the_scalar_blend_is_the_rounded_sum),
         SLUICE_TEST(the_vector_row_equals_it_and_stays_in_bounds),
         SLUICE_TEST(the_vector_blend_equals_it_and_stays_in_bounds),
+        SLUICE_TEST(the_scalar_flip_mirrors_pixels),
+        SLUICE_TEST(the_scalar_lookup_reads_the_table),
+        SLUICE_TEST(the_vector_flip_equals_it_and_stays_in_bounds),
+        SLUICE_TEST(the_vector_lookup_equals_it_and_stays_in_bounds),
     };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     return sluice_test_run("kernels", tests, SLUICE_TEST_COUNT(tests));

@@ -1,6 +1,7 @@
 #include "pipeline/op.h"
 
 #include "base/rng.h"
+#include "image/lookup.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -12,6 +13,14 @@ static const struct sluice_op normalizes[] = {
     /* Floats so coarse beside the steps that the table is far from a line. */
     {.class = &sluice_op_normalize, .mean = {1000, 3000, 9000}, .std = {0.3, 0.7, 0.9}},
 };
+
+static void to_floats(const sluice_pipeline_table table, const uint8_t *pixels,
+                      struct sluice_size size, bool flip, float *out)
+{
+    struct sluice_lookup lookup;
+    sluice_lookup_init(&lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
+    sluice_lookup_run(&lookup, pixels, (size_t)size.width * 3, size.width, size.height, flip, out);
+}
 
 static void every_value_comes_back_through_the_table(void)
 {
@@ -27,7 +36,7 @@ static void every_value_comes_back_through_the_table(void)
         sluice_pipeline_table table;
         sluice_tensor_table(k ? &normalizes[k - 1] : NULL, table);
         CU_ASSERT_TRUE(sluice_tensor_table_is_invertible(table));
-        sluice_tensor_from_u8(table, pixels, size, false, values);
+        to_floats(table, pixels, size, false, values);
         CU_ASSERT_EQUAL(values[0], table[0][0]);
         CU_ASSERT_EQUAL(values[256], table[1][255]);
         CU_ASSERT_EQUAL(values[2 * 256 + 1], table[2][7]);
@@ -99,7 +108,7 @@ static void planes_follow_each_other_and_flip_mirrors_rows(void)
         pixels[i] = (uint8_t)sluice_rng_u32(&rng);
     for (int flip = 0; flip < 2; flip++) {
         float out[45];
-        sluice_tensor_from_u8(table, pixels, size, flip, out);
+        to_floats(table, pixels, size, flip, out);
         for (unsigned y = 0; y < 3; y++) {
             for (unsigned x = 0; x < 5; x++) {
                 for (unsigned c = 0; c < 3; c++)

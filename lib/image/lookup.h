@@ -1,0 +1,49 @@
+#ifndef SLUICE_IMAGE_LOOKUP_H
+#define SLUICE_IMAGE_LOOKUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* u8 pixels to a model's numbers through a table: to_tensor and normalize at once.
+ *
+ * An output is one of 256 values of its channel, so nothing is computed per pixel and
+ * the result is the table's, bit for bit, in every layout and at every CPU level.
+ *
+ * Threads: a lookup is constant once made and may be shared. */
+
+enum sluice_lookup_type {
+    SLUICE_LOOKUP_F32,
+    SLUICE_LOOKUP_F16,  /* IEEE binary16 */
+    SLUICE_LOOKUP_BF16, /* the upper half of a float32 */
+};
+
+enum sluice_lookup_layout {
+    SLUICE_LOOKUP_CHW, /* a plane for each channel */
+    SLUICE_LOOKUP_NHWC,
+};
+
+struct sluice_lookup {
+    enum sluice_lookup_type type;
+    enum sluice_lookup_layout layout;
+    uint32_t words[3][256];   /* the bits of each value; 16-bit types in the lower half */
+    uint8_t bytes[3][4][256]; /* the same, byte by byte, lowest first: for byte permutes */
+};
+
+/* From finite float32 values table[channel][u8 value]; to 16 bits they are rounded to nearest,
+ * ties to even, and to infinity above the largest, as torch's to(float16) does. */
+void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
+                        enum sluice_lookup_type type, enum sluice_lookup_layout layout);
+
+size_t sluice_lookup_value_bytes(const struct sluice_lookup *lookup); /* 4 or 2 */
+
+/* height x width RGB pixels (rows `stride` bytes apart), each row mirrored if `flip`, to
+ * 3 x height x width or height x width x 3 values at `out`, aligned for them. */
+void sluice_lookup_run(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t stride,
+                       uint32_t width, uint32_t height, bool flip, void *out);
+
+/* The rounding, for others who make such values. */
+uint16_t sluice_f16_bits(float value);
+uint16_t sluice_bf16_bits(float value);
+
+#endif
