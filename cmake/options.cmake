@@ -21,6 +21,8 @@ target_compile_options(sluice_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes
     -Wpointer-arith -Wvla -Wundef -Wformat=2 -Wno-format-nonliteral -fno-strict-aliasing
     -ffp-contract=off -fvisibility=hidden>)
+target_compile_options(sluice_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 target_include_directories(sluice_options INTERFACE
   "${PROJECT_SOURCE_DIR}/lib" "${PROJECT_SOURCE_DIR}")
 target_link_libraries(sluice_options INTERFACE Threads::Threads m)
@@ -43,4 +45,11 @@ if(SLUICE_FUZZ)
   # Coverage feedback from the code under test; the targets alone link libFuzzer.
   target_compile_options(sluice_options INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+endif()
+
+if(SLUICE_RELOCATABLE)
+  set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+  set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
+  # DT_RPATH, not DT_RUNPATH: it holds for the libraries' own libraries too.
+  add_link_options(-Wl,--disable-new-dtags)
 endif()

@@ -37,6 +37,8 @@ struct sluice_train_options {
     const float (*table)[256];         /* [3][256], borrowed for the trainer's life */
     double consume_rate;               /* device none: samples a second; 0: as fast as they come */
     unsigned num_threads;              /* device cpu: 0: all CPUs */
+    bool allow_tf32;                   /* device cuda: products of 10-bit mantissas, summed in
+                                          float32, in convolutions and linear layers */
     double dropout;                    /* < 0: as the model defines it (alexnet 0.5, others 0) */
 };
 

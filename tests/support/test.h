@@ -54,7 +54,7 @@ const char *sluice_test_dir(void);
  * ../shared/data/<name> beside the source tree; NULL where there is none. */
 const char *sluice_test_data(const char *name);
 
-/* The source tree, for committed test files. */
+/* The source tree, for committed test files: $SLUICE_SOURCE, else where this was built. */
 const char *sluice_test_source_dir(void);
 
 /* Reads a whole file into malloc'ed memory; fails the program if it cannot. */

@@ -1,0 +1,446 @@
+#include "compute_client/train/kernels_cuda.h"
+
+#include "base/rng.h"
+#include "compute_client/train/net.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Each kernel against a plain loop here, in both layouts where it knows two. */
+
+#define MAX_BLOCKS 32
+
+static void *blocks[MAX_BLOCKS];
+static size_t num_blocks;
+
+static void require(cudaError_t error)
+{
+    if (error)
+        printf("%s\n", cudaGetErrorString(error));
+    CU_ASSERT_EQUAL_FATAL(error, cudaSuccess);
+}
+
+/* A copy on the device; NULL: not initialised.  Freed by end(). */
+static void *to_device(const void *host, size_t bytes)
+{
+    void *memory = NULL;
+    CU_ASSERT_FATAL(num_blocks < MAX_BLOCKS);
+    require(cudaMalloc(&memory, bytes));
+    blocks[num_blocks++] = memory;
+    if (host)
+        require(cudaMemcpy(memory, host, bytes, cudaMemcpyHostToDevice));
+    return memory;
+}
+
+static void *from_device(const void *device, size_t bytes)
+{
+    void *host = malloc(bytes);
+    require(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    return host;
+}
+
+static void end(void)
+{
+    while (num_blocks)
+        cudaFree(blocks[--num_blocks]);
+}
+
+/* In [-1, 1), the same for the same salt; steps of 1/8 so that equal values turn up. */
+static float *make_values(size_t count, uint32_t salt)
+{
+    float *values = malloc(count * sizeof(*values));
+    for (size_t i = 0; i < count; i++) {
+        uint32_t words[4];
+        const uint32_t key[2] = {(uint32_t)sluice_test_seed(), salt};
+        const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
+        sluice_philox4x32_10(key, counter, words);
+        values[i] = (float)(int)(words[0] % 16) / 8 - 1;
+    }
+    return values;
+}
+
+static size_t at(const struct sluice_cuda_window *w, bool is_nhwc, size_t n, size_t c, size_t y,
+                 size_t x, size_t h, size_t width)
+{
+    return is_nhwc ? ((n * h + y) * width + x) * w->c + c : ((n * w->c + c) * h + y) * width + x;
+}
+
+static void input_looks_each_channel_up_in_its_table(void)
+{
+    enum { SAMPLES = 3, PIXELS = 7 * 5, COUNT = SAMPLES * PIXELS * 3 };
+    float table[3 * 256];
+    for (int i = 0; i < 3 * 256; i++)
+        table[i] = (float)i / 7;
+    uint8_t pixels[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        pixels[i] = (uint8_t)(i * 37);
+    for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
+        float *out = to_device(NULL, COUNT * sizeof(float));
+        require(sluice_cuda_input(NULL, to_device(pixels, COUNT), to_device(table, sizeof(table)),
+                                  out, SAMPLES, PIXELS, is_nhwc));
+        float *got = from_device(out, COUNT * sizeof(float));
+        for (size_t s = 0; s < SAMPLES; s++) {
+            for (size_t i = 0; i < PIXELS; i++) {
+                for (size_t c = 0; c < 3; c++) {
+                    const size_t k = is_nhwc ? (s * PIXELS + i) * 3 + c : (s * 3 + c) * PIXELS + i;
+                    CU_ASSERT_EQUAL(got[k], table[256 * c + pixels[(s * PIXELS + i) * 3 + c]]);
+                }
+            }
+        }
+        free(got);
+        end();
+    }
+}
+
+static void bias_is_added_by_channel_and_may_end_in_a_relu(void)
+{
+    enum { N = 3, C = 5, INNER = 121, COUNT = N * C * INNER };
+    float *values = make_values(COUNT, 1), *bias = make_values(C, 2);
+    values[COUNT / 2] = NAN;
+    for (int k = 0; k < 4; k++) {
+        const size_t inner = k & 1 ? 1 : INNER;
+        const bool relu = k & 2;
+        float *device = to_device(values, COUNT * sizeof(float));
+        require(sluice_cuda_bias(NULL, device, to_device(bias, C * sizeof(float)), COUNT, inner, C,
+                                 relu));
+        float *got = from_device(device, COUNT * sizeof(float));
+        for (size_t i = 0; i < COUNT; i++) {
+            const float sum = values[i] + bias[i / inner % C];
+            CU_ASSERT(isnan(sum) ? isnan(got[i]) : got[i] == (relu && sum < 0 ? 0 : sum));
+        }
+        free(got);
+        end();
+    }
+    free(values);
+    free(bias);
+}
+
+static void relu_passes_gradients_where_its_output_is_positive(void)
+{
+    enum { COUNT = 70001 };
+    float *values = make_values(COUNT, 3), *diffs = make_values(COUNT, 4);
+    values[9] = NAN;
+    float *device = to_device(values, COUNT * sizeof(float));
+    float *device_diffs = to_device(diffs, COUNT * sizeof(float));
+    require(sluice_cuda_relu(NULL, device, COUNT));
+    require(sluice_cuda_relu_backward(NULL, device_diffs, device, COUNT));
+    float *got = from_device(device, COUNT * sizeof(float));
+    float *got_diffs = from_device(device_diffs, COUNT * sizeof(float));
+    CU_ASSERT(isnan(got[9]));
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i == 9)
+            continue;
+        CU_ASSERT_EQUAL(got[i], values[i] > 0 ? values[i] : 0);
+        CU_ASSERT_EQUAL(got_diffs[i], values[i] > 0 ? diffs[i] : 0);
+    }
+    free(values), free(diffs), free(got), free(got_diffs);
+    end();
+}
+
+static void add_may_write_over_its_first_term(void)
+{
+    enum { COUNT = 1027 };
+    float *a = make_values(COUNT, 5), *b = make_values(COUNT, 6);
+    float *device = to_device(a, COUNT * sizeof(float));
+    float *out = to_device(NULL, COUNT * sizeof(float));
+    const float *device_b = to_device(b, COUNT * sizeof(float));
+    require(sluice_cuda_add(NULL, out, device, device_b, COUNT));
+    require(sluice_cuda_add(NULL, device, device, device_b, COUNT));
+    float *got = from_device(out, COUNT * sizeof(float));
+    float *in_place = from_device(device, COUNT * sizeof(float));
+    for (size_t i = 0; i < COUNT; i++) {
+        CU_ASSERT_EQUAL(got[i], a[i] + b[i]);
+        CU_ASSERT_EQUAL(in_place[i], a[i] + b[i]);
+    }
+    free(a), free(b), free(got), free(in_place);
+    end();
+}
+
+static void dropout_drops_what_the_net_says(void)
+{
+    enum { COUNT = 12347 };
+    static float mask[COUNT];
+    const uint64_t seed = 0x123456789abcdef0u, step = (1ull << 32) + 5;
+    sluice_net_dropout_mask(seed, step, 14, 0.3, mask, COUNT);
+    float *values = to_device(NULL, (COUNT + 1) * sizeof(float));
+    require(sluice_cuda_fill(NULL, values, 1, COUNT + 1));
+    require(sluice_cuda_dropout(NULL, values, COUNT, seed, step, 14, 0.3));
+    float *got = from_device(values, (COUNT + 1) * sizeof(float));
+    CU_ASSERT_EQUAL(memcmp(got, mask, sizeof(mask)), 0);
+    CU_ASSERT_EQUAL(got[COUNT], 1);
+    free(got);
+    end();
+}
+
+static const struct sluice_cuda_window pools[] = {
+    {.c = 5, .in_h = 13, .in_w = 11, .out_h = 6, .out_w = 5, .kernel = 3, .stride = 2, .pad = 0},
+    {.c = 3, .in_h = 14, .in_w = 9, .out_h = 7, .out_w = 5, .kernel = 3, .stride = 2, .pad = 1},
+    {.c = 2, .in_h = 4, .in_w = 4, .out_h = 2, .out_w = 2, .kernel = 2, .stride = 2, .pad = 0},
+};
+
+static void check_maxpool(const struct sluice_cuda_window *w)
+{
+    enum { N = 3 };
+    const size_t num_in = (size_t)N * w->c * w->in_h * w->in_w;
+    const size_t num_out = (size_t)N * w->c * w->out_h * w->out_w;
+    float *in = make_values(num_in, 7), *diff_out = make_values(num_out, 8);
+    in[num_in / 3] = NAN;
+    float *wanted = malloc(num_out * sizeof(float)), *wanted_diff = calloc(num_in, sizeof(float));
+    for (size_t n = 0; n < N; n++) {
+        for (size_t c = 0; c < w->c; c++) {
+            for (size_t oy = 0; oy < w->out_h; oy++) {
+                for (size_t ox = 0; ox < w->out_w; ox++) {
+                    size_t best = SIZE_MAX;
+                    for (size_t k = 0; k < (size_t)w->kernel * w->kernel; k++) {
+                        const size_t y = oy * w->stride + k / w->kernel - w->pad;
+                        const size_t x = ox * w->stride + k % w->kernel - w->pad;
+                        if (y >= w->in_h || x >= w->in_w) /* also below 0: unsigned */
+                            continue;
+                        const size_t i = at(w, w->is_nhwc, n, c, y, x, w->in_h, w->in_w);
+                        if (best == SIZE_MAX || in[i] > in[best] ||
+                            (isnan(in[i]) && !isnan(in[best])))
+                            best = i;
+                    }
+                    const size_t o = at(w, w->is_nhwc, n, c, oy, ox, w->out_h, w->out_w);
+                    wanted[o] = in[best];
+                    wanted_diff[best] += diff_out[o];
+                }
+            }
+        }
+    }
+    float *out = to_device(NULL, num_out * sizeof(float));
+    uint8_t *which = to_device(NULL, num_out);
+    float *diff_in = to_device(NULL, num_in * sizeof(float));
+    require(sluice_cuda_maxpool(NULL, w, N, to_device(in, num_in * sizeof(float)), out, which));
+    require(sluice_cuda_maxpool_backward(NULL, w, N, to_device(diff_out, num_out * sizeof(float)),
+                                         which, diff_in));
+    float *got = from_device(out, num_out * sizeof(float));
+    float *got_diff = from_device(diff_in, num_in * sizeof(float));
+    for (size_t i = 0; i < num_out; i++)
+        CU_ASSERT(got[i] == wanted[i] || (isnan(got[i]) && isnan(wanted[i])));
+    for (size_t i = 0; i < num_in; i++) /* eighths add without rounding */
+        CU_ASSERT_EQUAL(got_diff[i], wanted_diff[i]);
+    free(in), free(diff_out), free(wanted), free(wanted_diff), free(got), free(got_diff);
+    end();
+}
+
+static void maxpool_takes_the_first_maximum(void)
+{
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(pools); i++) {
+        struct sluice_cuda_window window = pools[i];
+        for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
+            window.is_nhwc = is_nhwc;
+            check_maxpool(&window);
+        }
+    }
+}
+
+/* Bins that divide, that overlap, that cover all, and more bins than rows. */
+static const struct sluice_cuda_window adaptive[] = {
+    {.c = 3, .in_h = 12, .in_w = 6, .out_h = 6, .out_w = 6},
+    {.c = 4, .in_h = 13, .in_w = 7, .out_h = 6, .out_w = 5},
+    {.c = 5, .in_h = 7, .in_w = 9, .out_h = 1, .out_w = 1},
+    {.c = 2, .in_h = 1, .in_w = 4, .out_h = 6, .out_w = 6},
+};
+
+static void check_avgpool(const struct sluice_cuda_window *w)
+{
+    enum { N = 3 };
+    const size_t num_in = (size_t)N * w->c * w->in_h * w->in_w;
+    const size_t num_out = (size_t)N * w->c * w->out_h * w->out_w;
+    float *in = make_values(num_in, 9), *diff_out = make_values(num_out, 10);
+    double *wanted = calloc(num_out, sizeof(double)), *wanted_diff = calloc(num_in, sizeof(double));
+    for (size_t o = 0; o < num_out; o++) {
+        const size_t ox = o % w->out_w, oy = o / w->out_w % w->out_h;
+        const size_t c = o / ((size_t)w->out_w * w->out_h) % w->c;
+        const size_t n = o / ((size_t)w->out_w * w->out_h * w->c);
+        const size_t y0 = oy * w->in_h / w->out_h, x0 = ox * w->in_w / w->out_w;
+        const size_t y1 = (size_t)ceil((double)(oy + 1) * w->in_h / w->out_h - 1e-9);
+        const size_t x1 = (size_t)ceil((double)(ox + 1) * w->in_w / w->out_w - 1e-9);
+        const double share = 1 / (double)((y1 - y0) * (x1 - x0));
+        for (size_t y = y0; y < y1; y++) {
+            for (size_t x = x0; x < x1; x++) {
+                const size_t i = at(w, w->is_nhwc, n, c, y, x, w->in_h, w->in_w);
+                wanted[o] += in[i] * share;
+                wanted_diff[i] += diff_out[o] * share;
+            }
+        }
+    }
+    float *out = to_device(NULL, num_out * sizeof(float));
+    float *diff_in = to_device(NULL, num_in * sizeof(float));
+    require(sluice_cuda_avgpool(NULL, w, N, to_device(in, num_in * sizeof(float)), out));
+    require(sluice_cuda_avgpool_backward(NULL, w, N, to_device(diff_out, num_out * sizeof(float)),
+                                         diff_in));
+    float *got = from_device(out, num_out * sizeof(float));
+    float *got_diff = from_device(diff_in, num_in * sizeof(float));
+    for (size_t i = 0; i < num_out; i++)
+        CU_ASSERT_DOUBLE_EQUAL(got[i], wanted[i], 1e-6);
+    for (size_t i = 0; i < num_in; i++)
+        CU_ASSERT_DOUBLE_EQUAL(got_diff[i], wanted_diff[i], 4e-6);
+    free(in), free(diff_out), free(wanted), free(wanted_diff), free(got), free(got_diff);
+    end();
+}
+
+static void avgpool_has_torchs_bins(void)
+{
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(adaptive); i++) {
+        struct sluice_cuda_window window = adaptive[i];
+        for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
+            window.is_nhwc = is_nhwc;
+            check_avgpool(&window);
+        }
+    }
+}
+
+static void running_statistics_of_a_single_value(void)
+{
+    const float mean[2] = {1, -2}, variance[2] = {4, 0.5f}, batch_mean[2] = {3, 8};
+    float *device_mean = to_device(mean, sizeof(mean));
+    float *device_variance = to_device(variance, sizeof(variance));
+    require(sluice_cuda_running_of_one(NULL, device_mean, device_variance,
+                                       to_device(batch_mean, sizeof(batch_mean)), 2, 0.25));
+    float *got_mean = from_device(device_mean, sizeof(mean));
+    float *got_variance = from_device(device_variance, sizeof(variance));
+    CU_ASSERT(got_mean[0] == 1.5f && got_mean[1] == 0.5f);
+    CU_ASSERT(got_variance[0] == 3 && got_variance[1] == 0.375f);
+    free(got_mean), free(got_variance);
+    end();
+}
+
+static void check_loss(size_t n, uint32_t num_classes)
+{
+    float *logits = make_values(n * num_classes, 11); /* with ties */
+    uint32_t *labels = malloc(n * sizeof(*labels));
+    struct sluice_cuda_sums wanted = {100, 10, 20}; /* it adds */
+    double *wanted_diff = malloc(n * num_classes * sizeof(double));
+    const struct sluice_cuda_sums before = wanted;
+    for (size_t s = 0; s < n; s++) {
+        const float *own = logits + s * num_classes;
+        labels[s] = (uint32_t)(s * 7 + 3) % num_classes;
+        unsigned rank = 0;
+        double sum = 0;
+        for (uint32_t c = 0; c < num_classes; c++) {
+            sum += exp(own[c]);
+            rank += own[c] > own[labels[s]] || (own[c] == own[labels[s]] && c < labels[s]);
+        }
+        wanted.loss += log(sum) - own[labels[s]];
+        wanted.top1 += rank < 1;
+        wanted.top5 += rank < 5;
+        for (uint32_t c = 0; c < num_classes; c++)
+            wanted_diff[s * num_classes + c] = (exp(own[c]) / sum - (c == labels[s])) / (double)n;
+    }
+    float *diff = to_device(NULL, n * num_classes * sizeof(float));
+    struct sluice_cuda_sums *sums = to_device(&before, sizeof(before));
+    require(sluice_cuda_loss(NULL, to_device(logits, n * num_classes * sizeof(float)),
+                             to_device(labels, n * sizeof(*labels)), n, num_classes, diff,
+                             to_device(NULL, n * sizeof(*sums)), sums));
+    struct sluice_cuda_sums *got = from_device(sums, sizeof(*sums));
+    float *got_diff = from_device(diff, n * num_classes * sizeof(float));
+    CU_ASSERT_DOUBLE_EQUAL(got->loss, wanted.loss, 1e-9 * (double)n);
+    CU_ASSERT_EQUAL(got->top1, wanted.top1);
+    CU_ASSERT_EQUAL(got->top5, wanted.top5);
+    for (size_t i = 0; i < n * num_classes; i++)
+        CU_ASSERT_DOUBLE_EQUAL(got_diff[i] * (double)n, wanted_diff[i] * (double)n, 1e-7);
+    free(logits), free(labels), free(wanted_diff), free(got), free(got_diff);
+    end();
+}
+
+static void loss_is_cross_entropy_and_counts_hits(void)
+{
+    check_loss(5, 10);
+    check_loss(300, 7);
+    check_loss(3, 1000);
+    check_loss(1, 1);
+}
+
+/* exp() of these overflows unless the maximum is taken off first. */
+static void loss_of_large_logits_is_finite(void)
+{
+    const float logits[3] = {1000, 999, -1000};
+    const uint32_t label = 1;
+    struct sluice_cuda_sums *sums = to_device(&(struct sluice_cuda_sums){0}, sizeof(*sums));
+    require(sluice_cuda_loss(NULL, to_device(logits, sizeof(logits)),
+                             to_device(&label, sizeof(label)), 1, 3, NULL,
+                             to_device(NULL, sizeof(*sums)), sums));
+    struct sluice_cuda_sums *got = from_device(sums, sizeof(*sums));
+    CU_ASSERT_DOUBLE_EQUAL(got->loss, 1 + log1p(exp(-1)), 1e-12);
+    CU_ASSERT(got->top1 == 0 && got->top5 == 1);
+    free(got);
+    end();
+}
+
+static void sgd_rounds_as_the_cpu_does(void)
+{
+    enum { COUNT = 5003 };
+    const float lr = 0.013f, momentum = 0.9f, weight_decay = 3e-4f;
+    float *w = make_values(COUNT, 12), *m = make_values(COUNT, 13), *g = make_values(COUNT, 14);
+    for (size_t i = 0; i < COUNT; i++) {
+        w[i] *= 0.1f;
+        m[i] *= 0.3f;
+        g[i] *= 0.7f;
+    }
+    float *device_w = to_device(w, COUNT * sizeof(float));
+    float *device_m = to_device(m, COUNT * sizeof(float));
+    require(sluice_cuda_sgd(NULL, device_w, device_m, to_device(g, COUNT * sizeof(float)), COUNT,
+                            lr, momentum, weight_decay));
+    float *got_w = from_device(device_w, COUNT * sizeof(float));
+    float *got_m = from_device(device_m, COUNT * sizeof(float));
+    for (size_t i = 0; i < COUNT; i++) {
+        m[i] = momentum * m[i] + (g[i] + weight_decay * w[i]);
+        w[i] -= lr * m[i];
+    }
+    CU_ASSERT_EQUAL(memcmp(got_m, m, COUNT * sizeof(float)), 0);
+    CU_ASSERT_EQUAL(memcmp(got_w, w, COUNT * sizeof(float)), 0);
+    free(w), free(m), free(g), free(got_w), free(got_m);
+    end();
+}
+
+/* Past 2^30 elements indices have 64 bits. */
+static void kernels_reach_beyond_32_bits(void)
+{
+    const size_t inner = (size_t)1 << 31, count = 2 * inner + 3;
+    const float bias[2] = {1, 2};
+    float *values = NULL;
+    if (cudaMalloc((void **)&values, count * sizeof(float)) != cudaSuccess) {
+        cudaGetLastError();
+        printf("(no %zu GB on this device) ", count * sizeof(float) >> 30);
+        return;
+    }
+    require(sluice_cuda_fill(NULL, values, 5, count));
+    require(sluice_cuda_bias(NULL, values, to_device(bias, sizeof(bias)), count, inner, 2, true));
+    const size_t indices[] = {0, inner - 1, inner, 2 * inner - 1, 2 * inner, count - 1};
+    const float wanted[] = {6, 6, 7, 7, 6, 6};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(indices); i++) {
+        float got = 0;
+        require(cudaMemcpy(&got, values + indices[i], sizeof(got), cudaMemcpyDeviceToHost));
+        CU_ASSERT_EQUAL(got, wanted[i]);
+    }
+    cudaFree(values);
+    end();
+}
+
+int main(void)
+{
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error || count < 1)
+        sluice_test_skip(cudaGetErrorString(error ? error : cudaErrorNoDevice));
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(input_looks_each_channel_up_in_its_table),
+        SLUICE_TEST(bias_is_added_by_channel_and_may_end_in_a_relu),
+        SLUICE_TEST(relu_passes_gradients_where_its_output_is_positive),
+        SLUICE_TEST(add_may_write_over_its_first_term),
+        SLUICE_TEST(dropout_drops_what_the_net_says),
+        SLUICE_TEST(maxpool_takes_the_first_maximum),
+        SLUICE_TEST(avgpool_has_torchs_bins),
+        SLUICE_TEST(running_statistics_of_a_single_value),
+        SLUICE_TEST(loss_is_cross_entropy_and_counts_hits),
+        SLUICE_TEST(loss_of_large_logits_is_finite),
+        SLUICE_TEST(sgd_rounds_as_the_cpu_does),
+        SLUICE_TEST(kernels_reach_beyond_32_bits),
+    };
+    return sluice_test_run("kernels_cuda", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,203 @@
+#include "compute_client/train/train.h"
+
+#include "support/test.h"
+#include "train_support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What test_train_device and test_train_reference do not ask of a GPU. */
+
+enum { N = 16, SIZE = 64, CLASSES = 10, ROW = SIZE * SIZE * 3 };
+
+static uint8_t pixels[N * ROW];
+static uint32_t labels[N];
+
+static struct sluice_train_options options_of(const char *model)
+{
+    return (struct sluice_train_options){
+        .device = "cuda",
+        .model = model,
+        .num_classes = CLASSES,
+        .image_size = SIZE,
+        .batch_size = N,
+        .lr = 0.01,
+        .momentum = 0.9,
+        .weight_decay = 1e-4,
+        .seed = 3,
+        .table = train_test_table,
+        .dropout = -1,
+    };
+}
+
+static void step(struct sluice_trainer *trainer, uint64_t offset, unsigned n)
+{
+    struct sluice_err err = {{0}};
+    train_test_fill_batch(n, SIZE, CLASSES, offset, pixels, labels);
+    const struct sluice_train_batch batch = {pixels, labels, n};
+    train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+}
+
+static double mean_loss(struct sluice_trainer *trainer)
+{
+    struct sluice_err err = {{0}};
+    struct sluice_train_totals totals;
+    train_test_require(sluice_trainer_collect(trainer, &totals, &err), &err);
+    return totals.loss_sum / (double)totals.samples;
+}
+
+static float *params_of(struct sluice_trainer *trainer, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++)
+        *count += sluice_trainer_param_count(trainer, i);
+    float *values = malloc(*count * sizeof(*values));
+    size_t start = 0;
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        struct sluice_err err = {{0}};
+        train_test_require(sluice_trainer_get_param(trainer, i, values + start, &err), &err);
+        start += sluice_trainer_param_count(trainer, i);
+    }
+    return values;
+}
+
+/* The same step twice, the second time with the batch's memory overwritten at once. */
+static void the_batch_is_the_callers_again_after_a_step(void)
+{
+    const struct sluice_train_options options = options_of("small_cnn");
+    double losses[2][6];
+    for (int k = 0; k < 2; k++) {
+        struct sluice_trainer *trainer = train_test_create(&options);
+        struct sluice_err err = {{0}};
+        void *pinned = NULL;
+        train_test_require(sluice_trainer_host_alloc(trainer, sizeof(pixels), &pinned, &err), &err);
+        CU_ASSERT_EQUAL((uintptr_t)pinned % 64, 0);
+        for (uint64_t i = 0; i < 6; i++) {
+            train_test_fill_batch(N, SIZE, CLASSES, i * 1000, pinned, labels);
+            const struct sluice_train_batch batch = {pinned, labels, N};
+            train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+            if (k == 1) {
+                memset(pinned, 255, sizeof(pixels));
+                memset(labels, 0, sizeof(labels));
+            } else {
+                losses[k][i] = mean_loss(trainer); /* waits for the step */
+            }
+        }
+        if (k == 1)
+            losses[k][0] = mean_loss(trainer);
+        sluice_trainer_host_free(trainer, pinned);
+        sluice_trainer_destroy(trainer);
+    }
+    double mean = 0;
+    for (int i = 0; i < 6; i++)
+        mean += losses[0][i] / 6;
+    CU_ASSERT_DOUBLE_EQUAL(losses[1][0], mean, 1e-6);
+}
+
+static void a_run_from_a_checkpoint_goes_on_as_if_never_stopped(void)
+{
+    static const char *const models[] = {"alexnet", "resnet18"};
+    char path[600];
+    snprintf(path, sizeof(path), "%s/checkpoint", sluice_test_dir());
+    for (int k = 0; k < 2; k++) {
+        const struct sluice_train_options options = options_of(models[k]);
+        struct sluice_trainer *first = train_test_create(&options);
+        struct sluice_err err = {{0}};
+        step(first, 0, N);
+        step(first, 1, N - 3);
+        train_test_require(sluice_trainer_save(first, path, "{}", &err), &err);
+        step(first, 2, N);
+        step(first, 3, N);
+
+        struct sluice_trainer *second = train_test_create(&options);
+        char *extra = NULL;
+        train_test_require(sluice_trainer_load(second, path, &extra, &err), &err);
+        CU_ASSERT_STRING_EQUAL(extra, "{}");
+        free(extra);
+        step(second, 2, N);
+        step(second, 3, N);
+
+        size_t count;
+        float *a = params_of(first, &count), *b = params_of(second, &count);
+        CU_ASSERT(train_test_same_bits(a, b, count * sizeof(*a)));
+        free(a), free(b);
+        sluice_trainer_destroy(first);
+        sluice_trainer_destroy(second);
+    }
+}
+
+/* small_cnn's last stage has one pixel at image size 16, and one sample then is one value. */
+static void a_single_value_can_be_normalised(void)
+{
+    struct sluice_train_options options = options_of("small_cnn");
+    options.image_size = 16;
+    options.batch_size = 1;
+    struct sluice_trainer *trainer = train_test_create(&options);
+    train_test_fill_batch(1, 16, CLASSES, 0, pixels, labels);
+    const struct sluice_train_batch batch = {pixels, labels, 1};
+    struct sluice_err err = {{0}};
+    for (int i = 0; i < 3; i++)
+        train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
+    CU_ASSERT(isfinite(mean_loss(trainer)));
+    size_t count;
+    float *values = params_of(trainer, &count);
+    unsigned num_bad = 0;
+    for (size_t i = 0; i < count; i++)
+        num_bad += !isfinite(values[i]);
+    CU_ASSERT_EQUAL(num_bad, 0);
+    free(values);
+    sluice_trainer_destroy(trainer);
+}
+
+static void a_batch_beyond_the_devices_memory_is_an_error(void)
+{
+    struct sluice_train_options options = options_of("alexnet");
+    options.image_size = 1024;
+    options.batch_size = 1000000;
+    struct sluice_trainer *trainer = NULL;
+    struct sluice_err err = {{0}};
+    CU_ASSERT_EQUAL(sluice_trainer_create(&options, &trainer, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "batch"));
+    const struct sluice_train_options small = options_of("alexnet");
+    trainer = train_test_create(&small); /* and leaves nothing behind */
+    step(trainer, 0, N);
+    CU_ASSERT(isfinite(mean_loss(trainer)));
+    sluice_trainer_destroy(trainer);
+}
+
+static void training_learns(void)
+{
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        struct sluice_train_options options = options_of("resnet18");
+        options.allow_tf32 = tf32;
+        struct sluice_trainer *trainer = train_test_create(&options);
+        step(trainer, 0, N);
+        const double first = mean_loss(trainer);
+        for (int i = 0; i < 30; i++)
+            step(trainer, 0, N);
+        mean_loss(trainer);
+        step(trainer, 0, N);
+        const double last = mean_loss(trainer);
+        printf("%s: %.3f to %.3f ", tf32 ? "tf32" : "float32", first, last);
+        CU_ASSERT(last < first / 4);
+        sluice_trainer_destroy(trainer);
+    }
+}
+
+int main(void)
+{
+    train_test_fill_table();
+    const struct sluice_train_options options = options_of("small_cnn");
+    sluice_trainer_destroy(train_test_create(&options)); /* or the end: skipped */
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_batch_is_the_callers_again_after_a_step),
+        SLUICE_TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped),
+        SLUICE_TEST(a_single_value_can_be_normalised),
+        SLUICE_TEST(a_batch_beyond_the_devices_memory_is_an_error),
+        SLUICE_TEST(training_learns),
+    };
+    return sluice_test_run("train_cuda", tests, SLUICE_TEST_COUNT(tests));
+}
