@@ -32,7 +32,7 @@ struct sluice_options {
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
     const char *profile_folder, *write_profile_folder;
     const char *resume, *checkpoint;
-    bool is_profiling, is_evaluate, has_val, has_digest;
+    bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;
     bool is_json;
 };
 

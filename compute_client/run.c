@@ -276,6 +276,7 @@ static sluice_status make_trainer(struct run *run, struct sluice_err *err)
         .table = *sluice_pipeline_tail_table(run->train.pipeline),
         .consume_rate = o->consume_rate,
         .num_threads = (unsigned)o->train_threads,
+        .allow_tf32 = o->allow_tf32,
         .dropout = o->dropout,
     };
     if (options.num_classes < run->manifest->num_classes)
@@ -291,8 +292,8 @@ static sluice_status make_trainer(struct run *run, struct sluice_err *err)
         const sluice_status status = sluice_trainer_create(&options, &run->trainer, &cause);
         if (status == SLUICE_OK)
             break;
-        /* A wrong model is wrong on every device; a missing device is not. */
-        if (i + 1 == num_devices || status == SLUICE_E_INVALID)
+        /* Only a device that is missing makes way: what else fails would fail unnoticed. */
+        if (i + 1 == num_devices || status != SLUICE_E_UNSUPPORTED)
             return sluice_fail(err, status, "%s", cause.text);
         sluice_log(SLUICE_LOG_DEBUG, "%s", cause.text);
     }

@@ -35,16 +35,16 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_EQUAL(o.print_freq, 5);
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
     CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SKIP);
-    CU_ASSERT_TRUE(o.has_digest && o.has_val && !o.is_json);
+    CU_ASSERT_TRUE(o.has_digest && o.has_val && o.allow_tf32 && !o.is_json);
 
     char more[] = "--dataset-mode remote_smartoff --host h:1 --remote-cpus 4 --net-bw 500 "
-                  "--profile-folder p --no-digest --no-val --json --on-error substitute";
+                  "--profile-folder p --no-digest --no-val --no-tf32 --json --on-error substitute";
     CU_ASSERT_TRUE_FATAL(parse(more, &o, &exit_code));
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_SOPHON);
     CU_ASSERT_EQUAL(o.remote_cpus, 4);
     CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
     CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SUBSTITUTE);
-    CU_ASSERT_TRUE(!o.has_digest && !o.has_val && o.is_json);
+    CU_ASSERT_TRUE(!o.has_digest && !o.has_val && !o.allow_tf32 && o.is_json);
 }
 
 static void a_host_without_a_port_gets_the_default(void)
