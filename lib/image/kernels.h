@@ -72,9 +72,10 @@ struct sluice_kernels {
 /* The table for a level; the next lower one where a level has none of its own. */
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
 
-/* The scalar ones by name, for tables that have nothing faster. */
+/* Those that another level's table uses too, having nothing faster. */
 void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
                       void *out, size_t plane);
+void sluice_flip_row_avx2(const uint8_t *in, size_t width, uint8_t *out);
 
 extern const struct sluice_kernels sluice_kernels_c;
 #ifdef SLUICE_HAVE_X86_KERNELS

@@ -166,7 +166,7 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
 }
 
 /* Five pixels at a time, from the end of `in` to the start of `out`. */
-static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
+void sluice_flip_row_avx2(const uint8_t *in, size_t width, uint8_t *out)
 {
     const __m128i mirror = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
     /* Loads the byte before the five pixels too; stores one more byte, which the next store
@@ -185,7 +185,7 @@ const struct sluice_kernels sluice_kernels_avx2 = {
     .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
-    .flip_row = flip_row,
+    .flip_row = sluice_flip_row_avx2,
     /* A gather reads no faster than as many loads. */
     .look_up = sluice_look_up_c,
 };

@@ -290,25 +290,11 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
     size_t at = 0;
     for (; at + 64 <= num_bytes; at += 64)
         blend_64(digits, count, rows, out, at, ~(__mmask64)0);
-    if (at < num_bytes)
-        blend_64(digits, count, rows, out, at, ((__mmask64)1 << (num_bytes - at)) - 1);
-}
-
-/* 21 pixels at a time. */
-static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
-{
-    uint8_t order[64];
-    for (unsigned i = 0; i < 64; i++)
-        order[i] = (uint8_t)(i < 63 ? (20 - i / 3) * 3 + i % 3 : 63);
-    const __m512i mirror = _mm512_loadu_si512(order);
-    const __mmask64 all = ((__mmask64)1 << 63) - 1;
-    size_t left = width;
-    for (; left >= 21; left -= 21, out += 63) {
-        const __m512i bytes = _mm512_maskz_loadu_epi8(all, in + (left - 21) * 3);
-        _mm512_mask_storeu_epi8(out, all, _mm512_permutexvar_epi8(mirror, bytes));
-    }
-    for (; left > 0; left--, out += 3)
-        memcpy(out, in + (left - 1) * 3, 3);
+    /* The rest once more with the bytes before it: a masked store of bytes costs more. */
+    if (at < num_bytes && at > 0)
+        blend_64(digits, count, rows, out, num_bytes - 64, ~(__mmask64)0);
+    else if (at < num_bytes)
+        blend_64(digits, count, rows, out, at, ((__mmask64)1 << num_bytes) - 1);
 }
 
 /* --- lookup ---
@@ -346,6 +332,11 @@ static inline __mmask64 first_bytes(size_t count)
 /* 192 bytes, of which `count` are there to be read. */
 static inline void load_192(const uint8_t *in, size_t count, __m512i out[3])
 {
+    if (count >= 192) {
+        for (size_t i = 0; i < 3; i++)
+            out[i] = _mm512_loadu_si512(in + 64 * i);
+        return;
+    }
     for (size_t i = 0; i < 3; i++)
         out[i] =
             _mm512_maskz_loadu_epi8(first_bytes(count > 64 * i ? count - 64 * i : 0), in + 64 * i);
@@ -365,8 +356,17 @@ static inline unsigned before_unpacking(unsigned i, unsigned word_bytes)
     return i / in_quarter % 4 * 16 + i / (4 * in_quarter) * in_quarter + i % in_quarter;
 }
 
+/* `is_far`: past the caches; `out` is aligned then. */
+static inline void store_64(void *out, __m512i value, bool is_far)
+{
+    if (is_far)
+        _mm512_stream_si512(out, value);
+    else
+        _mm512_storeu_si512(out, value);
+}
+
 /* Words from their bytes, `out` in order; the first `count` are stored. */
-static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count)
+static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count, bool is_far)
 {
     const __m512i low_0 = _mm512_unpacklo_epi8(bytes[0], bytes[1]);
     const __m512i high_0 = _mm512_unpackhi_epi8(bytes[0], bytes[1]);
@@ -380,7 +380,7 @@ static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t 
     };
     if (count >= 64) {
         for (size_t i = 0; i < 4; i++)
-            _mm512_storeu_si512(out + 16 * i, words[i]);
+            store_64(out + 16 * i, words[i], is_far);
         return;
     }
     for (size_t i = 0; i < 4 && count > 16 * i; i++) {
@@ -390,10 +390,15 @@ static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t 
     }
 }
 
-static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count)
+static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count, bool is_far)
 {
     const __m512i words[2] = {_mm512_unpacklo_epi8(bytes[0], bytes[1]),
                               _mm512_unpackhi_epi8(bytes[0], bytes[1])};
+    if (count >= 64) {
+        store_64(out, words[0], is_far);
+        store_64(out + 32, words[1], is_far);
+        return;
+    }
     for (size_t i = 0; i < 2 && count > 32 * i; i++) {
         const size_t left = count - 32 * i;
         const __mmask32 mask = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
@@ -403,7 +408,7 @@ static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t 
 
 /* One channel of all pixels to its plane, so that its tables stay in registers. */
 static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
-                             unsigned channel, uint32_t *out)
+                             unsigned channel, uint32_t *out, bool is_far)
 {
     uint8_t order[64];
     for (unsigned i = 0; i < 64; i++)
@@ -419,12 +424,12 @@ static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels,
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
         for (int b = 0; b < 4; b++)
             words[b] = look_up_bytes(&tables[b], at, is_upper);
-        store_words_32(words, out + i, num_pixels - i);
+        store_words_32(words, out + i, num_pixels - i, is_far);
     }
 }
 
 static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
-                             unsigned channel, uint16_t *out)
+                             unsigned channel, uint16_t *out, bool is_far)
 {
     uint8_t order[64];
     for (unsigned i = 0; i < 64; i++)
@@ -439,7 +444,7 @@ static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels,
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
         for (int b = 0; b < 2; b++)
             words[b] = look_up_bytes(&tables[b], at, is_upper);
-        store_words_16(words, out + i, num_pixels - i);
+        store_words_16(words, out + i, num_pixels - i, is_far);
     }
 }
 
@@ -474,9 +479,9 @@ static void look_up_pixels(const struct sluice_lookup *lookup, const uint8_t *pi
             }
         }
         if (word_bytes == 4)
-            store_words_32(words, (uint32_t *)out + i, left);
+            store_words_32(words, (uint32_t *)out + i, left, false);
         else
-            store_words_16(words, (uint16_t *)out + i, left);
+            store_words_16(words, (uint16_t *)out + i, left, false);
     }
 }
 
@@ -488,11 +493,17 @@ static void look_up(const struct sluice_lookup *lookup, const uint8_t *pixels, s
         return;
     }
     for (unsigned c = 0; c < 3; c++) {
+        uint8_t *to = (uint8_t *)out + c * plane * sluice_lookup_value_bytes(lookup);
+        const bool is_far = lookup->is_far && (uintptr_t)to % 64 == 0;
         if (lookup->type == SLUICE_LOOKUP_F32)
-            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)out + c * plane);
+            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)(void *)to,
+                             is_far);
         else
-            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)out + c * plane);
+            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)(void *)to,
+                             is_far);
     }
+    if (lookup->is_far)
+        _mm_sfence(); /* such stores keep no order by themselves */
 }
 
 const struct sluice_kernels sluice_kernels_avx512 = {
@@ -500,6 +511,7 @@ const struct sluice_kernels sluice_kernels_avx512 = {
     .make_plan = make_plan,
     .resize_row = resize_row,
     .blend_rows = blend_rows,
-    .flip_row = flip_row,
+    /* Wider stores would cross more cache lines than they save instructions. */
+    .flip_row = sluice_flip_row_avx2,
     .look_up = look_up,
 };

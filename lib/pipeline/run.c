@@ -305,17 +305,16 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* Ops [ops_done, end) of the tail, from u8 or from what to_tensor made; `flip` mirrors u8 first. */
+/* The tail's ops that are left: through `lookup` (which makes all of them) from u8, and `flip`
+ * mirrors first; by normalize from what to_tensor made. */
 static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample,
-                    unsigned end, bool flip, float *out)
+                    const struct sluice_lookup *lookup, bool flip, float *out)
 {
     const struct sluice_size size = {sample->width, sample->height};
     const size_t plane = (size_t)size.width * size.height;
     if (sample->kind == SLUICE_KIND_U8) {
-        const bool is_plain = end == pipeline->u8_split + 1;
-        sluice_lookup_run(is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup,
-                          sample->data->data, (size_t)size.width * 3, size.width, size.height, flip,
-                          out);
+        sluice_lookup_run(lookup, sample->data->data, (size_t)size.width * 3, size.width,
+                          size.height, flip, out);
     } else {
         sluice_tensor_normalize(pipeline->normalize, (const float *)(void *)sample->data->data,
                                 plane, out);
@@ -336,7 +335,9 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
     if (status)
         return status;
     data->len = bytes;
-    tail_to(pipeline, sample, group->next, false, (float *)(void *)data->data);
+    const bool is_plain = group->next == pipeline->u8_split + 1;
+    tail_to(pipeline, sample, is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup, false,
+            (float *)(void *)data->data);
     advance(sample, group->next, SLUICE_KIND_F32, size, data);
     return SLUICE_OK;
 }
@@ -477,7 +478,7 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
         if (status)
             return status;
         const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
-        tail_to(pipeline, sample, num_ops, flip, out);
+        tail_to(pipeline, sample, &pipeline->batch_lookup, flip, out);
         if (scratch->measure_ops) {
             const unsigned op = sample->ops_done;
             memset(scratch->op_ns + op, 0, (num_ops - op) * sizeof(scratch->op_ns[0]));
