@@ -90,6 +90,10 @@ static void copy_component(struct jpeg_decompress_struct *cinfo, int c, jvirt_ba
                            struct jpeg_test_coefficients *out)
 {
     jpeg_component_info *info = &cinfo->comp_info[c];
+    out->h[c] = (uint32_t)info->h_samp_factor;
+    out->v[c] = (uint32_t)info->v_samp_factor;
+    for (int i = 0; i < 64; i++)
+        out->quant[c][i] = info->quant_table->quantval[i];
     out->wide[c] = info->width_in_blocks;
     out->high[c] = info->height_in_blocks;
     out->blocks[c] = malloc((size_t)info->width_in_blocks * info->height_in_blocks * 128);
@@ -123,6 +127,8 @@ bool jpeg_test_read_coefficients(const uint8_t *bytes, size_t len,
     out->num_components = (unsigned)cinfo.num_components;
     out->width = cinfo.image_width;
     out->height = cinfo.image_height;
+    out->max_h = (uint32_t)cinfo.max_h_samp_factor;
+    out->max_v = (uint32_t)cinfo.max_v_samp_factor;
     for (int c = 0; c < cinfo.num_components; c++)
         copy_component(&cinfo, c, arrays[c], out);
     jpeg_finish_decompress(&cinfo);

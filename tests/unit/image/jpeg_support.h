@@ -12,6 +12,9 @@
 struct jpeg_test_coefficients {
     unsigned num_components;
     uint32_t width, height;
+    uint32_t max_h, max_v;
+    uint32_t h[4], v[4]; /* sampling factors */
+    uint16_t quant[4][64];
     uint32_t wide[4], high[4]; /* blocks that the component's pixels need */
     int16_t (*blocks[4])[64];  /* natural order, row by row; malloc'ed */
     long num_warnings;

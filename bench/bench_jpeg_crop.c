@@ -1,0 +1,192 @@
+/* The lossless crop on the storage side beside libjpeg-turbo's decode of the same files,
+ * and the bytes of both, for the boxes that a training pipeline draws. */
+
+#include "bench.h"
+
+#include "base/buf.h"
+#include "base/cli.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "image/codec.h"
+#include "image/jpeg_crop.h"
+#include "pipeline/pipeline.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct image {
+    struct sluice_buf *file;
+    uint32_t width, height;
+};
+
+static struct image *images;
+static size_t num_images;
+
+static int add_file(const char *path, const struct stat *stat, int type, struct FTW *ftw)
+{
+    (void)stat, (void)ftw;
+    struct sluice_err err = {{0}};
+    struct image image;
+    struct sluice_image_info info;
+    if (type != FTW_F)
+        return 0;
+    if (sluice_file_read(path, SIZE_MAX, NULL, &image.file, &err) != SLUICE_OK)
+        bench_die("%s", err.text);
+    if (sluice_image_probe(image.file->data, image.file->len, &info, NULL) != SLUICE_OK ||
+        info.format != SLUICE_IMAGE_JPEG) {
+        sluice_buf_unref(image.file);
+        return 0;
+    }
+    image.width = info.width;
+    image.height = info.height;
+    images = realloc(images, (num_images + 1) * sizeof(*images));
+    if (!images)
+        bench_die("no memory");
+    images[num_images++] = image;
+    return 0;
+}
+
+/* What is done with an image: its bytes afterwards. */
+struct work {
+    const char *name;
+    bool is_crop;
+    struct sluice_jpeg_crop_options options;
+};
+
+struct context {
+    struct sluice_codec *codec;
+    struct sluice_buf_pool *pool;
+    const struct work *work;
+};
+
+/* A damaged file costs what it costs; the file goes then, as where nothing is gained. */
+static double run(const struct context *context, const struct image *image,
+                  const struct sluice_box *box)
+{
+    double bytes = (double)image->file->len;
+    if (context->work->is_crop) {
+        struct sluice_buf *crop;
+        if (sluice_jpeg_crop(image->file->data, image->file->len, box, &context->work->options,
+                             context->pool, &crop, NULL, NULL) == SLUICE_OK) {
+            bytes = (double)crop->len;
+            sluice_buf_unref(crop);
+        }
+    } else {
+        struct sluice_rgb rgb;
+        if (sluice_codec_decode(context->codec, image->file->data, image->file->len, 0,
+                                context->pool, &rgb, NULL) == SLUICE_OK)
+            sluice_buf_unref(rgb.pixels);
+    }
+    return bytes;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t epochs = 3, repeats = 3;
+    const struct sluice_option table[] = {
+        {.name = "epochs",
+         .type = SLUICE_OPTION_UINT,
+         .value = &epochs,
+         .arg = "N",
+         .help = "boxes drawn for each image",
+         .min = 1,
+         .max = 1000},
+        {.name = "repeats",
+         .type = SLUICE_OPTION_UINT,
+         .value = &repeats,
+         .arg = "N",
+         .help = "runs of each, of which the quickest counts",
+         .min = 1,
+         .max = 1000},
+    };
+    const struct sluice_cli cli = {
+        .program = "bench_jpeg_crop",
+        .summary = "Lossless JPEG crops beside a full decode of the same files.",
+        .positional = "DIR",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = table,
+        .num_options = SLUICE_ARRAY_LEN(table),
+    };
+    const struct sluice_cli_result args = sluice_cli_parse(&cli, argc, argv);
+    if (args.should_exit)
+        return args.exit_code;
+    bench_pin(0);
+    bench_print_machine();
+    if (nftw(args.positional[0], add_file, 16, FTW_PHYS) != 0 || num_images == 0)
+        bench_die("%s has no JPEG files", args.positional[0]);
+
+    static const struct work works[] = {
+        {.name = "decode", .is_crop = false},
+        {.name = "crop", .is_crop = true},
+        {.name = "crop, optimal tables", .is_crop = true, .options = {.optimal_huffman = true}},
+        {.name = "crop by libjpeg-turbo",
+         .is_crop = true,
+         .options = {.route = SLUICE_JPEG_CROP_BY_LIBJPEG}},
+    };
+    enum { NUM_WORKS = SLUICE_ARRAY_LEN(works) };
+    const size_t num_runs = num_images * epochs;
+    double *us[NUM_WORKS], *bytes[NUM_WORKS];
+    for (size_t w = 0; w < NUM_WORKS; w++) {
+        us[w] = calloc(num_runs, sizeof(double));
+        bytes[w] = calloc(num_runs, sizeof(double));
+        if (!us[w] || !bytes[w])
+            bench_die("no memory");
+    }
+
+    struct sluice_err err = {{0}};
+    struct sluice_pipeline *pipeline;
+    struct context context = {0};
+    if (sluice_pipeline_parse("decode,random_resized_crop=224,hflip", &pipeline, &err) ||
+        sluice_codec_create(&context.codec, &err) ||
+        sluice_buf_pool_create((size_t)256 << 20, &context.pool, &err))
+        bench_die("%s", err.text);
+    for (size_t i = 0; i < num_runs; i++) {
+        const struct image *image = &images[i % num_images];
+        const struct sluice_draw_key key = {.epoch = (uint32_t)(i / num_images),
+                                            .sample_id = i % num_images};
+        const struct sluice_draws draws =
+            sluice_pipeline_draws(pipeline, &key, image->width, image->height);
+        const struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
+        for (size_t w = 0; w < NUM_WORKS; w++) {
+            context.work = &works[w];
+            us[w][i] = INFINITY;
+            for (uint64_t r = 0; r < repeats; r++) {
+                const uint64_t start_ns = sluice_thread_cpu_ns();
+                bytes[w][i] = run(&context, image, &box);
+                const double took = (double)(sluice_thread_cpu_ns() - start_ns) * 1e-3;
+                us[w][i] = took < us[w][i] ? took : us[w][i];
+            }
+        }
+    }
+
+    struct bench_report report = {.is_json = args.is_json};
+    const double reference_mean = bench_mean(us[0], num_runs);
+    const double reference = bench_quantile(us[0], num_runs, 0.5);
+    for (size_t w = 0; w < NUM_WORKS; w++) {
+        const double mean = bench_mean(us[w], num_runs);
+        const double median = bench_quantile(us[w], num_runs, 0.5);
+        bench_row_begin(&report, works[w].name);
+        bench_row_number(&report, "us", 1, median);
+        bench_row_number(&report, "us_mean", 1, mean);
+        bench_row_number(&report, "us_p90", 1, bench_quantile(us[w], num_runs, 0.9));
+        bench_row_number(&report, "bytes", 0, bench_mean(bytes[w], num_runs));
+        bench_row_number(&report, "bytes_ratio", 3,
+                         bench_mean(bytes[w], num_runs) / bench_mean(bytes[0], num_runs));
+        bench_row_number(&report, "reference_us", 1, reference);
+        bench_row_number(&report, "ratio", 3, median / reference);
+        bench_row_number(&report, "ratio_mean", 3, mean / reference_mean);
+        bench_row_end(&report);
+        free(us[w]);
+        free(bytes[w]);
+    }
+    for (size_t i = 0; i < num_images; i++)
+        sluice_buf_unref(images[i].file);
+    free(images);
+    sluice_codec_destroy(context.codec);
+    sluice_buf_pool_destroy(context.pool);
+    sluice_pipeline_destroy(pipeline);
+    return 0;
+}

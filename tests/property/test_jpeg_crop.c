@@ -1,0 +1,251 @@
+/* A crop of a JPEG gives inside its box the pixels of the whole file, and holds the
+ * very coefficients of the file; by our own transcoder and through libjpeg-turbo. */
+
+#include "image/jpeg_crop.h"
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "image/codec.h"
+
+#include "jpeg_support.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_codec *codec;
+static struct sluice_rng rng;
+
+enum way { FAST, OPTIMAL, LIBJPEG, LIBJPEG_OPTIMAL, NUM_WAYS };
+
+/* What our own transcoder covers must not need the other. */
+static sluice_status crop_by(enum way way, bool is_progressive, const struct sluice_buf *file,
+                             const struct sluice_box *box, struct sluice_buf **crop,
+                             struct sluice_jpeg_window *window)
+{
+    const struct sluice_jpeg_crop_options options = {
+        .optimal_huffman = way == OPTIMAL || way == LIBJPEG_OPTIMAL,
+        .route = way >= LIBJPEG   ? SLUICE_JPEG_CROP_BY_LIBJPEG
+                 : is_progressive ? SLUICE_JPEG_CROP_BY_ANY
+                                  : SLUICE_JPEG_CROP_BY_OURS,
+        .allow_larger = true,
+    };
+    struct sluice_err err = {{0}};
+    const sluice_status status =
+        sluice_jpeg_crop(file->data, file->len, box, &options, NULL, crop, window, &err);
+    if (status != SLUICE_OK)
+        printf("\nno crop: %s\n", err.text);
+    return status;
+}
+
+static uint32_t choose_from(uint32_t num)
+{
+    /* Edges more often than their share. */
+    const uint32_t kind = sluice_rng_below(&rng, 4);
+    return kind == 0 ? 0 : kind == 1 ? num - 1 : sluice_rng_below(&rng, num);
+}
+
+static struct sluice_box random_box(uint32_t width, uint32_t height)
+{
+    struct sluice_box box = {.width = 1 + choose_from(width), .height = 1 + choose_from(height)};
+    box.left = choose_from(width - box.width + 1);
+    box.top = choose_from(height - box.height + 1);
+    return box;
+}
+
+static bool has_same_pixels(const struct sluice_rgb *all, const struct sluice_rgb *part,
+                            const struct sluice_jpeg_window *window, const struct sluice_box *box)
+{
+    for (uint32_t y = box->top; y < box->top + box->height; y++) {
+        const uint8_t *a = all->pixels->data + ((size_t)y * all->width + box->left) * 3;
+        const uint8_t *b =
+            part->pixels->data +
+            ((size_t)(y - window->top) * part->width + (box->left - window->left)) * 3;
+        if (memcmp(a, b, (size_t)box->width * 3) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_inside(const struct sluice_jpeg_window *window, const struct sluice_box *box)
+{
+    return box->left >= window->left && box->top >= window->top &&
+           box->left + box->width <= window->left + window->width &&
+           box->top + box->height <= window->top + window->height;
+}
+
+static void check_pixels(const struct sluice_buf *file, const struct sluice_rgb *all,
+                         const struct sluice_box *box, enum way way, bool is_progressive)
+{
+    struct sluice_buf *crop = NULL;
+    struct sluice_jpeg_window window, told;
+    struct sluice_rgb part = {0};
+    CU_ASSERT_EQUAL_FATAL(crop_by(way, is_progressive, file, box, &crop, &window), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_jpeg_crop_window(crop->data, crop->len, &told, NULL), SLUICE_OK);
+    CU_ASSERT(memcmp(&told, &window, sizeof(told)) == 0);
+    CU_ASSERT(window.full_width == all->width && window.full_height == all->height);
+    CU_ASSERT_FATAL(is_inside(&window, box));
+    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, crop->data, crop->len, 0, NULL, &part, NULL),
+                          SLUICE_OK);
+    CU_ASSERT(part.width == window.width && part.height == window.height);
+    const bool is_same = has_same_pixels(all, &part, &window, box);
+    CU_ASSERT(is_same);
+    if (!is_same)
+        printf("\nway %d: box %u x %u at %u, %u of %u x %u\n", way, box->width, box->height,
+               box->left, box->top, all->width, all->height);
+    sluice_buf_unref(part.pixels);
+    sluice_buf_unref(crop);
+}
+
+static void crops_of_any_file_give_its_pixels(void)
+{
+    static const uint16_t sizes[][2] = {{1, 1},   {7, 5},    {17, 9},   {18, 40},  {65, 66},
+                                        {97, 53}, {130, 35}, {33, 200}, {163, 98}, {176, 144}};
+    for (size_t i = 0; i < jpeg_test_num_options; i++) {
+        for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+            struct sluice_buf *file = jpeg_test_file(sizes[s][0], sizes[s][1], sluice_rng_u32(&rng),
+                                                     &jpeg_test_options[i]);
+            struct sluice_rgb all;
+            CU_ASSERT_EQUAL_FATAL(
+                sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL), SLUICE_OK);
+            for (int n = 0; n < 6; n++) {
+                const struct sluice_box box = random_box(all.width, all.height);
+                check_pixels(file, &all, &box, (enum way)(n % NUM_WAYS),
+                             jpeg_test_options[i].is_progressive);
+            }
+            sluice_buf_unref(all.pixels);
+            sluice_buf_unref(file);
+        }
+    }
+}
+
+/* Blocks of the crop are those of the file, from the window's origin on. */
+static bool has_same_blocks(const struct jpeg_test_coefficients *all,
+                            const struct jpeg_test_coefficients *part, unsigned c,
+                            const struct sluice_jpeg_window *window)
+{
+    const bool is_single = all->num_components == 1;
+    const uint32_t h = is_single ? 1 : all->h[c], v = is_single ? 1 : all->v[c];
+    const uint32_t max_h = is_single ? 1 : all->max_h, max_v = is_single ? 1 : all->max_v;
+    const size_t left = window->left / (8 * max_h) * h, top = window->top / (8 * max_v) * v;
+    if (left + part->wide[c] > all->wide[c] || top + part->high[c] > all->high[c])
+        return false;
+    for (size_t y = 0; y < part->high[c]; y++) {
+        if (memcmp(part->blocks[c] + y * part->wide[c],
+                   all->blocks[c] + (top + y) * all->wide[c] + left,
+                   (size_t)part->wide[c] * sizeof(part->blocks[c][0])) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void crops_hold_the_coefficients_of_the_file(void)
+{
+    for (size_t i = 0; i < jpeg_test_num_options; i++) {
+        const struct sluice_jpeg_encode_options *options = &jpeg_test_options[i];
+        const uint32_t width = 100 + sluice_rng_below(&rng, 60);
+        const uint32_t height = 80 + sluice_rng_below(&rng, 60);
+        struct sluice_buf *file = jpeg_test_file(width, height, sluice_rng_u32(&rng), options);
+        struct jpeg_test_coefficients all;
+        CU_ASSERT_FATAL(jpeg_test_read_coefficients(file->data, file->len, &all));
+        for (int n = 0; n < 8; n++) {
+            const struct sluice_box box = random_box(width, height);
+            struct sluice_buf *crop = NULL;
+            struct sluice_jpeg_window window;
+            CU_ASSERT_EQUAL_FATAL(crop_by((enum way)(n % NUM_WAYS), options->is_progressive, file,
+                                          &box, &crop, &window),
+                                  SLUICE_OK);
+            struct jpeg_test_coefficients part;
+            CU_ASSERT_FATAL(jpeg_test_read_coefficients(crop->data, crop->len, &part));
+            CU_ASSERT_EQUAL(part.num_warnings, 0);
+            CU_ASSERT_EQUAL_FATAL(part.num_components, all.num_components);
+            for (unsigned c = 0; c < all.num_components; c++) {
+                CU_ASSERT_EQUAL(part.h[c], all.h[c]);
+                CU_ASSERT_EQUAL(part.v[c], all.v[c]);
+                CU_ASSERT(memcmp(part.quant[c], all.quant[c], sizeof(all.quant[c])) == 0);
+                CU_ASSERT(has_same_blocks(&all, &part, c, &window));
+            }
+            jpeg_test_free_coefficients(&part);
+            sluice_buf_unref(crop);
+        }
+        jpeg_test_free_coefficients(&all);
+        sluice_buf_unref(file);
+    }
+}
+
+static void check_photograph(const char *path)
+{
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path, &len);
+    struct sluice_buf *file;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &file, NULL), SLUICE_OK);
+    memcpy(file->data, bytes, len);
+    file->len = len;
+    free(bytes);
+    struct sluice_rgb all;
+    if (sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL) == SLUICE_OK) {
+        for (int n = 0; n < 2; n++) {
+            const struct sluice_box box = random_box(all.width, all.height);
+            check_pixels(file, &all, &box, n ? OPTIMAL : FAST, false);
+        }
+        sluice_buf_unref(all.pixels);
+    }
+    sluice_buf_unref(file);
+}
+
+/* Every so many files of a folder of folders. */
+static void check_folder(const char *folder, unsigned step, unsigned *num_files)
+{
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[1024];
+        if (entry->d_name[0] == '.' ||
+            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) >= (int)sizeof(path))
+            continue;
+        if (entry->d_type == DT_DIR)
+            check_folder(path, step, num_files);
+        else if (strlen(path) > 5 &&
+                 (strcmp(path + strlen(path) - 4, ".jpg") == 0 ||
+                  strcmp(path + strlen(path) - 5, ".JPEG") == 0 ||
+                  strcmp(path + strlen(path) - 5, ".jpeg") == 0) &&
+                 (*num_files)++ % step == 0)
+            check_photograph(path);
+    }
+    closedir(dir);
+}
+
+static void crops_of_photographs_give_their_pixels(void)
+{
+    const char *data = sluice_test_data("imagenet-200");
+    if (!data) {
+        puts("no shared/data/imagenet-200: photographs are left out");
+        return;
+    }
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const unsigned step = 8;
+#else
+    const unsigned step = 1;
+#endif
+    unsigned num_files = 0;
+    check_folder(data, step, &num_files);
+    CU_ASSERT(num_files >= 100);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(crops_of_any_file_give_its_pixels),
+        SLUICE_TEST(crops_hold_the_coefficients_of_the_file),
+        SLUICE_TEST(crops_of_photographs_give_their_pixels),
+    };
+    rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
+        return 1;
+    const int result = sluice_test_run("jpeg_crop", tests, SLUICE_TEST_COUNT(tests));
+    sluice_codec_destroy(codec);
+    return result;
+}
