@@ -1,6 +1,8 @@
 #ifndef SLUICE_BENCH_BENCH_H
 #define SLUICE_BENCH_BENCH_H
 
+#include "base/cpu.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,6 +25,10 @@ _Noreturn void bench_die(const char *fmt, ...);
 /* All of `len` bytes, or the program ends; false if the other end is closed at the first. */
 bool bench_read_all(int fd, void *out, size_t len);
 void bench_write_all(int fd, const void *data, size_t len);
+
+/* The best CPU level of this machine.  Asked in a process of its own: this one, and what it forks,
+ * may still choose another by SLUICE_CPU. */
+enum sluice_cpu_level bench_best_level(void);
 
 /* Which machine and what build, for people and on stderr: times mean nothing without. */
 void bench_print_machine(void);

@@ -1,0 +1,450 @@
+/* CPU time and bytes per sample of every route through the pipeline, at every CPU level, beside
+ * Pillow and torchvision on the same crops.  Each level is a process of its own, as is the
+ * reference; they take turns on one core.  docs/BENCHMARKING.md */
+
+#include "bench/bench_pipeline.h"
+
+#include "base/buf.h"
+#include "base/cli.h"
+#include "base/compiler.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "bench/bench.h"
+#include "datasets/manifest.h"
+#include "image/codec.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct bench {
+    struct bench_image *images;
+    size_t num_images;
+    struct bench_task *tasks;
+    size_t num_tasks;
+    size_t repeats;
+    struct bench_report report;
+};
+
+/* A process that runs the routes at one level. */
+struct worker {
+    const char *level;
+    int control;
+    pid_t pid;
+    double *us;                  /* [route][task][repeat] */
+    double *bytes;               /* [route]: mean */
+    struct sluice_hash128 *hash; /* [route][task] */
+};
+
+static void *new_array(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory)
+        bench_die("no memory");
+    return memory;
+}
+
+static void load_images(struct bench *b, const char *root, size_t max_images)
+{
+    struct sluice_err err = {0};
+    struct sluice_manifest *manifest;
+    if (sluice_manifest_scan(root, &manifest, &err))
+        bench_die("%s", err.text);
+    const size_t all = manifest->num_entries;
+    const size_t want = max_images && max_images < all ? max_images : all;
+    b->images = new_array(want, sizeof(*b->images));
+    for (size_t i = 0; i < want; i++) {
+        /* Spread over the folder, whose order is that of its classes. */
+        const char *path = manifest->entries[i * all / want].path;
+        struct bench_image *image = &b->images[b->num_images];
+        struct sluice_image_info info;
+        char *full = NULL;
+        if (asprintf(&full, "%s/%s", root, path) < 0)
+            bench_die("no memory");
+        image->path = full;
+        if (sluice_file_read(full, 256u << 20, NULL, &image->file, &err) ||
+            sluice_image_probe(image->file->data, image->file->len, &info, &err))
+            bench_die("%s: %s", full, err.text);
+        image->width = info.width;
+        image->height = info.height;
+        b->num_images++;
+    }
+    sluice_manifest_destroy(manifest);
+}
+
+static void make_tasks(struct bench *b, size_t epochs)
+{
+    b->num_tasks = b->num_images * epochs;
+    b->tasks = new_array(b->num_tasks, sizeof(*b->tasks));
+    for (size_t t = 0; t < b->num_tasks; t++) {
+        const size_t i = t % b->num_images;
+        b->tasks[t] = (struct bench_task){
+            &b->images[i], {.seed = 1, .epoch = (uint32_t)(t / b->num_images), .sample_id = i}};
+    }
+}
+
+/* --- a worker --- */
+
+static _Noreturn void serve(const struct bench *b, const char *level, int control)
+{
+    /* Before anything asks for the level, which is decided once. */
+    if (setenv("SLUICE_CPU", level, 1) != 0)
+        bench_die("setenv: %s", strerror(errno));
+    struct routes *routes = bench_routes_create();
+    /* Said a route at a time: whoever listens would wake up on this core in mid-route. */
+    struct bench_outcome *outcomes = new_array(b->num_tasks, sizeof(*outcomes));
+    struct sluice_hash128 *hashes = new_array(b->num_tasks, sizeof(*hashes));
+    char command;
+    while (bench_read_all(control, &command, 1)) {
+        for (size_t r = 0; r < bench_num_routes; r++) {
+            const struct bench_route *route = &bench_routes[r];
+            if (command == 'h' && !route->makes_f32)
+                continue;
+            for (size_t t = 0; t < b->num_tasks; t++) {
+                outcomes[t] = route->run(routes, &b->tasks[t]);
+                if (command == 'h')
+                    hashes[t] = bench_routes_hash(routes);
+            }
+            if (command == 'h')
+                bench_write_all(control, hashes, b->num_tasks * sizeof(*hashes));
+            else
+                bench_write_all(control, outcomes, b->num_tasks * sizeof(*outcomes));
+        }
+    }
+    _exit(0);
+}
+
+static pid_t start(int *control)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        bench_die("socketpair: %s", strerror(errno));
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid < 0)
+        bench_die("fork: %s", strerror(errno));
+    *control = ends[pid == 0];
+    close(ends[pid != 0]);
+    return pid;
+}
+
+static void must_read(int control, void *out, size_t len)
+{
+    if (!bench_read_all(control, out, len))
+        bench_die("a worker is gone");
+}
+
+static void ask_times(const struct bench *b, struct worker *worker, size_t repeat)
+{
+    bench_write_all(worker->control, "t", 1);
+    for (size_t r = 0; r < bench_num_routes; r++) {
+        double bytes = 0;
+        for (size_t t = 0; t < b->num_tasks; t++) {
+            struct bench_outcome outcome;
+            must_read(worker->control, &outcome, sizeof(outcome));
+            worker->us[(r * b->num_tasks + t) * b->repeats + repeat] = outcome.us;
+            bytes += (double)outcome.bytes;
+        }
+        worker->bytes[r] = bytes / (double)b->num_tasks;
+    }
+}
+
+static void ask_hashes(const struct bench *b, struct worker *worker)
+{
+    bench_write_all(worker->control, "h", 1);
+    for (size_t r = 0; r < bench_num_routes; r++) {
+        for (size_t t = 0; bench_routes[r].makes_f32 && t < b->num_tasks; t++)
+            must_read(worker->control, &worker->hash[r * b->num_tasks + t],
+                      sizeof(struct sluice_hash128));
+    }
+}
+
+/* --- the reference --- */
+
+struct reference {
+    bool is_there;
+    pid_t pid;
+    int control;
+    double *us; /* [kind][task][repeat] */
+};
+
+static void write_tasks(const struct bench *b, const struct sluice_pipeline *train, char *path)
+{
+    const int fd = mkstemp(path);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file)
+        bench_die("cannot make %s: %s", path, strerror(errno));
+    for (size_t t = 0; t < b->num_tasks; t++) {
+        const struct bench_image *image = b->tasks[t].image;
+        const struct sluice_draws draws =
+            sluice_pipeline_draws(train, &b->tasks[t].key, image->width, image->height);
+        fprintf(file, "%u %u %u %u %d %s\n", draws.top, draws.left, draws.height, draws.width,
+                draws.flip, image->path);
+    }
+    if (fclose(file) != 0)
+        bench_die("cannot write %s: %s", path, strerror(errno));
+}
+
+static void command(struct reference *ref, const char *text)
+{
+    bench_write_all(ref->control, text, strlen(text));
+}
+
+/* Not there, with its own words on stderr, if the program ends at once. */
+static void start_reference(const struct bench *b, struct reference *ref, const char *python,
+                            const char *tasks)
+{
+    ref->pid = start(&ref->control);
+    if (ref->pid == 0) {
+        if (dup2(ref->control, 0) < 0 || dup2(ref->control, 1) < 0)
+            bench_die("dup2: %s", strerror(errno));
+        execl(python, python, SLUICE_BENCH_SOURCE "/reference.py", tasks, (char *)NULL);
+        fprintf(stderr, "SKIPPED: cannot run %s: %s\n", python, strerror(errno));
+        _exit(77);
+    }
+    ref->us = new_array((size_t)NUM_REFERENCES * b->num_tasks * b->repeats, sizeof(double));
+    /* The first answer shows that it is there, and warms it up. */
+    (void)send(ref->control, "times\n", 6, MSG_NOSIGNAL);
+    double first[NUM_REFERENCES];
+    if (!bench_read_all(ref->control, first, sizeof(first))) {
+        fprintf(stderr, "no reference: Pillow and torchvision cannot be run here\n");
+        (void)waitpid(ref->pid, NULL, 0);
+        return;
+    }
+    for (size_t t = 1; t < b->num_tasks; t++)
+        must_read(ref->control, first, sizeof(first));
+    ref->is_there = true;
+}
+
+static void ask_reference_times(const struct bench *b, struct reference *ref, size_t repeat)
+{
+    command(ref, "times\n");
+    for (size_t t = 0; t < b->num_tasks; t++) {
+        double us[NUM_REFERENCES];
+        must_read(ref->control, us, sizeof(us));
+        for (size_t k = 0; k < NUM_REFERENCES; k++)
+            ref->us[(k * b->num_tasks + t) * b->repeats + repeat] = us[k];
+    }
+}
+
+/* --- the results --- */
+
+/* Of each sample the median over the repeats. */
+static double *medians(const struct bench *b, const double *us)
+{
+    double *of_task = new_array(b->num_tasks, sizeof(double));
+    double *values = new_array(b->repeats, sizeof(double));
+    for (size_t t = 0; t < b->num_tasks; t++) {
+        memcpy(values, us + t * b->repeats, b->repeats * sizeof(double));
+        of_task[t] = bench_quantile(values, b->repeats, 0.5);
+    }
+    free(values);
+    return of_task;
+}
+
+static void print_row(struct bench *b, const char *name, const char *level, double *us,
+                      double bytes, double reference_us)
+{
+    const double mean = bench_mean(us, b->num_tasks);
+    bench_row_begin(&b->report, name);
+    bench_row_number(&b->report, "us", 1, mean);
+    bench_row_number(&b->report, "bytes", 0, bytes);
+    bench_row_number(&b->report, "reference_us", 1, reference_us);
+    bench_row_number(&b->report, "ratio", 2, reference_us / mean);
+    bench_row_number(&b->report, "p50_us", 1, bench_quantile(us, b->num_tasks, 0.5));
+    bench_row_number(&b->report, "p90_us", 1, bench_quantile(us, b->num_tasks, 0.9));
+    bench_row_text(&b->report, "level", level);
+    bench_row_end(&b->report);
+}
+
+static void print_worker(struct bench *b, const struct worker *worker, bool is_best,
+                         const struct reference *ref)
+{
+    const size_t per_route = b->num_tasks * b->repeats;
+    for (size_t r = 0; r < bench_num_routes; r++) {
+        const struct bench_route *route = &bench_routes[r];
+        double reference_us = NAN;
+        if (ref->is_there && route->reference != REFERENCE_NONE) {
+            double *us = medians(b, ref->us + route->reference * per_route);
+            reference_us = bench_mean(us, b->num_tasks);
+            free(us);
+        }
+        char name[96];
+        snprintf(name, sizeof(name), "%s%s%s", route->name, is_best ? "" : ", ",
+                 is_best ? "" : worker->level);
+        double *us = medians(b, worker->us + r * per_route);
+        print_row(b, name, worker->level, us, worker->bytes[r], reference_us);
+        free(us);
+    }
+}
+
+/* Every tensor of every route and level must be the same, and the reference's. */
+static size_t compare(const struct bench *b, const struct worker *workers, size_t num_workers,
+                      struct reference *ref)
+{
+    const size_t tensor_len = 3 * 224 * 224 * sizeof(float);
+    uint8_t *tensor = new_array(tensor_len, 1);
+    size_t num_wrong = 0, num_compared = 0;
+    if (ref->is_there)
+        command(ref, "tensors\n");
+    for (size_t t = 0; t < b->num_tasks; t++) {
+        struct sluice_hash128 want = workers[0].hash[t]; /* the first route makes f32 */
+        if (ref->is_there) {
+            must_read(ref->control, tensor, tensor_len);
+            want = sluice_hash128(tensor, tensor_len);
+        }
+        for (size_t w = 0; w < num_workers; w++) {
+            for (size_t r = 0; r < bench_num_routes; r++) {
+                if (!bench_routes[r].makes_f32)
+                    continue;
+                num_compared++;
+                if (memcmp(&workers[w].hash[r * b->num_tasks + t], &want, sizeof(want)) == 0)
+                    continue;
+                if (num_wrong++ < 10)
+                    fprintf(stderr, "%s, epoch %u: %s at %s differs\n", b->tasks[t].image->path,
+                            b->tasks[t].key.epoch, bench_routes[r].name, workers[w].level);
+            }
+        }
+    }
+    free(tensor);
+    fprintf(stderr, "%zu tensors compared with %s, bit for bit: %zu differ\n", num_compared,
+            ref->is_there ? "torchvision's" : "each other", num_wrong);
+    return num_wrong;
+}
+
+static size_t choose_levels(const char *wish, const char **levels)
+{
+    const enum sluice_cpu_level best = bench_best_level();
+    size_t count = 0;
+    if (strcmp(wish, "all") != 0) {
+        levels[count++] = wish;
+        return count;
+    }
+    levels[count++] = sluice_cpu_level_name(best);
+    if (best == SLUICE_CPU_AVX512)
+        levels[count++] = "avx2";
+    if (best != SLUICE_CPU_C)
+        levels[count++] = "c";
+    return count;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const level_choices[] = {"all", "avx512", "avx2", "neon", "c", NULL};
+    uint64_t max_images = 0, epochs = 1, repeats = 3;
+    bool with_reference = false;
+    const char *level = "all", *python = "/usr/bin/python3";
+    const struct sluice_option options[] = {
+        {.name = "images",
+         .type = SLUICE_OPTION_UINT,
+         .value = &max_images,
+         .arg = "N",
+         .help = "At most so many of the folder, spread over it; 0: all."},
+        {.name = "epochs",
+         .type = SLUICE_OPTION_UINT,
+         .value = &epochs,
+         .arg = "N",
+         .help = "A crop of every image in each.",
+         .min = 1,
+         .max = 100},
+        {.name = "repeats",
+         .type = SLUICE_OPTION_UINT,
+         .value = &repeats,
+         .arg = "N",
+         .help = "Times that each sample is run; its median counts.",
+         .min = 1,
+         .max = 1000},
+        {.name = "level",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &level,
+         .arg = "LEVEL",
+         .help = "The kernels' CPU level.",
+         .choices = level_choices},
+        {.name = "reference",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &with_reference,
+         .help = "Run Pillow and torchvision on the same crops too, and compare every tensor."},
+        {.name = "python",
+         .type = SLUICE_OPTION_STRING,
+         .value = &python,
+         .arg = "PROGRAM",
+         .help = "The Python that has them."},
+    };
+    const struct sluice_cli cli = {
+        .program = "bench_pipeline",
+        .summary = "Time every route through the pipeline on a folder of images.",
+        .positional = "DIR",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+    };
+    const struct sluice_cli_result args = sluice_cli_parse(&cli, argc, argv);
+    if (args.should_exit)
+        return args.exit_code;
+
+    signal(SIGPIPE, SIG_IGN);
+    bench_print_machine();
+    bench_pin(0);
+    struct bench b = {.repeats = repeats, .report = {.is_json = args.is_json}};
+    load_images(&b, args.positional[0], max_images);
+    make_tasks(&b, epochs);
+
+    const char *levels[4];
+    struct worker workers[4];
+    const size_t num_workers = choose_levels(level, levels);
+    const size_t per_route = b.num_tasks * b.repeats;
+    for (size_t w = 0; w < num_workers; w++) {
+        workers[w] = (struct worker){
+            .level = levels[w],
+            .us = new_array(bench_num_routes * per_route, sizeof(double)),
+            .bytes = new_array(bench_num_routes, sizeof(double)),
+            .hash = new_array(bench_num_routes * b.num_tasks, sizeof(struct sluice_hash128)),
+        };
+        workers[w].pid = start(&workers[w].control);
+        if (workers[w].pid == 0)
+            serve(&b, levels[w], workers[w].control);
+    }
+    struct reference ref = {0};
+    char tasks[] = "/tmp/sluice-bench-tasks-XXXXXX";
+    if (with_reference) {
+        struct sluice_pipeline *train;
+        if (sluice_pipeline_parse(BENCH_TRAIN, &train, NULL))
+            bench_die("no memory");
+        write_tasks(&b, train, tasks);
+        sluice_pipeline_destroy(train);
+        start_reference(&b, &ref, python, tasks);
+        unlink(tasks);
+    }
+
+    for (size_t w = 0; w < num_workers; w++)
+        ask_hashes(&b, &workers[w]); /* warms them up too */
+    const size_t num_wrong = compare(&b, workers, num_workers, &ref);
+    for (size_t r = 0; r < b.repeats; r++) {
+        for (size_t w = 0; w < num_workers; w++)
+            ask_times(&b, &workers[w], r);
+        if (ref.is_there)
+            ask_reference_times(&b, &ref, r);
+    }
+    fprintf(stderr, "%zu images, %zu epochs, medians of %zu\n", b.num_images, (size_t)epochs,
+            b.repeats);
+    for (size_t w = 0; w < num_workers; w++)
+        print_worker(&b, &workers[w], w == 0, &ref);
+
+    /* All at once, as a later one holds the earlier ones' ends too. */
+    for (size_t w = 0; w < num_workers; w++)
+        close(workers[w].control);
+    if (ref.is_there) {
+        close(ref.control);
+        (void)waitpid(ref.pid, NULL, 0);
+    }
+    for (size_t w = 0; w < num_workers; w++)
+        (void)waitpid(workers[w].pid, NULL, 0);
+    return num_wrong ? 1 : 0;
+}

@@ -1,0 +1,295 @@
+#include "base/buf.h"
+#include "base/clock.h"
+#include "bench/bench.h"
+#include "bench/bench_pipeline.h"
+#include "image/codec.h"
+#include "image/codec_internal.h"
+#include "image/lookup.h"
+#include "image/resize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Outputs go round in this many rows, as in a batch: none is in cache when it is written. */
+#define BATCH_ROWS 64
+
+struct routes {
+    struct sluice_pipeline *train, *val;
+    struct sluice_scratch *scratch, *measuring; /* the latter keeps op times */
+    struct sluice_buf_pool *pool;
+    struct sluice_codec *codec;
+    struct sluice_resizer *resizer;
+    struct sluice_lookup lookup;
+    uint8_t *batch;
+    size_t row_bytes, next_row;
+    uint8_t *last;
+};
+
+struct routes *bench_routes_create(void)
+{
+    struct routes *r = calloc(1, sizeof(*r));
+    struct sluice_err err = {0};
+    if (!r || sluice_pipeline_parse(BENCH_TRAIN, &r->train, &err) ||
+        sluice_pipeline_parse(BENCH_VAL, &r->val, &err) ||
+        sluice_buf_pool_create(256 << 20, &r->pool, &err))
+        bench_die("%s", err.text);
+    const struct sluice_scratch_options options = {.pool = r->pool};
+    const struct sluice_scratch_options measuring = {.pool = r->pool, .measure_ops = true};
+    if (sluice_scratch_create(&options, &r->scratch, &err) ||
+        sluice_scratch_create(&measuring, &r->measuring, &err) ||
+        sluice_codec_create(&r->codec, &err) || sluice_resizer_create(&r->resizer, &err))
+        bench_die("%s", err.text);
+    sluice_lookup_init(&r->lookup, *sluice_pipeline_tail_table(r->train), SLUICE_LOOKUP_F32,
+                       SLUICE_LOOKUP_CHW);
+    r->lookup.is_far = true;
+    r->row_bytes = sluice_pipeline_output_bytes(r->train);
+    r->batch = aligned_alloc(4096, BATCH_ROWS * r->row_bytes);
+    if (!r->batch)
+        bench_die("no memory for a batch");
+    memset(r->batch, 0, BATCH_ROWS * r->row_bytes);
+    return r;
+}
+
+struct sluice_hash128 bench_routes_hash(const struct routes *routes)
+{
+    return sluice_hash128(routes->last, routes->row_bytes);
+}
+
+const struct sluice_pipeline *bench_routes_train(const struct routes *routes)
+{
+    return routes->train;
+}
+
+static uint8_t *next_row(struct routes *r)
+{
+    r->last = r->batch + r->next_row * r->row_bytes;
+    r->next_row = (r->next_row + 1) % BATCH_ROWS;
+    return r->last;
+}
+
+static double us_since(uint64_t start_ns)
+{
+    return (double)(sluice_thread_cpu_ns() - start_ns) * 1e-3;
+}
+
+static void check(sluice_status status, const struct bench_task *task, const struct sluice_err *err)
+{
+    if (status != SLUICE_OK)
+        bench_die("%s: %s", task->image->path, err->text);
+}
+
+static struct sluice_sample sample_of(const struct bench_task *task)
+{
+    return (struct sluice_sample){
+        .key = task->key,
+        .kind = SLUICE_KIND_FILE,
+        .data = sluice_buf_ref(task->image->file),
+    };
+}
+
+/* --- the product's own ways --- */
+
+static struct bench_outcome finish(struct routes *r, const struct sluice_pipeline *pipeline,
+                                   const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    uint8_t *out = next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(sluice_pipeline_finish(pipeline, r->scratch, &sample, out, r->row_bytes, &err), task,
+          &err);
+    return (struct bench_outcome){us_since(start_ns), r->row_bytes};
+}
+
+static struct bench_outcome exact_f32(struct routes *r, const struct bench_task *task)
+{
+    return finish(r, r->train, task);
+}
+
+static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_task *task)
+{
+    return finish(r, r->val, task);
+}
+
+static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    const size_t len = sluice_pipeline_u8_bytes(r->train);
+    uint8_t *out = next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out, len, &err), task, &err);
+    return (struct bench_outcome){us_since(start_ns), len};
+}
+
+/* --- the same with a decoder of one's choice --- */
+
+typedef bool (*decode_fn)(struct routes *r, const struct bench_task *task,
+                          const struct sluice_box *box, struct sluice_rgb *rgb);
+
+/* False: not by this way; then the whole image is decoded and its box is a view. */
+static struct bench_outcome with_decoder(struct routes *r, const struct bench_task *task,
+                                         decode_fn decode)
+{
+    struct sluice_err err = {0};
+    uint8_t *out = next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    const struct bench_image *image = task->image;
+    struct sluice_image_info info;
+    check(sluice_image_probe(image->file->data, image->file->len, &info, &err), task, &err);
+    const struct sluice_draws draws =
+        sluice_pipeline_draws(r->train, &task->key, info.width, info.height);
+    const struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
+    struct sluice_rgb rgb;
+    struct sluice_image_view view = {.width = box.width, .height = box.height};
+    if (decode && decode(r, task, &box, &rgb)) {
+        view.stride = (size_t)rgb.width * 3;
+        view.pixels = rgb.pixels->data;
+    } else {
+        const sluice_status status =
+            info.format == SLUICE_IMAGE_JPEG
+                ? sluice_jpeg_decode(r->codec, image->file->data, image->file->len,
+                                     SLUICE_IMAGE_MAX_PIXELS, r->pool, &rgb, &err)
+                : sluice_codec_decode(r->codec, image->file->data, image->file->len, 0, r->pool,
+                                      &rgb, &err);
+        check(status, task, &err);
+        view.stride = (size_t)rgb.width * 3;
+        view.pixels = rgb.pixels->data + box.top * view.stride + (size_t)box.left * 3;
+    }
+    const uint32_t side = sluice_pipeline_output_size(r->train);
+    struct sluice_buf *u8;
+    check(sluice_buf_create(r->pool, sluice_pipeline_u8_bytes(r->train), &u8, &err), task, &err);
+    check(sluice_resize_rgb(r->resizer, &view, side, side, draws.flip, u8->data, &err), task, &err);
+    sluice_buf_unref(rgb.pixels);
+    sluice_lookup_run(&r->lookup, u8->data, (size_t)side * 3, side, side, false, out);
+    sluice_buf_unref(u8);
+    return (struct bench_outcome){us_since(start_ns), r->row_bytes};
+}
+
+static struct bench_outcome whole_by_libjpeg(struct routes *r, const struct bench_task *task)
+{
+    return with_decoder(r, task, NULL);
+}
+
+static bool decode_region(struct routes *r, const struct bench_task *task,
+                          const struct sluice_box *box, struct sluice_rgb *rgb)
+{
+    const struct sluice_buf *file = task->image->file;
+    struct sluice_image_info info;
+    return sluice_image_probe(file->data, file->len, &info, NULL) == SLUICE_OK &&
+           info.format == SLUICE_IMAGE_JPEG && !info.is_progressive &&
+           sluice_jpeg_decode_region(&info, file->data, file->len, box, r->pool, rgb);
+}
+
+static struct bench_outcome region_by_libjpeg(struct routes *r, const struct bench_task *task)
+{
+    return with_decoder(r, task, decode_region);
+}
+
+/* --- stage by stage, nothing fused --- */
+
+static struct bench_outcome stage(struct routes *r, const struct bench_task *task, unsigned op)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    check(sluice_pipeline_run(r->train, r->measuring, &sample, op + 1, &err), task, &err);
+    const struct bench_outcome outcome = {
+        (double)sluice_scratch_op_ns(r->measuring, op) * 1e-3,
+        sample.data->len,
+    };
+    sluice_sample_clear(&sample);
+    return outcome;
+}
+
+static struct bench_outcome stage_decode(struct routes *r, const struct bench_task *task)
+{
+    return stage(r, task, 0);
+}
+
+static struct bench_outcome stage_resize(struct routes *r, const struct bench_task *task)
+{
+    return stage(r, task, 1);
+}
+
+static struct bench_outcome stage_flip(struct routes *r, const struct bench_task *task)
+{
+    return stage(r, task, 2);
+}
+
+static struct bench_outcome stage_tensor(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    check(sluice_pipeline_run(r->train, r->scratch, &sample, 3, &err), task, &err);
+    uint8_t *out = next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
+          &err);
+    return (struct bench_outcome){us_since(start_ns), r->row_bytes};
+}
+
+/* --- a split: what storage does, what goes over the wire, what is left --- */
+
+static struct bench_outcome storage(struct routes *r, const struct bench_task *task, unsigned split)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
+    const struct bench_outcome outcome = {us_since(start_ns), sample.data->len};
+    sluice_sample_clear(&sample);
+    return outcome;
+}
+
+/* To u8, where batches meet; from f32 that is a check of every value. */
+static struct bench_outcome compute(struct routes *r, const struct bench_task *task, unsigned split)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    check(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
+    const uint64_t bytes = sample.data->len;
+    uint8_t *out = next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
+                                    sluice_pipeline_u8_bytes(r->train), &err),
+          task, &err);
+    return (struct bench_outcome){us_since(start_ns), bytes};
+}
+
+#define SPLIT(split)                                                                               \
+    static struct bench_outcome storage_##split(struct routes *r, const struct bench_task *task)   \
+    {                                                                                              \
+        return storage(r, task, split);                                                            \
+    }                                                                                              \
+    static struct bench_outcome compute_##split(struct routes *r, const struct bench_task *task)   \
+    {                                                                                              \
+        return compute(r, task, split);                                                            \
+    }
+SPLIT(0)
+SPLIT(1)
+SPLIT(2)
+SPLIT(3)
+SPLIT(5)
+
+const struct bench_route bench_routes[] = {
+    {"exact f32", REFERENCE_WHOLE, true, exact_f32},
+    {"exact f32, libjpeg region", REFERENCE_WHOLE, true, region_by_libjpeg},
+    {"exact f32, libjpeg whole", REFERENCE_WHOLE, true, whole_by_libjpeg},
+    {"exact u8", REFERENCE_NONE, false, exact_u8},
+    {"val f32", REFERENCE_VAL, false, exact_f32_val},
+    {"stage decode", REFERENCE_DECODE, false, stage_decode},
+    {"stage crop+resize", REFERENCE_RESIZE, false, stage_resize},
+    {"stage flip", REFERENCE_FLIP, false, stage_flip},
+    {"stage tensor+normalize", REFERENCE_TENSOR, false, stage_tensor},
+    {"raw@0 storage", REFERENCE_NONE, false, storage_0},
+    {"raw@0 compute", REFERENCE_NONE, false, compute_0},
+    {"u8@1 storage", REFERENCE_NONE, false, storage_1},
+    {"u8@1 compute", REFERENCE_NONE, false, compute_1},
+    {"u8@2 storage", REFERENCE_NONE, false, storage_2},
+    {"u8@2 compute", REFERENCE_NONE, false, compute_2},
+    {"u8@3 storage", REFERENCE_NONE, false, storage_3},
+    {"u8@3 compute", REFERENCE_NONE, false, compute_3},
+    {"f32@5 storage", REFERENCE_NONE, false, storage_5},
+    {"f32@5 compute", REFERENCE_NONE, false, compute_5},
+};
+const size_t bench_num_routes = SLUICE_ARRAY_LEN(bench_routes);
