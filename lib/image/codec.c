@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_window.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,14 +253,21 @@ sluice_status sluice_codec_create(struct sluice_codec **out, struct sluice_err *
     struct sluice_codec *codec = calloc(1, sizeof(*codec));
     if (!codec)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a codec");
+    const sluice_status status = sluice_jpeg_window_create(&codec->window, err);
+    if (status != SLUICE_OK) {
+        free(codec);
+        return status;
+    }
     *out = codec;
     return SLUICE_OK;
 }
 
 void sluice_codec_destroy(struct sluice_codec *codec)
 {
-    if (codec)
-        free(codec->row);
+    if (!codec)
+        return;
+    sluice_jpeg_window_destroy(codec->window);
+    free(codec->row);
     free(codec);
 }
 
@@ -287,6 +295,17 @@ static sluice_status probe_within(const uint8_t *bytes, size_t len, uint64_t max
     return sluice_image_check_size(info->width, info->height, max_pixels, err);
 }
 
+/* Our own decoder first; whatever it does not take is for libjpeg-turbo to judge. */
+static bool decode_window(struct sluice_codec *codec, const struct sluice_image_info *info,
+                          const uint8_t *bytes, size_t len, const struct sluice_box *box,
+                          struct sluice_buf_pool *pool, struct sluice_rgb *rgb)
+{
+    return info->format == SLUICE_IMAGE_JPEG && !info->is_progressive &&
+           sluice_jpeg_window_decode(codec->window,
+                                     sluice_jpeg_window_kernels_for(sluice_cpu_level()), bytes, len,
+                                     box, pool, rgb, NULL) == SLUICE_OK;
+}
+
 static sluice_status decode_all(struct sluice_codec *codec, const struct sluice_image_info *info,
                                 const uint8_t *bytes, size_t len, uint64_t max_pixels,
                                 struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
@@ -307,13 +326,10 @@ sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *byt
     const sluice_status status = probe_within(bytes, len, max_pixels, &info, err);
     if (status != SLUICE_OK)
         return status;
+    const struct sluice_box whole = {.width = info.width, .height = info.height};
+    if (decode_window(codec, &info, bytes, len, &whole, pool, rgb))
+        return SLUICE_OK;
     return decode_all(codec, &info, bytes, len, max_pixels, pool, rgb, err);
-}
-
-static bool is_within(const struct sluice_box *box, uint32_t width, uint32_t height)
-{
-    return box->width >= 1 && box->width <= width && box->left <= width - box->width &&
-           box->height >= 1 && box->height <= height && box->top <= height - box->height;
 }
 
 /* Cuts the box out of `all`, whose reference it takes. */
@@ -346,10 +362,12 @@ sluice_status sluice_codec_decode_region(struct sluice_codec *codec, const uint8
     sluice_status status = probe_within(bytes, len, max_pixels, &info, err);
     if (status != SLUICE_OK)
         return status;
-    if (!is_within(box, info.width, info.height))
+    if (!sluice_box_is_within(box, info.width, info.height))
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a box of %u x %u pixels at (%u, %u) of an image of %u x %u", box->width,
                            box->height, box->left, box->top, info.width, info.height);
+    if (decode_window(codec, &info, bytes, len, box, pool, rgb))
+        return SLUICE_OK;
     const bool is_whole = box->width == info.width && box->height == info.height;
     if (!is_whole && info.format == SLUICE_IMAGE_JPEG && !info.is_progressive &&
         sluice_jpeg_decode_region(&info, bytes, len, box, pool, rgb))
@@ -363,7 +381,7 @@ sluice_status sluice_codec_decode_region(struct sluice_codec *codec, const uint8
         *rgb = all;
         return SLUICE_OK;
     }
-    if (!is_within(box, all.width, all.height)) {
+    if (!sluice_box_is_within(box, all.width, all.height)) {
         sluice_buf_unref(all.pixels);
         return sluice_fail(err, SLUICE_E_CORRUPT, "image with two sizes in its headers");
     }

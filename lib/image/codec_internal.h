@@ -20,6 +20,13 @@ SLUICE_MUST_USE sluice_status sluice_image_alloc_rgb(struct sluice_buf_pool *poo
                                                      uint32_t height, struct sluice_buf **pixels,
                                                      struct sluice_err *err);
 
+static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t width,
+                                        uint32_t height)
+{
+    return box->width >= 1 && box->width <= width && box->left <= width - box->width &&
+           box->height >= 1 && box->height <= height && box->top <= height - box->height;
+}
+
 /* Bytes that an encoder writes, in a buffer that doubles.  Zero-initialise. */
 struct sluice_image_writer {
     struct sluice_buf *file;
@@ -33,6 +40,7 @@ SLUICE_MUST_USE sluice_status sluice_image_writer_reserve(struct sluice_image_wr
 struct sluice_codec {
     uint8_t *row; /* one row in the file's own colours (CMYK) */
     size_t row_capacity;
+    struct sluice_jpeg_window *window;
 };
 
 /* At least `bytes` bytes at codec->row, contents undefined. */

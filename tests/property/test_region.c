@@ -1,6 +1,8 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "image/codec.h"
+#include "image/codec_internal.h"
+#include "image/jpeg_window.h"
 #include "support/test.h"
 
 #include <ftw.h>
@@ -12,6 +14,7 @@
  * same files, and the same refusals of the rest. */
 
 static struct sluice_codec *codec;
+static struct sluice_jpeg_window *window;
 static struct sluice_rng rng;
 
 static const struct sluice_jpeg_encode_options codings[] = {
@@ -105,6 +108,52 @@ static bool has_pixels_of(const struct sluice_rgb *part, const struct sluice_rgb
     return true;
 }
 
+/* The three ways to a box of a JPEG, each of which may decline, but not err.  How often each
+ * did not decline: */
+enum way { WAY_LIBJPEG, WAY_WINDOW, WAY_WINDOW_C, NUM_WAYS };
+static unsigned num_accepted[NUM_WAYS];
+
+static bool decode_by(enum way way, const uint8_t *bytes, size_t len, const struct sluice_box *box,
+                      struct sluice_rgb *part)
+{
+    struct sluice_image_info info;
+    if (way == WAY_LIBJPEG)
+        return sluice_image_probe(bytes, len, &info, NULL) == SLUICE_OK &&
+               info.format == SLUICE_IMAGE_JPEG &&
+               sluice_jpeg_decode_region(&info, bytes, len, box, NULL, part);
+    const enum sluice_cpu_level level = way == WAY_WINDOW ? sluice_cpu_level() : SLUICE_CPU_C;
+    return sluice_jpeg_window_decode(window, sluice_jpeg_window_kernels_for(level), bytes, len, box,
+                                     NULL, part, NULL) == SLUICE_OK;
+}
+
+static bool check_ways(const uint8_t *bytes, size_t len, const struct sluice_rgb *all,
+                       sluice_status want, const struct sluice_box *box)
+{
+    for (enum way way = 0; way < NUM_WAYS; way++) {
+        struct sluice_rgb part = {0};
+        if (!decode_by(way, bytes, len, box, &part))
+            continue;
+        num_accepted[way]++;
+        const bool is_equal = want == SLUICE_OK && has_pixels_of(&part, all, box);
+        sluice_buf_unref(part.pixels);
+        if (!is_equal) {
+            printf("\nway %d: ", way);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* libjpeg's own decode of the whole file is what all is compared with. */
+static sluice_status decode_reference(const uint8_t *bytes, size_t len, struct sluice_rgb *all)
+{
+    struct sluice_image_info info;
+    const sluice_status status = sluice_image_probe(bytes, len, &info, NULL);
+    if (status == SLUICE_OK && info.format == SLUICE_IMAGE_JPEG)
+        return sluice_jpeg_decode(codec, bytes, len, SLUICE_IMAGE_MAX_PIXELS, NULL, all, NULL);
+    return sluice_codec_decode(codec, bytes, len, 0, NULL, all, NULL);
+}
+
 /* `all` is what the whole file gave (no pixels: it was refused with `want`). */
 static bool check_box(const uint8_t *bytes, size_t len, const struct sluice_rgb *all,
                       sluice_status want, const struct sluice_box *box)
@@ -113,7 +162,7 @@ static bool check_box(const uint8_t *bytes, size_t len, const struct sluice_rgb 
     struct sluice_err err = {{0}};
     const sluice_status status =
         sluice_codec_decode_region(codec, bytes, len, box, 0, NULL, &part, &err);
-    bool is_equal = status == want;
+    bool is_equal = status == want && check_ways(bytes, len, all, want, box);
     if (is_equal && status == SLUICE_OK)
         is_equal = has_pixels_of(&part, all, box);
     if (!is_equal)
@@ -127,7 +176,7 @@ static bool check_box(const uint8_t *bytes, size_t len, const struct sluice_rgb 
 static void check_random_boxes(const uint8_t *bytes, size_t len, unsigned num_boxes)
 {
     struct sluice_rgb all = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, bytes, len, 0, NULL, &all, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(decode_reference(bytes, len, &all), SLUICE_OK);
     for (unsigned i = 0; i < num_boxes; i++) {
         const struct sluice_box box = random_box(all.width, all.height);
         CU_ASSERT(check_box(bytes, len, &all, SLUICE_OK, &box));
@@ -159,8 +208,7 @@ static void every_first_row_equals_the_whole_cut(void)
             const uint32_t width = sizes[k].width, height = sizes[k].height;
             struct sluice_buf *file = make_file(width, height, &codings[i]);
             struct sluice_rgb all = {0};
-            CU_ASSERT_EQUAL_FATAL(
-                sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL), SLUICE_OK);
+            CU_ASSERT_EQUAL_FATAL(decode_reference(file->data, file->len, &all), SLUICE_OK);
             for (uint32_t top = 0; top < height; top++) {
                 const uint32_t rows = 1 + sluice_rng_below(&rng, height - top);
                 const struct sluice_box box = {.top = top, .width = width, .height = rows};
@@ -179,8 +227,7 @@ static void every_span_of_columns_equals_the_whole_cut(void)
         const uint32_t width = 49 + sluice_rng_below(&rng, 16), height = 20;
         struct sluice_buf *file = make_file(width, height, &codings[i]);
         struct sluice_rgb all = {0};
-        CU_ASSERT_EQUAL_FATAL(
-            sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(decode_reference(file->data, file->len, &all), SLUICE_OK);
         for (uint32_t left = 0; left < width; left++) {
             for (uint32_t end = left + 1; end <= width; end += 1 + sluice_rng_below(&rng, 5)) {
                 const struct sluice_box box = {
@@ -241,8 +288,7 @@ static void damaged_files_are_taken_and_refused_alike(void)
             if (sluice_image_probe(file->data, file->len, &info, NULL) == SLUICE_OK &&
                 (uint64_t)info.width * info.height < 1000000) {
                 struct sluice_rgb all = {0};
-                const sluice_status status =
-                    sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL);
+                const sluice_status status = decode_reference(file->data, file->len, &all);
                 *(status == SLUICE_OK ? &num_taken : &num_refused) += 1;
                 for (unsigned b = 0; b < 3; b++) {
                     const struct sluice_box box = random_box(info.width, info.height);
@@ -267,8 +313,7 @@ static void a_missing_end_is_refused_for_a_box_at_the_top(void)
         struct sluice_buf *file = make_file(64, 64, &codings[i]);
         struct sluice_rgb all = {0};
         file->len -= 2;
-        const sluice_status status =
-            sluice_codec_decode(codec, file->data, file->len, 0, NULL, &all, NULL);
+        const sluice_status status = decode_reference(file->data, file->len, &all);
         CU_ASSERT(check_box(file->data, file->len, &all, status, &box));
         num_refused += status == SLUICE_E_CORRUPT;
         sluice_buf_unref(all.pixels);
@@ -282,7 +327,7 @@ static void check_file(const char *path)
     size_t len;
     uint8_t *bytes = sluice_test_read_file(path, &len);
     struct sluice_rgb all = {0};
-    const sluice_status status = sluice_codec_decode(codec, bytes, len, 0, NULL, &all, NULL);
+    const sluice_status status = decode_reference(bytes, len, &all);
     const uint32_t width = all.width ? all.width : 1, height = all.height ? all.height : 1;
     for (unsigned i = 0; i < 3; i++) {
         const struct sluice_box box = random_box(width, height);
@@ -334,6 +379,26 @@ static void boxes_of_photographs_equal_the_whole_cut(void)
     }
 }
 
+/* Declining everything would pass the tests above. */
+static void every_way_takes_ordinary_files(void)
+{
+    const struct sluice_box box = {.left = 11, .top = 13, .width = 30, .height = 20};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+        const struct sluice_jpeg_encode_options *coding = &codings[i];
+        const bool is_odd = coding->is_progressive || coding->is_cmyk || coding->is_ycck ||
+                            coding->h_samp == 3 || coding->v_samp == 3;
+        const bool is_ours = !is_odd && coding->h_samp <= 2 && coding->v_samp <= 2;
+        struct sluice_buf *file = make_file(64, 64, coding);
+        for (enum way way = 0; way < NUM_WAYS; way++) {
+            struct sluice_rgb part = {0};
+            const bool is_taken = decode_by(way, file->data, file->len, &box, &part);
+            sluice_buf_unref(part.pixels);
+            CU_ASSERT_EQUAL(is_taken, way == WAY_LIBJPEG ? !is_odd : is_ours);
+        }
+        sluice_buf_unref(file);
+    }
+}
+
 static void a_box_outside_the_image_is_invalid(void)
 {
     struct sluice_buf *file = make_file(20, 10, &codings[0]);
@@ -377,13 +442,18 @@ int main(void)
         SLUICE_TEST(a_missing_end_is_refused_for_a_box_at_the_top),
         SLUICE_TEST(boxes_of_the_golden_files_equal_the_whole_cut),
         SLUICE_TEST(boxes_of_photographs_equal_the_whole_cut),
+        SLUICE_TEST(every_way_takes_ordinary_files),
         SLUICE_TEST(a_box_outside_the_image_is_invalid),
         SLUICE_TEST(the_pixel_limit_counts_the_whole_image),
     };
-    if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
+    if (sluice_codec_create(&codec, NULL) != SLUICE_OK ||
+        sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         return 1;
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     const int rc = sluice_test_run("region", tests, SLUICE_TEST_COUNT(tests));
+    printf("boxes taken: libjpeg %u, window %u, window in C %u\n", num_accepted[WAY_LIBJPEG],
+           num_accepted[WAY_WINDOW], num_accepted[WAY_WINDOW_C]);
     sluice_codec_destroy(codec);
+    sluice_jpeg_window_destroy(window);
     return rc;
 }

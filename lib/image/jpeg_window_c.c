@@ -1,0 +1,130 @@
+#include "image/jpeg_window_kernels.h"
+
+/* Rows and columns in the order 0 4 2 6 7 1 5 3; row pairs are interleaved. */
+static const uint8_t order[8] = {0, 4, 2, 6, 7, 1, 5, 3};
+
+#define PLACE(v, u) ((v) / 2 * 16 + (u)*2 + (v) % 2)
+#define ROW(v)                                                                                     \
+    PLACE(v, 0), PLACE(v, 5), PLACE(v, 2), PLACE(v, 7), PLACE(v, 1), PLACE(v, 6), PLACE(v, 3),     \
+        PLACE(v, 4)
+const uint8_t sluice_jpeg_coefficient_place[64] = {
+    ROW(0), ROW(5), ROW(2), ROW(7), ROW(1), ROW(6), ROW(3), ROW(4),
+};
+
+/* One 8-point pass: in[k] is the k-th frequency.  The sums before their rounding shift. */
+static void transform_8(const int32_t in[8], int32_t out[8])
+{
+    const int32_t z1 = (in[2] + in[6]) * SLUICE_DCT_0_541196100;
+    const int32_t even2 = z1 - in[6] * SLUICE_DCT_1_847759065;
+    const int32_t even3 = z1 + in[2] * SLUICE_DCT_0_765366865;
+    const int32_t even0 = (in[0] + in[4]) * 8192, even1 = (in[0] - in[4]) * 8192;
+    const int32_t t10 = even0 + even3, t13 = even0 - even3;
+    const int32_t t11 = even1 + even2, t12 = even1 - even2;
+
+    const int32_t z5 = (in[7] + in[3] + in[5] + in[1]) * SLUICE_DCT_1_175875602;
+    const int32_t z3 = z5 - (in[7] + in[3]) * SLUICE_DCT_1_961570560;
+    const int32_t z4 = z5 - (in[5] + in[1]) * SLUICE_DCT_0_390180644;
+    const int32_t a = -(in[7] + in[1]) * SLUICE_DCT_0_899976223;
+    const int32_t b = -(in[5] + in[3]) * SLUICE_DCT_2_562915447;
+    const int32_t odd0 = in[7] * SLUICE_DCT_0_298631336 + a + z3;
+    const int32_t odd1 = in[5] * SLUICE_DCT_2_053119869 + b + z4;
+    const int32_t odd2 = in[3] * SLUICE_DCT_3_072711026 + b + z3;
+    const int32_t odd3 = in[1] * SLUICE_DCT_1_501321110 + a + z4;
+
+    out[0] = t10 + odd3;
+    out[7] = t10 - odd3;
+    out[1] = t11 + odd2;
+    out[6] = t11 - odd2;
+    out[2] = t12 + odd1;
+    out[5] = t12 - odd1;
+    out[3] = t13 + odd0;
+    out[4] = t13 - odd0;
+}
+
+/* Columns, then rows, as jidctint.c.  Between the passes values carry 2 bits more than the
+ * samples have, within 15 bits so that two of them add up in 16. */
+static bool inverse_dct(const int16_t coefficients[64], uint8_t *out, size_t stride)
+{
+    int32_t work[8][8], in[8], sums[8];
+    bool is_in_range = true;
+    for (unsigned place = 0; place < 8; place++) {
+        for (unsigned v = 0; v < 8; v++)
+            in[order[v]] = coefficients[PLACE(v, place)];
+        transform_8(in, sums);
+        for (unsigned y = 0; y < 8; y++) {
+            const int32_t value = (sums[y] + (1 << 10)) >> 11;
+            is_in_range &= value >= -16384 && value <= 16383;
+            work[y][order[place]] = value;
+        }
+    }
+    if (!is_in_range)
+        return false;
+    for (unsigned y = 0; y < 8; y++) {
+        transform_8(work[y], sums);
+        for (unsigned x = 0; x < 8; x++) {
+            const int32_t value = (sums[x] + (1 << 17)) >> 18;
+            is_in_range &= value >= -512 && value <= 511;
+            const int32_t sample = value + 128;
+            out[y * stride + x] = (uint8_t)(sample < 0 ? 0 : sample > 255 ? 255 : sample);
+        }
+    }
+    return is_in_range;
+}
+
+static void blend(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums)
+{
+    for (size_t i = 0; i < len; i++)
+        sums[i] = (uint16_t)(3 * near[i] + far[i]);
+}
+
+static void finish_blend(const uint16_t *sums, size_t len, unsigned bias, uint8_t *out)
+{
+    for (size_t i = 0; i < len; i++)
+        out[i] = (uint8_t)((sums[i] + bias) >> 2);
+}
+
+static void widen(const uint16_t *sums, size_t len, unsigned even, unsigned odd, unsigned shift,
+                  uint8_t *out)
+{
+    for (size_t i = 0; i < len; i++) {
+        const unsigned near = 3u * sums[i];
+        out[2 * i] = (uint8_t)((near + sums[(ptrdiff_t)i - 1] + even) >> shift);
+        out[2 * i + 1] = (uint8_t)((near + sums[i + 1] + odd) >> shift);
+    }
+}
+
+static uint8_t clip(int32_t value)
+{
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t len,
+                       uint8_t *rgb)
+{
+    for (size_t i = 0; i < len; i++) {
+        const int32_t b = cb[i] - 128, r = cr[i] - 128;
+        rgb[3 * i] = clip(y[i] + r + ((SLUICE_JPEG_CR_TO_R * r + 32768) >> 16));
+        rgb[3 * i + 1] =
+            clip(y[i] - r + ((SLUICE_JPEG_CB_TO_G * b + SLUICE_JPEG_CR_TO_G * r + 32768) >> 16));
+        rgb[3 * i + 2] = clip(y[i] + 2 * b + ((SLUICE_JPEG_CB_TO_B * b + 32768) >> 16));
+    }
+}
+
+const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_c = {
+    .inverse_dct = inverse_dct,
+    .blend = blend,
+    .finish_blend = finish_blend,
+    .widen = widen,
+    .ycc_to_rgb = ycc_to_rgb,
+};
+
+const struct sluice_jpeg_window_kernels *sluice_jpeg_window_kernels_for(enum sluice_cpu_level level)
+{
+#ifdef SLUICE_HAVE_X86_KERNELS
+    if (level == SLUICE_CPU_AVX512 || level == SLUICE_CPU_AVX2)
+        return &sluice_jpeg_window_kernels_avx2;
+#else
+    (void)level;
+#endif
+    return &sluice_jpeg_window_kernels_c;
+}

@@ -1,0 +1,76 @@
+#ifndef SLUICE_IMAGE_JPEG_WINDOW_KERNELS_H
+#define SLUICE_IMAGE_JPEG_WINDOW_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* From coefficients to pixels, one table per instruction set.
+ *
+ * The results are libjpeg-turbo's: its accurate integer DCT (ISLOW), its triangle
+ * filters ("fancy upsampling") and its YCbCr to RGB.  jpeg_window_c.c defines them;
+ * every other table gives the same bytes and the same answers.
+ *
+ * Threads: pure functions over the caller's memory. */
+
+/* Where the coefficient of row v and column u of a block (times its quantiser) goes: rows
+ * pair up as the transform combines them, columns stand so that its second pass finds the
+ * same pairs. */
+extern const uint8_t sluice_jpeg_coefficient_place[64]; /* by v * 8 + u */
+
+/* Coefficients beyond this are for others to judge. */
+#define SLUICE_JPEG_MAX_COEFFICIENT 16383
+
+struct sluice_jpeg_window_kernels {
+    /* Writes 8 rows of 8 samples.  |coefficients| are at most SLUICE_JPEG_MAX_COEFFICIENT.
+     * False: some value on the way left the range in which every build of libjpeg-turbo,
+     * with 16-bit SIMD arithmetic or without, gives the same; the samples are of no use then. */
+    bool (*inverse_dct)(const int16_t coefficients[64], uint8_t *out, size_t stride);
+
+    /* sums[i] = 3 * near[i] + far[i] */
+    void (*blend)(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums);
+
+    /* out[i] = (sums[i] + bias) >> 2, for sums of blend() */
+    void (*finish_blend)(const uint16_t *sums, size_t len, unsigned bias, uint8_t *out);
+
+    /* Twice as wide: out[2i] = (3 s[i] + s[i - 1] + even) >> shift, out[2i + 1] = (3 s[i] +
+     * s[i + 1] + odd) >> shift.  Reads s[-1] .. s[len]. */
+    void (*widen)(const uint16_t *sums, size_t len, unsigned even, unsigned odd, unsigned shift,
+                  uint8_t *out);
+
+    void (*ycc_to_rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, size_t len,
+                       uint8_t *rgb);
+};
+
+const struct sluice_jpeg_window_kernels *
+sluice_jpeg_window_kernels_for(enum sluice_cpu_level level);
+
+extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_c;
+#ifdef SLUICE_HAVE_X86_KERNELS
+extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_avx2;
+#endif
+
+/* 2^16 times the weights of the colour conversion, rounded: 1.402 - 1, 1.772 - 2,
+ * -0.34414, 1 - 0.71414. */
+#define SLUICE_JPEG_CR_TO_R 26345
+#define SLUICE_JPEG_CB_TO_B (-14942)
+#define SLUICE_JPEG_CB_TO_G (-22554)
+#define SLUICE_JPEG_CR_TO_G 18734
+
+/* 2^13 times the constants of the transform, as Loeffler, Ligtenberg and Moschytz name them. */
+#define SLUICE_DCT_0_298631336 2446
+#define SLUICE_DCT_0_390180644 3196
+#define SLUICE_DCT_0_541196100 4433
+#define SLUICE_DCT_0_765366865 6270
+#define SLUICE_DCT_0_899976223 7373
+#define SLUICE_DCT_1_175875602 9633
+#define SLUICE_DCT_1_501321110 12299
+#define SLUICE_DCT_1_847759065 15137
+#define SLUICE_DCT_1_961570560 16069
+#define SLUICE_DCT_2_053119869 16819
+#define SLUICE_DCT_2_562915447 20995
+#define SLUICE_DCT_3_072711026 25172
+
+#endif

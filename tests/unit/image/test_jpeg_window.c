@@ -1,0 +1,187 @@
+/* What the window decoder takes and declines; tests/property/test_region.c compares its
+ * pixels with libjpeg-turbo's for every kind of file. */
+
+#include "image/jpeg_window.h"
+
+#include "base/buf.h"
+#include "image/codec_internal.h"
+
+#include "image_support.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_jpeg_window *window;
+
+static struct sluice_buf *encode(uint32_t width, uint32_t height,
+                                 const struct sluice_jpeg_encode_options *options)
+{
+    uint8_t *pixels = image_test_picture(width, height);
+    struct sluice_buf *file = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, options, &file, NULL),
+                          SLUICE_OK);
+    free(pixels);
+    return file;
+}
+
+static sluice_status decode(const struct sluice_buf *file, const struct sluice_box *box,
+                            struct sluice_rgb *rgb)
+{
+    return sluice_jpeg_window_decode(window, sluice_jpeg_window_kernels_for(sluice_cpu_level()),
+                                     file->data, file->len, box, NULL, rgb, NULL);
+}
+
+/* The status for a file of these options; nothing is written on failure. */
+static sluice_status status_of(const struct sluice_jpeg_encode_options *options, uint32_t width)
+{
+    struct sluice_buf *file = encode(width, 40, options);
+    const struct sluice_box box = {.left = 1, .top = 1, .width = width - 2, .height = 30};
+    struct sluice_rgb rgb = {0};
+    const sluice_status status = decode(file, &box, &rgb);
+    CU_ASSERT_EQUAL(rgb.pixels != NULL, status == SLUICE_OK);
+    CU_ASSERT_EQUAL(rgb.width, status == SLUICE_OK ? box.width : 0);
+    sluice_buf_unref(rgb.pixels);
+    sluice_buf_unref(file);
+    return status;
+}
+
+static void takes_gray_and_the_common_samplings(void)
+{
+    static const struct sluice_jpeg_encode_options taken[] = {
+        {.h_samp = 1, .v_samp = 1},         {.h_samp = 2, .v_samp = 1}, {.h_samp = 1, .v_samp = 2},
+        {.h_samp = 2, .v_samp = 2},         {.is_gray = true},          {.restart_rows = 1},
+        {.optimize = true, .quality = 100},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(taken); i++)
+        CU_ASSERT_EQUAL(status_of(&taken[i], 40), SLUICE_OK);
+}
+
+static void declines_what_it_does_not_cover(void)
+{
+    static const struct sluice_jpeg_encode_options declined[] = {
+        {.h_samp = 4, .v_samp = 1}, {.h_samp = 1, .v_samp = 4}, {.h_samp = 3, .v_samp = 1},
+        {.is_progressive = true},   {.is_cmyk = true},          {.is_ycck = true},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(declined); i++)
+        CU_ASSERT_EQUAL(status_of(&declined[i], 40), SLUICE_E_UNSUPPORTED);
+    /* Chroma two columns wide is repeated, not interpolated. */
+    CU_ASSERT_EQUAL(status_of(&(struct sluice_jpeg_encode_options){0}, 4), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_EQUAL(status_of(&(struct sluice_jpeg_encode_options){0}, 5), SLUICE_OK);
+}
+
+/* With an Adobe marker that says so, three components are RGB. */
+static void declines_rgb_planes(void)
+{
+    size_t len;
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/codec/rgb_planes.jpg",
+             sluice_test_source_dir());
+    uint8_t *bytes = sluice_test_read_file(path, &len);
+    const struct sluice_box box = {.width = 1, .height = 1};
+    struct sluice_rgb rgb = {0};
+    CU_ASSERT_EQUAL(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, bytes, len,
+                                              &box, NULL, &rgb, NULL),
+                    SLUICE_E_UNSUPPORTED);
+    free(bytes);
+}
+
+static void a_box_outside_the_image_is_invalid(void)
+{
+    static const struct sluice_box boxes[] = {
+        {0, 0, 0, 1}, {0, 0, 41, 1}, {40, 0, 1, 1}, {0, 0, 1, 31}, {0, UINT32_MAX, 1, 2}};
+    struct sluice_buf *file = encode(40, 30, &(struct sluice_jpeg_encode_options){0});
+    struct sluice_rgb rgb = {0};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(boxes); i++)
+        CU_ASSERT_EQUAL(decode(file, &boxes[i], &rgb), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NULL(rgb.pixels);
+    sluice_buf_unref(file);
+}
+
+/* libjpeg's own limit of 65,500, though the format has 65,535. */
+static void declines_sides_that_libjpeg_refuses(void)
+{
+    struct sluice_buf *file = encode(16, 16, &(struct sluice_jpeg_encode_options){.is_gray = true});
+    const struct sluice_box box = {.width = 8, .height = 8};
+    uint8_t *sof = memmem(file->data, file->len, "\xFF\xC0", 2);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(sof);
+    struct sluice_rgb rgb = {0};
+    sof[5] = 0xFF;
+    sof[6] = 0xDC; /* 65,500 rows */
+    CU_ASSERT_EQUAL(decode(file, &box, &rgb), SLUICE_OK);
+    sluice_buf_unref(rgb.pixels);
+    sof[6] = 0xDD;
+    rgb = (struct sluice_rgb){0};
+    CU_ASSERT_EQUAL(decode(file, &box, &rgb), SLUICE_E_UNSUPPORTED);
+    sluice_buf_unref(file);
+}
+
+/* Only the part that is read counts, but the scan must end in EOI. */
+static void declines_faults_before_the_last_row(void)
+{
+    struct sluice_buf *file =
+        encode(64, 64,
+               &(struct sluice_jpeg_encode_options){
+                   .restart_rows = 1, .h_samp = 1, .v_samp = 1, .quality = 95});
+    uint8_t *mark = memmem(file->data, file->len, "\xFF\xD3", 2); /* ends the fourth MCU row */
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mark);
+    /* The row is cut short, and what is missing is made up from nothing. */
+    const size_t cut = 20;
+    memmove(mark - cut, mark, (size_t)(file->data + file->len - mark));
+    file->len -= cut;
+    const struct sluice_box above = {.width = 64, .height = 24},
+                            within = {.width = 64, .height = 32};
+    struct sluice_rgb rgb = {0};
+    CU_ASSERT_EQUAL(decode(file, &above, &rgb), SLUICE_OK);
+    sluice_buf_unref(rgb.pixels);
+    rgb = (struct sluice_rgb){0};
+    CU_ASSERT_EQUAL(decode(file, &within, &rgb), SLUICE_E_CORRUPT);
+    file->len -= 2;
+    CU_ASSERT_EQUAL(decode(file, &above, &rgb), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NULL(rgb.pixels);
+    sluice_buf_unref(file);
+}
+
+/* A decoder that failed in mid-block is as good as new. */
+static void nothing_stays_from_one_file_to_the_next(void)
+{
+    struct sluice_buf *good = encode(48, 48, &(struct sluice_jpeg_encode_options){.quality = 95});
+    const struct sluice_box box = {.left = 3, .top = 3, .width = 40, .height = 40};
+    struct sluice_rgb first = {0};
+    CU_ASSERT_EQUAL_FATAL(decode(good, &box, &first), SLUICE_OK);
+    unsigned num_declined = 0;
+    for (size_t at = 700; at + 2 < good->len; at += 3) {
+        const uint8_t saved = good->data[at];
+        good->data[at] ^= 0x55;
+        struct sluice_rgb other = {0};
+        num_declined += decode(good, &box, &other) != SLUICE_OK;
+        sluice_buf_unref(other.pixels);
+        good->data[at] = saved;
+        struct sluice_rgb again = {0};
+        CU_ASSERT_EQUAL_FATAL(decode(good, &box, &again), SLUICE_OK);
+        CU_ASSERT(memcmp(first.pixels->data, again.pixels->data, first.pixels->len) == 0);
+        sluice_buf_unref(again.pixels);
+    }
+    CU_ASSERT(num_declined > 10);
+    sluice_buf_unref(first.pixels);
+    sluice_buf_unref(good);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(takes_gray_and_the_common_samplings),
+        SLUICE_TEST(declines_what_it_does_not_cover),
+        SLUICE_TEST(declines_rgb_planes),
+        SLUICE_TEST(a_box_outside_the_image_is_invalid),
+        SLUICE_TEST(declines_sides_that_libjpeg_refuses),
+        SLUICE_TEST(declines_faults_before_the_last_row),
+        SLUICE_TEST(nothing_stays_from_one_file_to_the_next),
+    };
+    if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
+        return 1;
+    const int rc = sluice_test_run("jpeg_window", tests, SLUICE_TEST_COUNT(tests));
+    sluice_jpeg_window_destroy(window);
+    sluice_jpeg_window_destroy(NULL);
+    return rc;
+}
