@@ -36,64 +36,54 @@ template <typename I> struct place {
     uint32_t c, y, x;
 };
 
-template <bool NHWC, typename I>
-__device__ place<I> place_of(I i, uint32_t num_c, uint32_t h, uint32_t w)
+template <typename I> __device__ place<I> place_of(I i, uint32_t num_c, uint32_t h, uint32_t w)
 {
     place<I> p;
-    if (NHWC) {
-        p.c = (uint32_t)(i % num_c);
-        i /= num_c;
-    }
+    p.c = (uint32_t)(i % num_c);
+    i /= num_c;
     p.x = (uint32_t)(i % w);
     i /= w;
     p.y = (uint32_t)(i % h);
-    i /= h;
-    if (!NHWC) {
-        p.c = (uint32_t)(i % num_c);
-        i /= num_c;
-    }
-    p.n = i;
+    p.n = i / h;
     return p;
 }
 
-template <bool NHWC, typename I>
+template <typename I>
 __device__ I offset_of(I n, uint32_t c, uint32_t y, uint32_t x, uint32_t num_c, uint32_t h,
                        uint32_t w)
 {
-    return NHWC ? ((n * h + y) * w + x) * num_c + c : ((n * num_c + c) * h + y) * w + x;
+    return ((n * h + y) * w + x) * num_c + c;
 }
 
-template <bool NHWC>
+/* What keeps a NaN. */
+__device__ float at_least_0(float value, bool relu)
+{
+    return relu && value < 0 ? 0 : value;
+}
+
 __global__ void input_kernel(const uint8_t *__restrict__ pixels, const float *__restrict__ table,
-                             float *__restrict__ out, size_t num_samples, uint32_t num_pixels)
+                             float *__restrict__ out, size_t count)
 {
     __shared__ float lut[3 * 256];
     for (unsigned i = threadIdx.x; i < 3 * 256; i += blockDim.x)
         lut[i] = table[i];
     __syncthreads();
-    const size_t count = num_samples * num_pixels;
-    for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>()) {
-        const size_t start =
-            NHWC ? 3 * i : i / num_pixels * 3 * num_pixels + i % num_pixels;
-        for (unsigned c = 0; c < 3; c++)
-            out[start + c * (NHWC ? 1 : (size_t)num_pixels)] = lut[256 * c + pixels[3 * i + c]];
-    }
+    for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>())
+        out[i] = lut[256 * (i % 3) + pixels[i]];
 }
 
 template <typename I>
 __global__ void bias_kernel(float *__restrict__ values, const float *__restrict__ bias, I count,
-                            I inner, I num_c, bool relu)
+                            I num_c, bool relu)
 {
-    for (I i = first_index<I>(); i < count; i += index_stride<I>()) {
-        const float value = values[i] + bias[(inner == 1 ? i : i / inner) % num_c];
-        values[i] = relu && value < 0 ? 0 : value;
-    }
+    for (I i = first_index<I>(); i < count; i += index_stride<I>())
+        values[i] = at_least_0(values[i] + bias[i % num_c], relu);
 }
 
 __global__ void relu_kernel(float *values, size_t count)
 {
     for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>())
-        values[i] = values[i] < 0 ? 0 : values[i];
+        values[i] = at_least_0(values[i], true);
 }
 
 __global__ void relu_backward_kernel(float *__restrict__ diffs, const float *__restrict__ values,
@@ -103,10 +93,21 @@ __global__ void relu_backward_kernel(float *__restrict__ diffs, const float *__r
         diffs[i] = values[i] <= 0 ? 0 : diffs[i];
 }
 
-__global__ void add_kernel(float *out, const float *a, const float *b, size_t count)
+__global__ void add_kernel(float *out, const float *a, const float *b, size_t count, bool relu)
 {
     for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>())
-        out[i] = a[i] + b[i];
+        out[i] = at_least_0(a[i] + b[i], relu);
+}
+
+__global__ void add_backward_kernel(float *__restrict__ diffs, const float *__restrict__ values,
+                                    float *__restrict__ to, size_t count, bool adds)
+{
+    for (size_t i = first_index<size_t>(); i < count; i += index_stride<size_t>()) {
+        float diff = diffs[i];
+        if (values && values[i] <= 0)
+            diffs[i] = diff = 0;
+        to[i] = adds ? to[i] + diff : diff;
+    }
 }
 
 __global__ void fill_kernel(float *out, float value, size_t count)
@@ -144,54 +145,65 @@ __global__ void dropout_kernel(float *values, size_t count, uint64_t seed, uint6
     }
 }
 
-template <bool NHWC, typename I>
-__global__ void maxpool_kernel(struct sluice_cuda_window w, I count, const float *__restrict__ in,
-                               float *__restrict__ out, uint8_t *__restrict__ which)
+/* Four channels a thread, as finding the place costs more than looking at one. */
+template <typename I>
+__global__ void maxpool_kernel(struct sluice_cuda_window w, I count, const float4 *__restrict__ in,
+                               float4 *__restrict__ out, uchar4 *__restrict__ which)
 {
     for (I i = first_index<I>(); i < count; i += index_stride<I>()) {
-        const place<I> p = place_of<NHWC>(i, w.c, w.out_h, w.out_w);
+        const place<I> p = place_of(i, w.c / 4, w.out_h, w.out_w);
         const int y0 = (int)(p.y * w.stride) - (int)w.pad;
         const int x0 = (int)(p.x * w.stride) - (int)w.pad;
-        float best = 0;
-        int best_k = -1;
+        float best[4];
+        int best_k[4] = {-1, -1, -1, -1};
         for (int j = 0; j < (int)w.kernel; j++) {
             for (int k = 0; k < (int)w.kernel; k++) {
                 const int y = y0 + j, x = x0 + k;
                 if (y < 0 || x < 0 || y >= (int)w.in_h || x >= (int)w.in_w)
                     continue;
-                const float value =
-                    in[offset_of<NHWC>(p.n, p.c, (uint32_t)y, (uint32_t)x, w.c, w.in_h, w.in_w)];
-                if (best_k < 0 || value > best || (isnan(value) && !isnan(best))) {
-                    best = value;
-                    best_k = j * (int)w.kernel + k;
+                const float4 v =
+                    in[offset_of(p.n, p.c, (uint32_t)y, (uint32_t)x, w.c / 4, w.in_h, w.in_w)];
+                const float values[4] = {v.x, v.y, v.z, v.w};
+                for (int l = 0; l < 4; l++) {
+                    if (best_k[l] < 0 || values[l] > best[l] ||
+                        (isnan(values[l]) && !isnan(best[l]))) {
+                        best[l] = values[l];
+                        best_k[l] = j * (int)w.kernel + k;
+                    }
                 }
             }
         }
-        out[i] = best;
-        which[i] = (uint8_t)best_k;
+        out[i] = {best[0], best[1], best[2], best[3]};
+        which[i] = {(unsigned char)best_k[0], (unsigned char)best_k[1], (unsigned char)best_k[2],
+                    (unsigned char)best_k[3]};
     }
 }
 
 /* Gathers from the windows over an element, so that nothing is added in an order of chance. */
-template <bool NHWC, typename I>
+template <typename I>
 __global__ void maxpool_backward_kernel(struct sluice_cuda_window w, I count,
-                                        const float *__restrict__ diff_out,
-                                        const uint8_t *__restrict__ which,
-                                        float *__restrict__ diff_in)
+                                        const float4 *__restrict__ diff_out,
+                                        const uchar4 *__restrict__ which,
+                                        float4 *__restrict__ diff_in)
 {
     for (I i = first_index<I>(); i < count; i += index_stride<I>()) {
-        const place<I> p = place_of<NHWC>(i, w.c, w.in_h, w.in_w);
+        const place<I> p = place_of(i, w.c / 4, w.in_h, w.in_w);
         const uint32_t y = p.y + w.pad, x = p.x + w.pad;
         const uint32_t y0 = y < w.kernel ? 0 : (y - w.kernel) / w.stride + 1;
         const uint32_t x0 = x < w.kernel ? 0 : (x - w.kernel) / w.stride + 1;
         const uint32_t y1 = min(y / w.stride + 1, w.out_h);
         const uint32_t x1 = min(x / w.stride + 1, w.out_w);
-        float sum = 0;
+        float4 sum = {0, 0, 0, 0};
         for (uint32_t oy = y0; oy < y1; oy++) {
             for (uint32_t ox = x0; ox < x1; ox++) {
-                const I o = offset_of<NHWC>(p.n, p.c, oy, ox, w.c, w.out_h, w.out_w);
-                if (which[o] == (y - oy * w.stride) * w.kernel + (x - ox * w.stride))
-                    sum += diff_out[o];
+                const I o = offset_of(p.n, p.c, oy, ox, w.c / 4, w.out_h, w.out_w);
+                const uint32_t k = (y - oy * w.stride) * w.kernel + (x - ox * w.stride);
+                const uchar4 at = which[o];
+                const float4 diff = diff_out[o];
+                sum.x += at.x == k ? diff.x : 0;
+                sum.y += at.y == k ? diff.y : 0;
+                sum.z += at.z == k ? diff.z : 0;
+                sum.w += at.w == k ? diff.w : 0;
             }
         }
         diff_in[i] = sum;
@@ -204,31 +216,34 @@ __device__ void bin(uint32_t i, uint32_t in, uint32_t out, uint32_t *start, uint
     *end = ((i + 1) * in + out - 1) / out;
 }
 
-template <bool NHWC, typename I>
+template <typename I>
 __global__ void avgpool_kernel(struct sluice_cuda_window w, I count, const float *__restrict__ in,
                                float *__restrict__ out)
 {
     for (I i = first_index<I>(); i < count; i += index_stride<I>()) {
-        const place<I> p = place_of<false>(i, w.c, w.out_h, w.out_w);
+        const uint32_t out_x = (uint32_t)(i % w.out_w), out_y = (uint32_t)(i / w.out_w % w.out_h);
+        const I plane = i / (w.out_w * w.out_h);
+        const I n = plane / w.c;
+        const uint32_t c = (uint32_t)(plane % w.c);
         uint32_t y0, y1, x0, x1;
-        bin(p.y, w.in_h, w.out_h, &y0, &y1);
-        bin(p.x, w.in_w, w.out_w, &x0, &x1);
+        bin(out_y, w.in_h, w.out_h, &y0, &y1);
+        bin(out_x, w.in_w, w.out_w, &x0, &x1);
         float sum = 0;
         for (uint32_t y = y0; y < y1; y++) {
             for (uint32_t x = x0; x < x1; x++)
-                sum += in[offset_of<NHWC>(p.n, p.c, y, x, w.c, w.in_h, w.in_w)];
+                sum += in[offset_of(n, c, y, x, w.c, w.in_h, w.in_w)];
         }
         out[i] = sum / (float)((y1 - y0) * (x1 - x0));
     }
 }
 
-template <bool NHWC, typename I>
+template <typename I>
 __global__ void avgpool_backward_kernel(struct sluice_cuda_window w, I count,
                                         const float *__restrict__ diff_out,
                                         float *__restrict__ diff_in)
 {
     for (I i = first_index<I>(); i < count; i += index_stride<I>()) {
-        const place<I> p = place_of<NHWC>(i, w.c, w.in_h, w.in_w);
+        const place<I> p = place_of(i, w.c, w.in_h, w.in_w);
         /* The bins that hold row y are those that y's own bin in the other direction covers. */
         uint32_t oy0, oy1, ox0, ox1;
         bin(p.y, w.out_h, w.in_h, &oy0, &oy1);
@@ -239,7 +254,7 @@ __global__ void avgpool_backward_kernel(struct sluice_cuda_window w, I count,
                 uint32_t y0, y1, x0, x1;
                 bin(oy, w.in_h, w.out_h, &y0, &y1);
                 bin(ox, w.in_w, w.out_w, &x0, &x1);
-                sum += diff_out[offset_of<false>(p.n, p.c, oy, ox, w.c, w.out_h, w.out_w)] /
+                sum += diff_out[((p.n * w.c + p.c) * w.out_h + oy) * w.out_w + ox] /
                        (float)((y1 - y0) * (x1 - x0));
             }
         }
@@ -247,12 +262,232 @@ __global__ void avgpool_backward_kernel(struct sluice_cuda_window w, I count,
     }
 }
 
-__global__ void running_of_one_kernel(float *mean, float *variance, const float *batch_mean,
-                                      size_t num_c, double momentum)
+/* Sums over the columns of a matrix, two of them in one pass: blocks of 32 columns sum chunks of
+ * rows, then one block of 32 columns the chunks.  An Op adds what an element contributes, a Finish
+ * makes of a column's sums what is wanted. */
+
+constexpr unsigned COLUMNS = 32, SUM_ROWS = 8, FINISH_ROWS = 32, MAX_SUM_BLOCKS = 2048;
+
+template <typename Op>
+__global__ void column_sums_kernel(Op op, size_t rows, size_t num_c, size_t chunk,
+                                   double2 *__restrict__ partials)
 {
-    for (size_t c = first_index<size_t>(); c < num_c; c += index_stride<size_t>()) {
-        mean[c] = (float)((1 - momentum) * mean[c] + momentum * batch_mean[c]);
-        variance[c] = (float)((1 - momentum) * variance[c]);
+    __shared__ double2 shared[SUM_ROWS][COLUMNS];
+    const size_t c = (size_t)blockIdx.x * COLUMNS + threadIdx.x;
+    double2 sums = {0, 0};
+    if (c < num_c) {
+        op.begin(c);
+        const size_t start = blockIdx.y * chunk;
+        const size_t end = start + chunk < rows ? start + chunk : rows;
+#pragma unroll 4
+        for (size_t row = start + threadIdx.y; row < end; row += SUM_ROWS)
+            op.add(row * num_c + c, sums);
+    }
+    shared[threadIdx.y][threadIdx.x] = sums;
+    __syncthreads();
+    if (threadIdx.y == 0 && c < num_c) {
+        for (unsigned i = 1; i < SUM_ROWS; i++) {
+            sums.x += shared[i][threadIdx.x].x;
+            sums.y += shared[i][threadIdx.x].y;
+        }
+        partials[blockIdx.y * num_c + c] = sums;
+    }
+}
+
+template <typename Finish>
+__global__ void column_finish_kernel(Finish finish, size_t num_chunks, size_t num_c,
+                                     const double2 *__restrict__ partials)
+{
+    __shared__ double2 shared[FINISH_ROWS][COLUMNS];
+    const size_t c = (size_t)blockIdx.x * COLUMNS + threadIdx.x;
+    double2 sums = {0, 0};
+    for (size_t i = threadIdx.y; c < num_c && i < num_chunks; i += FINISH_ROWS) {
+        sums.x += partials[i * num_c + c].x;
+        sums.y += partials[i * num_c + c].y;
+    }
+    shared[threadIdx.y][threadIdx.x] = sums;
+    __syncthreads();
+    if (threadIdx.y == 0 && c < num_c) {
+        for (unsigned i = 1; i < FINISH_ROWS; i++) {
+            sums.x += shared[i][threadIdx.x].x;
+            sums.y += shared[i][threadIdx.x].y;
+        }
+        finish(c, sums);
+    }
+}
+
+template <typename Op, typename Finish>
+cudaError_t column_sums(cudaStream_t stream, Op op, Finish finish, size_t rows, size_t num_c,
+                        double *scratch)
+{
+    const unsigned column_blocks = (unsigned)((num_c + COLUMNS - 1) / COLUMNS);
+    const size_t wanted = (rows + SUM_ROWS * 8 - 1) / (SUM_ROWS * 8);
+    const size_t room = column_blocks < MAX_SUM_BLOCKS ? MAX_SUM_BLOCKS / column_blocks : 1;
+    const size_t chunk = (rows + (wanted < room ? wanted : room) - 1) /
+                         (wanted < room ? wanted : room);
+    const unsigned num_chunks = (unsigned)((rows + chunk - 1) / chunk);
+    double2 *partials = (double2 *)scratch;
+    column_sums_kernel<<<dim3(column_blocks, num_chunks), dim3(COLUMNS, SUM_ROWS), 0, stream>>>(
+        op, rows, num_c, chunk, partials);
+    column_finish_kernel<<<column_blocks, dim3(COLUMNS, FINISH_ROWS), 0, stream>>>(
+        finish, num_chunks, num_c, partials);
+    return cudaGetLastError();
+}
+
+struct bias_op {
+    float *diffs;
+    const float *values;
+    __device__ void begin(size_t) {}
+    __device__ void add(size_t i, double2 &sums)
+    {
+        float diff = diffs[i];
+        if (values && values[i] <= 0)
+            diffs[i] = diff = 0;
+        sums.x += diff;
+    }
+};
+
+struct bias_finish {
+    float *diff_bias;
+    __device__ void operator()(size_t c, double2 sums) { diff_bias[c] = (float)sums.x; }
+};
+
+/* The same bits forwards and backwards: the backward pass asks it where the relu was 0. */
+__device__ float normalise(float value, float mean, float scale, float bias)
+{
+    return __fmaf_rn(value - mean, scale, bias);
+}
+
+struct moments_op {
+    const float *in;
+    __device__ void begin(size_t) {}
+    __device__ void add(size_t i, double2 &sums)
+    {
+        const double value = in[i];
+        sums.x += value;
+        sums.y += value * value;
+    }
+};
+
+struct moments_finish {
+    struct sluice_cuda_batchnorm bn;
+    double rows;
+    __device__ void operator()(size_t c, double2 sums)
+    {
+        const double mean = sums.x / rows;
+        const double variance = fmax(sums.y / rows - mean * mean, 0.0);
+        const double unbias = rows > 1 ? rows / (rows - 1) : 1;
+        bn.mean[c] = (float)mean;
+        bn.inverse_deviation[c] = (float)(1 / sqrt(variance + bn.epsilon));
+        bn.running_mean[c] =
+            (float)((1 - bn.momentum) * bn.running_mean[c] + bn.momentum * mean);
+        bn.running_var[c] =
+            (float)((1 - bn.momentum) * bn.running_var[c] + bn.momentum * unbias * variance);
+    }
+};
+
+struct batchnorm_diff_op {
+    struct sluice_cuda_batchnorm bn;
+    const float *in, *diff_out;
+    float mean, inverse, scale, bias;
+    __device__ void begin(size_t c)
+    {
+        mean = bn.mean[c];
+        inverse = bn.inverse_deviation[c];
+        scale = __fmul_rn(inverse, bn.weight[c]);
+        bias = bn.bias[c];
+    }
+    __device__ void add(size_t i, double2 &sums)
+    {
+        const float value = in[i], diff = diff_out[i];
+        if (bn.relu && normalise(value, mean, scale, bias) <= 0)
+            return;
+        sums.x += diff;
+        sums.y += diff * ((value - mean) * inverse);
+    }
+};
+
+struct batchnorm_diff_finish {
+    float *diff_weight, *diff_bias;
+    __device__ void operator()(size_t c, double2 sums)
+    {
+        diff_bias[c] = (float)sums.x;
+        diff_weight[c] = (float)sums.y;
+    }
+};
+
+__global__ void running_kernel(struct sluice_cuda_batchnorm bn)
+{
+    for (size_t c = first_index<size_t>(); c < bn.num_c; c += index_stride<size_t>()) {
+        bn.mean[c] = bn.running_mean[c];
+        bn.inverse_deviation[c] = (float)(1 / sqrt((double)bn.running_var[c] + bn.epsilon));
+    }
+}
+
+/* A grid whose stride is a multiple of num_c / 4 float4s keeps each thread at its columns. */
+unsigned blocks_for_columns(size_t count4, uint32_t num_c)
+{
+    uint32_t a = BLOCK, b = num_c / 4;
+    while (b) {
+        const uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    const unsigned step = num_c / 4 / a;
+    return (blocks_for(count4, 4096) + step - 1) / step * step;
+}
+
+struct columns4 { /* four columns of a batchnorm */
+    float mean[4], inverse[4], scale[4], bias[4];
+    __device__ columns4(const struct sluice_cuda_batchnorm &bn, uint32_t c)
+    {
+        for (int k = 0; k < 4; k++) {
+            mean[k] = bn.mean[c + k];
+            inverse[k] = bn.inverse_deviation[c + k];
+            scale[k] = __fmul_rn(inverse[k], bn.weight[c + k]);
+            bias[k] = bn.bias[c + k];
+        }
+    }
+};
+
+__global__ void normalise_kernel(struct sluice_cuda_batchnorm bn, size_t count4,
+                                 const float4 *__restrict__ in, float4 *__restrict__ out)
+{
+    size_t i = first_index<size_t>();
+    const columns4 p(bn, (uint32_t)(i % (bn.num_c / 4)) * 4);
+    for (; i < count4; i += index_stride<size_t>()) {
+        const float4 v = in[i];
+        out[i] = {at_least_0(normalise(v.x, p.mean[0], p.scale[0], p.bias[0]), bn.relu),
+                  at_least_0(normalise(v.y, p.mean[1], p.scale[1], p.bias[1]), bn.relu),
+                  at_least_0(normalise(v.z, p.mean[2], p.scale[2], p.bias[2]), bn.relu),
+                  at_least_0(normalise(v.w, p.mean[3], p.scale[3], p.bias[3]), bn.relu)};
+    }
+}
+
+/* dx = scale * (dy - mean(dy) - x^ * mean(dy * x^)), x^ the normalised input. */
+__global__ void batchnorm_diff_kernel(struct sluice_cuda_batchnorm bn, size_t count4, float rows,
+                                      const float4 *in, const float4 *diff_out, float4 *diff_in,
+                                      const float *diff_weight, const float *diff_bias)
+{
+    size_t i = first_index<size_t>();
+    const uint32_t c = (uint32_t)(i % (bn.num_c / 4)) * 4;
+    const columns4 p(bn, c);
+    float mean_diff[4], mean_product[4];
+    for (int k = 0; k < 4; k++) {
+        mean_diff[k] = diff_bias[c + k] / rows;
+        mean_product[k] = diff_weight[c + k] / rows;
+    }
+    for (; i < count4; i += index_stride<size_t>()) {
+        const float4 v4 = in[i], d4 = diff_out[i];
+        const float v[4] = {v4.x, v4.y, v4.z, v4.w};
+        float d[4] = {d4.x, d4.y, d4.z, d4.w};
+        for (int k = 0; k < 4; k++) {
+            if (bn.relu && normalise(v[k], p.mean[k], p.scale[k], p.bias[k]) <= 0)
+                d[k] = 0;
+            const float normalised = (v[k] - p.mean[k]) * p.inverse[k];
+            d[k] = p.scale[k] * (d[k] - mean_diff[k] - normalised * mean_product[k]);
+        }
+        diff_in[i] = {d[0], d[1], d[2], d[3]};
     }
 }
 
@@ -340,21 +575,15 @@ __global__ void sgd_kernel(float *__restrict__ values, float *__restrict__ momen
 
 } // namespace
 
-/* Calls kernel<is_nhwc, index type> for `count` elements. */
+/* Calls kernel<index type> for `count` elements. */
 #define LAUNCH_WINDOW(kernel, window, larger, count, ...)                                          \
     do {                                                                                           \
         const unsigned blocks = blocks_for(count);                                                 \
-        if ((window)->is_nhwc && fits_32(larger))                                                  \
-            kernel<true, uint32_t>                                                                 \
-                <<<blocks, BLOCK, 0, stream>>>(*(window), (uint32_t)(count), __VA_ARGS__);         \
-        else if ((window)->is_nhwc)                                                                \
-            kernel<true, uint64_t><<<blocks, BLOCK, 0, stream>>>(*(window), (count), __VA_ARGS__); \
-        else if (fits_32(larger))                                                                  \
-            kernel<false, uint32_t>                                                                \
+        if (fits_32(larger))                                                                       \
+            kernel<uint32_t>                                                                       \
                 <<<blocks, BLOCK, 0, stream>>>(*(window), (uint32_t)(count), __VA_ARGS__);         \
         else                                                                                       \
-            kernel<false, uint64_t>                                                                \
-                <<<blocks, BLOCK, 0, stream>>>(*(window), (count), __VA_ARGS__);                   \
+            kernel<uint64_t><<<blocks, BLOCK, 0, stream>>>(*(window), (count), __VA_ARGS__);       \
         return cudaGetLastError();                                                                 \
     } while (0)
 
@@ -374,30 +603,37 @@ static size_t larger_count(const struct sluice_cuda_window *w, size_t num_sample
     return in > out ? in : out;
 }
 
+size_t sluice_cuda_scratch(size_t num_c)
+{
+    const size_t most = (size_t)MAX_SUM_BLOCKS * COLUMNS;
+    return (num_c > most ? num_c : most) * sizeof(double2);
+}
+
 cudaError_t sluice_cuda_input(cudaStream_t stream, const uint8_t *pixels, const float *table,
-                              float *out, size_t num_samples, size_t num_pixels, bool is_nhwc)
+                              float *out, size_t count)
 {
     /* Few blocks, each of which loads the table. */
-    const unsigned blocks = blocks_for(num_samples * num_pixels, 2048);
-    if (is_nhwc)
-        input_kernel<true>
-            <<<blocks, BLOCK, 0, stream>>>(pixels, table, out, num_samples, (uint32_t)num_pixels);
-    else
-        input_kernel<false>
-            <<<blocks, BLOCK, 0, stream>>>(pixels, table, out, num_samples, (uint32_t)num_pixels);
+    input_kernel<<<blocks_for(count, 2048), BLOCK, 0, stream>>>(pixels, table, out, count);
     return cudaGetLastError();
 }
 
 cudaError_t sluice_cuda_bias(cudaStream_t stream, float *values, const float *bias, size_t count,
-                             size_t inner, size_t num_c, bool relu)
+                             size_t num_c, bool relu)
 {
     if (fits_32(count))
         bias_kernel<uint32_t><<<blocks_for(count), BLOCK, 0, stream>>>(
-            values, bias, (uint32_t)count, (uint32_t)inner, (uint32_t)num_c, relu);
+            values, bias, (uint32_t)count, (uint32_t)num_c, relu);
     else
-        bias_kernel<uint64_t><<<blocks_for(count), BLOCK, 0, stream>>>(values, bias, count, inner,
-                                                                       num_c, relu);
+        bias_kernel<uint64_t>
+            <<<blocks_for(count), BLOCK, 0, stream>>>(values, bias, count, num_c, relu);
     return cudaGetLastError();
+}
+
+cudaError_t sluice_cuda_bias_backward(cudaStream_t stream, float *diffs, const float *values,
+                                      size_t rows, size_t num_c, float *diff_bias, double *scratch)
+{
+    return column_sums(stream, bias_op{diffs, values}, bias_finish{diff_bias}, rows, num_c,
+                       scratch);
 }
 
 cudaError_t sluice_cuda_relu(cudaStream_t stream, float *values, size_t count)
@@ -414,9 +650,16 @@ cudaError_t sluice_cuda_relu_backward(cudaStream_t stream, float *diffs, const f
 }
 
 cudaError_t sluice_cuda_add(cudaStream_t stream, float *out, const float *a, const float *b,
-                            size_t count)
+                            size_t count, bool relu)
 {
-    add_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(out, a, b, count);
+    add_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(out, a, b, count, relu);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_cuda_add_backward(cudaStream_t stream, float *diffs, const float *values,
+                                     float *to, size_t count, bool adds)
+{
+    add_backward_kernel<<<blocks_for(count), BLOCK, 0, stream>>>(diffs, values, to, count, adds);
     return cudaGetLastError();
 }
 
@@ -440,7 +683,8 @@ cudaError_t sluice_cuda_maxpool(cudaStream_t stream, const struct sluice_cuda_wi
                                 size_t num_samples, const float *in, float *out, uint8_t *which)
 {
     LAUNCH_WINDOW(maxpool_kernel, window, larger_count(window, num_samples),
-                  out_count(window, num_samples), in, out, which);
+                  out_count(window, num_samples) / 4, (const float4 *)in, (float4 *)out,
+                  (uchar4 *)which);
 }
 
 cudaError_t sluice_cuda_maxpool_backward(cudaStream_t stream,
@@ -449,7 +693,8 @@ cudaError_t sluice_cuda_maxpool_backward(cudaStream_t stream,
                                          const uint8_t *which, float *diff_in)
 {
     LAUNCH_WINDOW(maxpool_backward_kernel, window, larger_count(window, num_samples),
-                  in_count(window, num_samples), diff_out, which, diff_in);
+                  in_count(window, num_samples) / 4, (const float4 *)diff_out,
+                  (const uchar4 *)which, (float4 *)diff_in);
 }
 
 cudaError_t sluice_cuda_avgpool(cudaStream_t stream, const struct sluice_cuda_window *window,
@@ -467,11 +712,46 @@ cudaError_t sluice_cuda_avgpool_backward(cudaStream_t stream,
                   in_count(window, num_samples), diff_out, diff_in);
 }
 
-cudaError_t sluice_cuda_running_of_one(cudaStream_t stream, float *mean, float *variance,
-                                       const float *batch_mean, size_t num_c, double momentum)
+static cudaError_t normalise_all(cudaStream_t stream, const struct sluice_cuda_batchnorm *bn,
+                                 size_t rows, const float *in, float *out)
 {
-    running_of_one_kernel<<<blocks_for(num_c), BLOCK, 0, stream>>>(mean, variance, batch_mean,
-                                                                   num_c, momentum);
+    const size_t count4 = rows * bn->num_c / 4;
+    normalise_kernel<<<blocks_for_columns(count4, bn->num_c), BLOCK, 0, stream>>>(
+        *bn, count4, (const float4 *)in, (float4 *)out);
+    return cudaGetLastError();
+}
+
+cudaError_t sluice_cuda_batchnorm_train(cudaStream_t stream, const struct sluice_cuda_batchnorm *bn,
+                                        size_t rows, const float *in, float *out)
+{
+    const cudaError_t error =
+        column_sums(stream, moments_op{in}, moments_finish{*bn, (double)rows}, rows, bn->num_c,
+                    bn->scratch);
+    return error ? error : normalise_all(stream, bn, rows, in, out);
+}
+
+cudaError_t sluice_cuda_batchnorm_evaluate(cudaStream_t stream,
+                                           const struct sluice_cuda_batchnorm *bn, size_t rows,
+                                           const float *in, float *out)
+{
+    running_kernel<<<blocks_for(bn->num_c), BLOCK, 0, stream>>>(*bn);
+    return normalise_all(stream, bn, rows, in, out);
+}
+
+cudaError_t sluice_cuda_batchnorm_backward(cudaStream_t stream,
+                                           const struct sluice_cuda_batchnorm *bn, size_t rows,
+                                           const float *in, const float *diff_out, float *diff_in,
+                                           float *diff_weight, float *diff_bias)
+{
+    const cudaError_t error =
+        column_sums(stream, batchnorm_diff_op{*bn, in, diff_out, 0, 0, 0, 0},
+                    batchnorm_diff_finish{diff_weight, diff_bias}, rows, bn->num_c, bn->scratch);
+    if (error)
+        return error;
+    const size_t count4 = rows * bn->num_c / 4;
+    batchnorm_diff_kernel<<<blocks_for_columns(count4, bn->num_c), BLOCK, 0, stream>>>(
+        *bn, count4, (float)rows, (const float4 *)in, (const float4 *)diff_out, (float4 *)diff_in,
+        diff_weight, diff_bias);
     return cudaGetLastError();
 }
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Walks the net forwards and backwards with cuDNN (convolutions, batch normalisation), cuBLAS
- * (linear layers) and our kernels (the rest).  The host only queues work:
+/* Walks the net forwards and backwards with cuDNN (convolutions), cuBLAS (linear layers) and our
+ * kernels (the rest).  The host only queues work:
  *
  *     copy stream       |upload 0 | upload 1 |            | upload 2 |
  *     compute stream              |--- step 0 ---|--- step 1 ---|--- step 2 ---|
@@ -19,8 +19,9 @@
  * A step returns when its upload is done, so the host runs ahead by two batches at most.
  *
  * As on the CPU, tensors share memory where the earlier one is not needed again (relu, dropout),
- * and gradients where a layer's backward pass works in place.  Everything from the average pool
- * on is N x C x H x W. */
+ * and gradients where a layer's backward pass works in place.  A relu is done by the layer before
+ * it where that is one of ours.  Images are N x H x W x C, and filters O x H x W x I; the average
+ * pool writes N x C x H x W. */
 
 /* The last batch of an epoch is short, and a few sizes may turn up where samples are skipped. */
 #define MAX_PLANS 4
@@ -47,9 +48,8 @@ struct conv_pass {
     size_t workspace;
 };
 
-/* CONV uses all of it, BATCHNORM in, out and per_channel. */
-struct layer_plan {
-    cudnnTensorDescriptor_t in, out, per_channel;
+struct conv_plan { /* all NULL for other layers */
+    cudnnTensorDescriptor_t in, out;
     cudnnFilterDescriptor_t filter;
     cudnnConvolutionDescriptor_t conv;
     struct conv_pass passes[NUM_PASSES];
@@ -58,7 +58,7 @@ struct layer_plan {
 struct plan { /* for batches of n */
     unsigned n;
     uint64_t last_use;
-    struct layer_plan layers[SLUICE_NET_MAX_LAYERS];
+    struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
 };
 
 struct slot {
@@ -73,7 +73,6 @@ struct cuda_trainer {
     cudaEvent_t done;
     cudnnHandle_t cudnn;
     cublasHandle_t cublas;
-    bool is_nhwc; /* images and filters between the input and the average pool */
 
     struct plan *plans[MAX_PLANS];
     uint64_t uses;
@@ -86,7 +85,7 @@ struct cuda_trainer {
     size_t trained_count;
 
     float *table;
-    float *ones; /* batch_size of them: a matrix times these sums its rows */
+    double *scratch; /* for sums over columns */
     void *workspace;
     size_t workspace_bytes;
 
@@ -200,12 +199,6 @@ static sluice_status wait_compute(struct cuda_trainer *cuda, struct sluice_err *
 
 /* Parameters */
 
-/* cuDNN wants a filter's channels where the images have theirs. */
-static bool is_permuted(const struct cuda_trainer *cuda, unsigned param)
-{
-    return cuda->is_nhwc && cuda->base.net.params[param].num_dims == 4;
-}
-
 /* OIHW to OHWI or back. */
 static void permute(const struct sluice_param *param, const float *from, float *to, bool to_ohwi)
 {
@@ -244,7 +237,7 @@ static sluice_status cuda_read(struct sluice_trainer *trainer, enum sluice_array
     const struct sluice_param *info = &trainer->net.params[param];
     const size_t bytes = info->count * sizeof(float);
     float *buffer = out;
-    if (is_permuted(cuda, param) && !(buffer = malloc(bytes)))
+    if (info->num_dims == 4 && !(buffer = malloc(bytes)))
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %s", info->name);
     sluice_status status = check_cuda(cudaMemcpyAsync(buffer, array_of(cuda, array, param), bytes,
                                                       cudaMemcpyDeviceToHost, cuda->compute),
@@ -266,7 +259,7 @@ static sluice_status cuda_write(struct sluice_trainer *trainer, enum sluice_arra
     const struct sluice_param *info = &trainer->net.params[param];
     const size_t bytes = info->count * sizeof(float);
     float *buffer = NULL;
-    if (is_permuted(cuda, param)) {
+    if (info->num_dims == 4) {
         buffer = malloc(bytes);
         if (!buffer)
             return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %s", info->name);
@@ -329,7 +322,7 @@ static bool is_in_place(enum sluice_layer_kind kind)
 /* Whose backward pass may overwrite its output's gradient with its input's. */
 static bool is_in_place_backward(enum sluice_layer_kind kind)
 {
-    return is_in_place(kind) || kind == SLUICE_LAYER_ADD;
+    return is_in_place(kind) || kind == SLUICE_LAYER_BATCHNORM || kind == SLUICE_LAYER_ADD;
 }
 
 static sluice_status make_layer(struct cuda_trainer *cuda, unsigned i, struct sluice_err *err)
@@ -356,7 +349,10 @@ static sluice_status make_tensors(struct cuda_trainer *cuda, struct sluice_err *
 {
     const struct sluice_net *net = &cuda->base.net;
     const size_t n = cuda->base.options.batch_size;
+    size_t largest_c = 0;
     for (unsigned i = 0; i < net->num_layers; i++) {
+        if (net->layers[i].out.c > largest_c)
+            largest_c = net->layers[i].out.c;
         cuda->num_readers[net->layers[i].input]++;
         if (net->layers[i].kind == SLUICE_LAYER_ADD)
             cuda->num_readers[net->layers[i].input2]++;
@@ -377,9 +373,7 @@ static sluice_status make_tensors(struct cuda_trainer *cuda, struct sluice_err *
         }
     }
     if (!status)
-        status = alloc_floats(cuda, n, &cuda->ones, err);
-    if (!status)
-        status = check_cuda(sluice_cuda_fill(cuda->compute, cuda->ones, 1, n), "a kernel", err);
+        status = alloc_device(cuda, sluice_cuda_scratch(largest_c), (void **)&cuda->scratch, err);
     if (!status)
         status =
             alloc_device(cuda, n * sizeof(*cuda->sample_sums), (void **)&cuda->sample_sums, err);
@@ -418,14 +412,12 @@ static sluice_status make_slots(struct cuda_trainer *cuda, struct sluice_err *er
 
 /* Plans: cuDNN's descriptors and algorithms for one batch size */
 
-static void layer_plan_clear(struct layer_plan *plan)
+static void conv_plan_clear(struct conv_plan *plan)
 {
     if (plan->in)
         cudnnDestroyTensorDescriptor(plan->in);
     if (plan->out)
         cudnnDestroyTensorDescriptor(plan->out);
-    if (plan->per_channel)
-        cudnnDestroyTensorDescriptor(plan->per_channel);
     if (plan->filter)
         cudnnDestroyFilterDescriptor(plan->filter);
     if (plan->conv)
@@ -437,22 +429,20 @@ static void plan_destroy(struct plan *plan)
     if (!plan)
         return;
     for (size_t i = 0; i < SLUICE_NET_MAX_LAYERS; i++)
-        layer_plan_clear(&plan->layers[i]);
+        conv_plan_clear(&plan->layers[i]);
     free(plan);
 }
 
-static sluice_status describe(const struct cuda_trainer *cuda, unsigned n,
-                              struct sluice_shape shape, cudnnTensorDescriptor_t *descriptor,
-                              struct sluice_err *err)
+static sluice_status describe(unsigned n, struct sluice_shape shape,
+                              cudnnTensorDescriptor_t *descriptor, struct sluice_err *err)
 {
-    const cudnnTensorFormat_t format = cuda->is_nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     sluice_status status =
         check_cudnn(cudnnCreateTensorDescriptor(descriptor), "cudnnCreateTensorDescriptor", err);
     if (!status)
-        status =
-            check_cudnn(cudnnSetTensor4dDescriptor(*descriptor, format, CUDNN_DATA_FLOAT, (int)n,
-                                                   (int)shape.c, (int)shape.h, (int)shape.w),
-                        "cudnnSetTensor4dDescriptor", err);
+        status = check_cudnn(cudnnSetTensor4dDescriptor(*descriptor, CUDNN_TENSOR_NHWC,
+                                                        CUDNN_DATA_FLOAT, (int)n, (int)shape.c,
+                                                        (int)shape.h, (int)shape.w),
+                             "cudnnSetTensor4dDescriptor", err);
     return status;
 }
 
@@ -493,7 +483,7 @@ static sluice_status pick(const struct cuda_trainer *cuda, const struct candidat
                        "device cuda: cuDNN has no algorithm for a convolution");
 }
 
-static sluice_status pick_algorithms(struct cuda_trainer *cuda, struct layer_plan *plan,
+static sluice_status pick_algorithms(struct cuda_trainer *cuda, struct conv_plan *plan,
                                      bool needs_diff, struct sluice_err *err)
 {
     int count = 0;
@@ -556,23 +546,19 @@ static sluice_status reserve_workspace(struct cuda_trainer *cuda, size_t bytes,
 }
 
 static sluice_status plan_conv(struct cuda_trainer *cuda, const struct sluice_layer *layer,
-                               unsigned n, struct layer_plan *plan, struct sluice_err *err)
+                               unsigned n, struct conv_plan *plan, struct sluice_err *err)
 {
-    const cudnnTensorFormat_t format = cuda->is_nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     const int pad = (int)layer->pad, stride = (int)layer->stride, kernel = (int)layer->kernel;
-    sluice_status status = describe(cuda, n, layer->in, &plan->in, err);
+    sluice_status status = describe(n, layer->in, &plan->in, err);
     if (!status)
-        status = describe(cuda, n, layer->out, &plan->out, err);
-    if (!status)
-        status =
-            describe(cuda, 1, (struct sluice_shape){layer->out.c, 1, 1}, &plan->per_channel, err);
+        status = describe(n, layer->out, &plan->out, err);
     if (!status)
         status = check_cudnn(cudnnCreateFilterDescriptor(&plan->filter),
                              "cudnnCreateFilterDescriptor", err);
     if (!status)
-        status = check_cudnn(cudnnSetFilter4dDescriptor(plan->filter, CUDNN_DATA_FLOAT, format,
-                                                        (int)layer->out.c, (int)layer->in.c, kernel,
-                                                        kernel),
+        status = check_cudnn(cudnnSetFilter4dDescriptor(plan->filter, CUDNN_DATA_FLOAT,
+                                                        CUDNN_TENSOR_NHWC, (int)layer->out.c,
+                                                        (int)layer->in.c, kernel, kernel),
                              "cudnnSetFilter4dDescriptor", err);
     if (!status)
         status = check_cudnn(cudnnCreateConvolutionDescriptor(&plan->conv),
@@ -591,22 +577,6 @@ static sluice_status plan_conv(struct cuda_trainer *cuda, const struct sluice_la
         status = pick_algorithms(cuda, plan, layer->input > 0, err);
     for (int i = 0; !status && i < NUM_PASSES; i++)
         status = reserve_workspace(cuda, plan->passes[i].workspace, err);
-    return status;
-}
-
-static sluice_status plan_layer(struct cuda_trainer *cuda, struct plan *plan, unsigned i,
-                                struct sluice_err *err)
-{
-    const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    struct layer_plan *out = &plan->layers[i];
-    if (layer->kind == SLUICE_LAYER_CONV)
-        return plan_conv(cuda, layer, plan->n, out, err);
-    if (layer->kind != SLUICE_LAYER_BATCHNORM)
-        return SLUICE_OK;
-    sluice_status status = describe(cuda, plan->n, layer->in, &out->in, err);
-    if (!status)
-        status =
-            describe(cuda, 1, (struct sluice_shape){layer->in.c, 1, 1}, &out->per_channel, err);
     return status;
 }
 
@@ -631,7 +601,10 @@ static sluice_status get_plan(struct cuda_trainer *cuda, unsigned n, struct plan
     plan->n = n;
     plan->last_use = ++cuda->uses;
     for (unsigned i = 0; i < cuda->base.net.num_layers; i++) {
-        const sluice_status status = plan_layer(cuda, plan, i, err);
+        const struct sluice_layer *layer = &cuda->base.net.layers[i];
+        const sluice_status status = layer->kind == SLUICE_LAYER_CONV
+                                         ? plan_conv(cuda, layer, n, &plan->layers[i], err)
+                                         : SLUICE_OK;
         if (status) {
             plan_destroy(plan);
             return status;
@@ -647,8 +620,7 @@ static sluice_status get_plan(struct cuda_trainer *cuda, unsigned n, struct plan
 
 static const float zero = 0, one = 1;
 
-static struct sluice_cuda_window window_of(const struct cuda_trainer *cuda,
-                                           const struct sluice_layer *layer)
+static struct sluice_cuda_window window_of(const struct sluice_layer *layer)
 {
     return (struct sluice_cuda_window){
         .c = layer->in.c,
@@ -659,37 +631,44 @@ static struct sluice_cuda_window window_of(const struct cuda_trainer *cuda,
         .kernel = layer->kernel,
         .stride = layer->stride,
         .pad = layer->pad,
-        .is_nhwc = cuda->is_nhwc,
     };
 }
 
-/* Layer i + 1 is a relu of what layer i writes, so that adding the bias can do it too. */
-static bool is_relu_next(const struct sluice_net *net, unsigned i)
+/* Layer i also does the relu of layer i + 1, in both directions. */
+static bool does_relu(const struct sluice_net *net, unsigned i)
 {
-    return i + 1 < net->num_layers && net->layers[i + 1].kind == SLUICE_LAYER_RELU &&
+    const struct sluice_layer *layer = &net->layers[i];
+    const bool can = layer->kind == SLUICE_LAYER_BATCHNORM || layer->kind == SLUICE_LAYER_LINEAR ||
+                     layer->kind == SLUICE_LAYER_ADD ||
+                     (layer->kind == SLUICE_LAYER_CONV && layer->bias >= 0);
+    return can && i + 1 < net->num_layers && net->layers[i + 1].kind == SLUICE_LAYER_RELU &&
            net->layers[i + 1].input == i + 1;
-}
-
-static bool adds_bias(const struct sluice_layer *layer)
-{
-    return layer->bias >= 0 &&
-           (layer->kind == SLUICE_LAYER_CONV || layer->kind == SLUICE_LAYER_LINEAR);
 }
 
 static sluice_status add_bias(struct cuda_trainer *cuda, unsigned n, unsigned i,
                               struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const bool is_planar = layer->kind == SLUICE_LAYER_CONV && !cuda->is_nhwc;
     return check_cuda(sluice_cuda_bias(cuda->compute, cuda->tensors[i + 1],
                                        array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->bias),
-                                       n * elements(layer->out),
-                                       is_planar ? (size_t)layer->out.h * layer->out.w : 1,
-                                       layer->out.c, is_relu_next(&cuda->base.net, i)),
+                                       n * elements(layer->out), layer->out.c,
+                                       does_relu(&cuda->base.net, i)),
                       "adding a bias", err);
 }
 
-static sluice_status set_math(struct layer_plan *plan, enum pass pass, struct sluice_err *err)
+static sluice_status bias_backward(struct cuda_trainer *cuda, unsigned n, unsigned i,
+                                   struct sluice_err *err)
+{
+    const struct sluice_layer *layer = &cuda->base.net.layers[i];
+    return check_cuda(sluice_cuda_bias_backward(
+                          cuda->compute, cuda->diffs[i + 1],
+                          does_relu(&cuda->base.net, i) ? cuda->tensors[i + 1] : NULL,
+                          (size_t)n * layer->out.h * layer->out.w, layer->out.c,
+                          array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->bias), cuda->scratch),
+                      "a bias's gradient", err);
+}
+
+static sluice_status set_math(struct conv_plan *plan, enum pass pass, struct sluice_err *err)
 {
     return check_cudnn(cudnnSetConvolutionMathType(plan->conv, plan->passes[pass].math),
                        "cudnnSetConvolutionMathType", err);
@@ -699,7 +678,7 @@ static sluice_status conv_forward(struct cuda_trainer *cuda, struct plan *plan, 
                                   struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    struct layer_plan *p = &plan->layers[i];
+    struct conv_plan *p = &plan->layers[i];
     const struct conv_pass *pass = &p->passes[PASS_FORWARD];
     sluice_status status = set_math(p, PASS_FORWARD, err);
     if (!status)
@@ -719,14 +698,11 @@ static sluice_status conv_backward(struct cuda_trainer *cuda, struct plan *plan,
                                    bool adds, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    struct layer_plan *p = &plan->layers[i];
+    struct conv_plan *p = &plan->layers[i];
     const float *diff = cuda->diffs[i + 1];
     sluice_status status = SLUICE_OK;
     if (layer->bias >= 0)
-        status = check_cudnn(
-            cudnnConvolutionBackwardBias(cuda->cudnn, &one, p->out, diff, &zero, p->per_channel,
-                                         array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->bias)),
-            "cudnnConvolutionBackwardBias", err);
+        status = bias_backward(cuda, plan->n, i, err);
     if (!status)
         status = set_math(p, PASS_BACKWARD_FILTER, err);
     const struct conv_pass *pass = &p->passes[PASS_BACKWARD_FILTER];
@@ -772,10 +748,7 @@ static sluice_status linear_backward(struct cuda_trainer *cuda, unsigned n, unsi
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
     const int in = (int)elements(layer->in), out = (int)layer->out.c;
     const float *diff = cuda->diffs[i + 1];
-    sluice_status status = check_cublas(
-        cublasSgemv(cuda->cublas, CUBLAS_OP_N, out, (int)n, &one, diff, out, cuda->ones, 1, &zero,
-                    array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->bias), 1),
-        "cublasSgemv", err);
+    sluice_status status = bias_backward(cuda, n, i, err);
     if (!status)
         status = check_cublas(
             cublasSgemm(cuda->cublas, CUBLAS_OP_N, CUBLAS_OP_T, in, out, (int)n, &one,
@@ -791,52 +764,51 @@ static sluice_status linear_backward(struct cuda_trainer *cuda, unsigned n, unsi
     return status;
 }
 
-static sluice_status batchnorm_forward(struct cuda_trainer *cuda, struct plan *plan, unsigned i,
+static struct sluice_cuda_batchnorm batchnorm_of(const struct cuda_trainer *cuda, unsigned i)
+{
+    const struct sluice_layer *layer = &cuda->base.net.layers[i];
+    assert(layer->in.c % 4 == 0);
+    return (struct sluice_cuda_batchnorm){
+        .num_c = layer->in.c,
+        .weight = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->weight),
+        .bias = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->bias),
+        .running_mean = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->running_mean),
+        .running_var = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->running_var),
+        .mean = cuda->means[i],
+        .inverse_deviation = cuda->inverse_deviations[i],
+        .epsilon = BATCHNORM_EPSILON,
+        .momentum = BATCHNORM_MOMENTUM,
+        .relu = does_relu(&cuda->base.net, i),
+        .scratch = cuda->scratch,
+    };
+}
+
+static sluice_status batchnorm_forward(struct cuda_trainer *cuda, unsigned n, unsigned i,
                                        bool is_training, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const struct layer_plan *p = &plan->layers[i];
+    const struct sluice_cuda_batchnorm bn = batchnorm_of(cuda, i);
+    const size_t rows = (size_t)n * layer->in.h * layer->in.w;
     const float *in = cuda->tensors[layer->input];
     float *out = cuda->tensors[i + 1];
-    const float *weight = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->weight);
-    const float *bias = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->bias);
-    float *mean = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->running_mean);
-    float *variance = array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->running_var);
-    if (!is_training)
-        return check_cudnn(cudnnBatchNormalizationForwardInference(
-                               cuda->cudnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, p->in, in, p->in,
-                               out, p->per_channel, weight, bias, mean, variance,
-                               BATCHNORM_EPSILON),
-                           "cudnnBatchNormalizationForwardInference", err);
-    const bool is_one = (size_t)plan->n * layer->in.h * layer->in.w == 1;
-    const sluice_status status =
-        check_cudnn(cudnnBatchNormalizationForwardTraining(
-                        cuda->cudnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, p->in, in, p->in, out,
-                        p->per_channel, weight, bias, BATCHNORM_MOMENTUM, is_one ? NULL : mean,
-                        is_one ? NULL : variance, BATCHNORM_EPSILON, cuda->means[i],
-                        cuda->inverse_deviations[i]),
-                    "cudnnBatchNormalizationForwardTraining", err);
-    if (status || !is_one)
-        return status;
-    return check_cuda(sluice_cuda_running_of_one(cuda->compute, mean, variance, cuda->means[i],
-                                                 layer->in.c, BATCHNORM_MOMENTUM),
-                      "running statistics", err);
+    return check_cuda(is_training
+                          ? sluice_cuda_batchnorm_train(cuda->compute, &bn, rows, in, out)
+                          : sluice_cuda_batchnorm_evaluate(cuda->compute, &bn, rows, in, out),
+                      "batch normalisation", err);
 }
 
-static sluice_status batchnorm_backward(struct cuda_trainer *cuda, struct plan *plan, unsigned i,
+static sluice_status batchnorm_backward(struct cuda_trainer *cuda, unsigned n, unsigned i,
                                         struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const struct layer_plan *p = &plan->layers[i];
-    return check_cudnn(cudnnBatchNormalizationBackward(
-                           cuda->cudnn, CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, p->in,
-                           cuda->tensors[layer->input], p->in, cuda->diffs[i + 1], p->in,
-                           cuda->diffs[layer->input], p->per_channel,
-                           array_of(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->weight),
-                           array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->weight),
-                           array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->bias),
-                           BATCHNORM_EPSILON, cuda->means[i], cuda->inverse_deviations[i]),
-                       "cudnnBatchNormalizationBackward", err);
+    const struct sluice_cuda_batchnorm bn = batchnorm_of(cuda, i);
+    return check_cuda(
+        sluice_cuda_batchnorm_backward(cuda->compute, &bn, (size_t)n * layer->in.h * layer->in.w,
+                                       cuda->tensors[layer->input], cuda->diffs[i + 1],
+                                       cuda->diffs[layer->input],
+                                       array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->weight),
+                                       array_of(cuda, SLUICE_ARRAY_GRAD, (unsigned)layer->bias)),
+        "batch normalisation", err);
 }
 
 static sluice_status dropout(struct cuda_trainer *cuda, unsigned n, unsigned i, float *values,
@@ -855,7 +827,7 @@ static sluice_status forward_layer(struct cuda_trainer *cuda, struct plan *plan,
 {
     const struct sluice_net *net = &cuda->base.net;
     const struct sluice_layer *layer = &net->layers[i];
-    const struct sluice_cuda_window window = window_of(cuda, layer);
+    const struct sluice_cuda_window window = window_of(layer);
     const size_t count = plan->n * elements(layer->out);
     const float *in = cuda->tensors[layer->input];
     float *out = cuda->tensors[i + 1];
@@ -865,12 +837,13 @@ static sluice_status forward_layer(struct cuda_trainer *cuda, struct plan *plan,
     case SLUICE_LAYER_LINEAR:
         return linear_forward(cuda, plan->n, i, err);
     case SLUICE_LAYER_BATCHNORM:
-        return batchnorm_forward(cuda, plan, i, is_training, err);
+        return batchnorm_forward(cuda, plan->n, i, is_training, err);
     case SLUICE_LAYER_RELU:
-        if (i > 0 && is_relu_next(net, i - 1) && adds_bias(&net->layers[i - 1]))
-            return SLUICE_OK; /* done with the bias */
+        if (i > 0 && does_relu(net, i - 1))
+            return SLUICE_OK;
         return check_cuda(sluice_cuda_relu(cuda->compute, out, count), "relu", err);
     case SLUICE_LAYER_MAXPOOL:
+        assert(layer->in.c % 4 == 0);
         return check_cuda(
             sluice_cuda_maxpool(cuda->compute, &window, plan->n, in, out, cuda->which[i]),
             "maximum pooling", err);
@@ -880,26 +853,23 @@ static sluice_status forward_layer(struct cuda_trainer *cuda, struct plan *plan,
     case SLUICE_LAYER_DROPOUT:
         return is_training ? dropout(cuda, plan->n, i, out, err) : SLUICE_OK;
     case SLUICE_LAYER_ADD:
-        return check_cuda(
-            sluice_cuda_add(cuda->compute, out, in, cuda->tensors[layer->input2], count), "adding",
-            err);
+        return check_cuda(sluice_cuda_add(cuda->compute, out, in, cuda->tensors[layer->input2],
+                                          count, does_relu(net, i)),
+                          "adding", err);
     }
     return SLUICE_OK;
 }
 
-/* ADD's first branch has its gradient already: it is the same array. */
+/* The first branch has its gradient already: it is the same array. */
 static sluice_status add_backward(struct cuda_trainer *cuda, unsigned n, unsigned i, bool adds,
                                   struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const size_t count = n * elements(layer->out);
-    float *to = cuda->diffs[layer->input2];
-    const float *from = cuda->diffs[i + 1];
-    if (adds)
-        return check_cuda(sluice_cuda_add(cuda->compute, to, to, from, count), "adding", err);
     return check_cuda(
-        cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, cuda->compute),
-        "cudaMemcpy", err);
+        sluice_cuda_add_backward(cuda->compute, cuda->diffs[i + 1],
+                                 does_relu(&cuda->base.net, i) ? cuda->tensors[i + 1] : NULL,
+                                 cuda->diffs[layer->input2], n * elements(layer->out), adds),
+        "adding", err);
 }
 
 /* has_diff[t]: tensor t's gradient holds what a later reader of t gave; others add to it. */
@@ -907,7 +877,7 @@ static sluice_status backward_layer(struct cuda_trainer *cuda, struct plan *plan
                                     bool *has_diff, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    const struct sluice_cuda_window window = window_of(cuda, layer);
+    const struct sluice_cuda_window window = window_of(layer);
     const bool adds = has_diff[layer->input];
     float *diff_in = cuda->diffs[layer->input];
     float *diff_out = cuda->diffs[i + 1];
@@ -924,9 +894,11 @@ static sluice_status backward_layer(struct cuda_trainer *cuda, struct plan *plan
         return add_backward(cuda, plan->n, i, adds2, err);
     case SLUICE_LAYER_BATCHNORM:
         assert(!adds); /* in the models here only convolutions and sums share their input */
-        return batchnorm_backward(cuda, plan, i, err);
+        return batchnorm_backward(cuda, plan->n, i, err);
     case SLUICE_LAYER_RELU:
         assert(!adds);
+        if (i > 0 && does_relu(&cuda->base.net, i - 1))
+            return SLUICE_OK;
         return check_cuda(sluice_cuda_relu_backward(cuda->compute, diff_out, cuda->tensors[i + 1],
                                                     plan->n * elements(layer->out)),
                           "relu", err);
@@ -977,10 +949,10 @@ static sluice_status forward(struct cuda_trainer *cuda, struct plan *plan, const
                              bool is_training, struct sluice_err *err)
 {
     const struct sluice_net *net = &cuda->base.net;
-    sluice_status status = check_cuda(
-        sluice_cuda_input(cuda->compute, slot->pixels, cuda->table, cuda->tensors[0], plan->n,
-                          (size_t)net->layers[0].in.h * net->layers[0].in.w, cuda->is_nhwc),
-        "the input", err);
+    sluice_status status =
+        check_cuda(sluice_cuda_input(cuda->compute, slot->pixels, cuda->table, cuda->tensors[0],
+                                     plan->n * elements(net->layers[0].in)),
+                   "the input", err);
     for (unsigned i = 0; !status && i < net->num_layers; i++)
         status = forward_layer(cuda, plan, i, is_training, err);
     if (!status)
@@ -1082,13 +1054,23 @@ static void cuda_host_free(struct sluice_trainer *trainer, void *memory)
     cudaFreeHost(memory);
 }
 
+/* A missing driver is reported as one that is too old. */
+static sluice_status no_device(cudaError_t error, struct sluice_err *err)
+{
+    int driver = 0;
+    const char *reason = error ? cudaGetErrorString(error) : "no device";
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+        reason = "no driver is installed";
+    return sluice_fail(err, SLUICE_E_UNSUPPORTED, "device cuda: this machine offers none: %s",
+                       reason);
+}
+
 static sluice_status open_device(struct cuda_trainer *cuda, struct sluice_err *err)
 {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error || count < 1)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "device cuda: this machine offers none: %s",
-                           cudaGetErrorString(error ? error : cudaErrorNoDevice));
+        return no_device(error, err);
     const bool tf32 = cuda->base.options.allow_tf32;
     sluice_status status = check_cuda(cudaSetDevice(0), "cudaSetDevice", err);
     if (!status)
@@ -1150,7 +1132,6 @@ static void cuda_clear(struct sluice_trainer *trainer)
 static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err *err)
 {
     struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
-    cuda->is_nhwc = true; /* what tensor cores read without a transposition */
     sluice_status status = open_device(cuda, err);
     if (!status)
         status = make_params(cuda, err);
@@ -1158,6 +1139,9 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
         status = make_tensors(cuda, err);
     if (!status)
         status = make_slots(cuda, err);
+    struct plan *plan = NULL; /* here, so that the first step takes no longer than the others */
+    if (!status)
+        status = get_plan(cuda, trainer->options.batch_size, &plan, err);
     if (!status)
         status = wait_compute(cuda, err);
     return status;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each kernel against a plain loop here, in both layouts where it knows two. */
+/* Each kernel against a plain loop here. */
 
 #define MAX_BLOCKS 32
 
@@ -62,53 +62,42 @@ static float *make_values(size_t count, uint32_t salt)
     return values;
 }
 
-static size_t at(const struct sluice_cuda_window *w, bool is_nhwc, size_t n, size_t c, size_t y,
-                 size_t x, size_t h, size_t width)
+static size_t at(const struct sluice_cuda_window *w, size_t n, size_t c, size_t y, size_t x,
+                 size_t h, size_t width)
 {
-    return is_nhwc ? ((n * h + y) * width + x) * w->c + c : ((n * w->c + c) * h + y) * width + x;
+    return ((n * h + y) * width + x) * w->c + c;
 }
 
 static void input_looks_each_channel_up_in_its_table(void)
 {
-    enum { SAMPLES = 3, PIXELS = 7 * 5, COUNT = SAMPLES * PIXELS * 3 };
+    enum { COUNT = 3 * 7 * 5 * 3 };
     float table[3 * 256];
     for (int i = 0; i < 3 * 256; i++)
         table[i] = (float)i / 7;
     uint8_t pixels[COUNT];
     for (int i = 0; i < COUNT; i++)
         pixels[i] = (uint8_t)(i * 37);
-    for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
-        float *out = to_device(NULL, COUNT * sizeof(float));
-        require(sluice_cuda_input(NULL, to_device(pixels, COUNT), to_device(table, sizeof(table)),
-                                  out, SAMPLES, PIXELS, is_nhwc));
-        float *got = from_device(out, COUNT * sizeof(float));
-        for (size_t s = 0; s < SAMPLES; s++) {
-            for (size_t i = 0; i < PIXELS; i++) {
-                for (size_t c = 0; c < 3; c++) {
-                    const size_t k = is_nhwc ? (s * PIXELS + i) * 3 + c : (s * 3 + c) * PIXELS + i;
-                    CU_ASSERT_EQUAL(got[k], table[256 * c + pixels[(s * PIXELS + i) * 3 + c]]);
-                }
-            }
-        }
-        free(got);
-        end();
-    }
+    float *out = to_device(NULL, COUNT * sizeof(float));
+    require(sluice_cuda_input(NULL, to_device(pixels, COUNT), to_device(table, sizeof(table)), out,
+                              COUNT));
+    float *got = from_device(out, COUNT * sizeof(float));
+    for (size_t i = 0; i < COUNT; i++)
+        CU_ASSERT_EQUAL(got[i], table[256 * (i % 3) + pixels[i]]);
+    free(got);
+    end();
 }
 
 static void bias_is_added_by_channel_and_may_end_in_a_relu(void)
 {
-    enum { N = 3, C = 5, INNER = 121, COUNT = N * C * INNER };
+    enum { C = 5, COUNT = 363 * C };
     float *values = make_values(COUNT, 1), *bias = make_values(C, 2);
     values[COUNT / 2] = NAN;
-    for (int k = 0; k < 4; k++) {
-        const size_t inner = k & 1 ? 1 : INNER;
-        const bool relu = k & 2;
+    for (int relu = 0; relu < 2; relu++) {
         float *device = to_device(values, COUNT * sizeof(float));
-        require(sluice_cuda_bias(NULL, device, to_device(bias, C * sizeof(float)), COUNT, inner, C,
-                                 relu));
+        require(sluice_cuda_bias(NULL, device, to_device(bias, C * sizeof(float)), COUNT, C, relu));
         float *got = from_device(device, COUNT * sizeof(float));
         for (size_t i = 0; i < COUNT; i++) {
-            const float sum = values[i] + bias[i / inner % C];
+            const float sum = values[i] + bias[i % C];
             CU_ASSERT(isnan(sum) ? isnan(got[i]) : got[i] == (relu && sum < 0 ? 0 : sum));
         }
         free(got);
@@ -116,6 +105,121 @@ static void bias_is_added_by_channel_and_may_end_in_a_relu(void)
     }
     free(values);
     free(bias);
+}
+
+/* Few and many rows, columns that fill no block and many blocks. */
+static void biases_gradients_are_sums_of_columns(void)
+{
+    static const size_t sizes[][2] = {{1, 1}, {3, 7}, {1000, 33}, {20011, 64}, {5, 70001}};
+    for (size_t k = 0; k < 2 * SLUICE_TEST_COUNT(sizes); k++) {
+        const size_t rows = sizes[k / 2][0], num_c = sizes[k / 2][1], count = rows * num_c;
+        const bool relu = k % 2;
+        float *diffs = make_values(count, 15), *values = make_values(count, 16);
+        double *wanted = calloc(num_c, sizeof(*wanted));
+        float *device = to_device(diffs, count * sizeof(float));
+        float *sums = to_device(NULL, num_c * sizeof(float));
+        require(sluice_cuda_bias_backward(
+            NULL, device, relu ? to_device(values, count * sizeof(float)) : NULL, rows, num_c, sums,
+            to_device(NULL, sluice_cuda_scratch(num_c))));
+        float *got = from_device(device, count * sizeof(float));
+        float *got_sums = from_device(sums, num_c * sizeof(float));
+        for (size_t i = 0; i < count; i++) {
+            const float diff = relu && values[i] <= 0 ? 0 : diffs[i];
+            CU_ASSERT_EQUAL(got[i], diff);
+            wanted[i % num_c] += diff;
+        }
+        for (size_t c = 0; c < num_c; c++)
+            CU_ASSERT_EQUAL(got_sums[c], (float)wanted[c]); /* eighths: exact in double */
+        free(diffs), free(values), free(wanted), free(got), free(got_sums);
+        end();
+    }
+}
+
+/* In double: out, running statistics, gradients; with `relu` of the output's relu. */
+static void check_batchnorm(size_t rows, uint32_t num_c, bool relu)
+{
+    const size_t count = rows * num_c, bytes = count * sizeof(float), row = num_c * sizeof(float);
+    const double epsilon = 1e-5, momentum = 0.1;
+    float *in = make_values(count, 17), *diff = make_values(count, 18);
+    float *weight = make_values(num_c, 19), *bias = make_values(num_c, 20);
+    for (size_t i = 0; i < count; i++)
+        in[i] = in[i] * 0.37f + 3.1f + (float)(i / num_c % 7) * 0.011f;
+    float *ones = malloc(row);
+    for (size_t c = 0; c < num_c; c++)
+        ones[c] = 1;
+    const struct sluice_cuda_batchnorm bn = {
+        .num_c = num_c,
+        .weight = to_device(weight, row),
+        .bias = to_device(bias, row),
+        .running_mean = to_device(ones, row),
+        .running_var = to_device(ones, row),
+        .mean = to_device(NULL, row),
+        .inverse_deviation = to_device(NULL, row),
+        .epsilon = epsilon,
+        .momentum = momentum,
+        .relu = relu,
+        .scratch = to_device(NULL, sluice_cuda_scratch(num_c)),
+    };
+    const float *device_in = to_device(in, bytes);
+    float *out = to_device(NULL, bytes), *evaluated = to_device(NULL, bytes);
+    float *diffs = to_device(diff, bytes); /* in place */
+    float *diff_weight = to_device(NULL, row), *diff_bias = to_device(NULL, row);
+    require(sluice_cuda_batchnorm_train(NULL, &bn, rows, device_in, out));
+    require(sluice_cuda_batchnorm_backward(NULL, &bn, rows, device_in, diffs, diffs, diff_weight,
+                                           diff_bias));
+    require(sluice_cuda_batchnorm_evaluate(NULL, &bn, rows, device_in, evaluated));
+    float *got = from_device(out, bytes), *got_evaluated = from_device(evaluated, bytes);
+    float *got_diff = from_device(diffs, bytes);
+    float *got_weight = from_device(diff_weight, row), *got_bias = from_device(diff_bias, row);
+    float *got_mean = from_device(bn.running_mean, row),
+          *got_var = from_device(bn.running_var, row);
+    for (size_t c = 0; c < num_c; c++) {
+        double sum = 0, squares = 0, sum_diff = 0, sum_product = 0;
+        for (size_t i = c; i < count; i += num_c)
+            sum += in[i];
+        const double mean = sum / (double)rows;
+        for (size_t i = c; i < count; i += num_c)
+            squares += (in[i] - mean) * (in[i] - mean);
+        const double variance = squares / (double)rows;
+        const double inverse = 1 / sqrt(variance + epsilon);
+        const double unbiased = rows > 1 ? squares / (double)(rows - 1) : 0;
+        CU_ASSERT_DOUBLE_EQUAL(got_mean[c], 0.9 + 0.1 * mean, 1e-6);
+        CU_ASSERT_DOUBLE_EQUAL(got_var[c], 0.9 + 0.1 * unbiased, 1e-6);
+        const double running_inverse = 1 / sqrt(got_var[c] + epsilon);
+        for (size_t i = c; i < count; i += num_c) {
+            const double normalised = (in[i] - mean) * inverse;
+            const double y = normalised * weight[c] + bias[c];
+            const double running = (in[i] - got_mean[c]) * running_inverse * weight[c] + bias[c];
+            CU_ASSERT_DOUBLE_EQUAL(got[i], relu ? fmax(y, 0) : y, 2e-5);
+            CU_ASSERT_DOUBLE_EQUAL(got_evaluated[i], relu ? fmax(running, 0) : running, 1e-5);
+            if (relu && got[i] <= 0) /* its own output decides: y may be within rounding of 0 */
+                diff[i] = 0;
+            sum_diff += diff[i];
+            sum_product += diff[i] * normalised;
+        }
+        const double tolerance = 1e-6 * (double)rows + 4e-5;
+        CU_ASSERT_DOUBLE_EQUAL(got_bias[c], sum_diff, tolerance);
+        CU_ASSERT_DOUBLE_EQUAL(got_weight[c], sum_product, tolerance);
+        for (size_t i = c; i < count; i += num_c) {
+            const double normalised = (in[i] - mean) * inverse;
+            const double wanted =
+                weight[c] * inverse *
+                (diff[i] - sum_diff / (double)rows - normalised * sum_product / (double)rows);
+            CU_ASSERT_DOUBLE_EQUAL(got_diff[i] / inverse, wanted / inverse, 2e-5);
+        }
+    }
+    free(in), free(diff), free(weight), free(bias), free(ones), free(got), free(got_evaluated);
+    free(got_diff), free(got_weight), free(got_bias), free(got_mean), free(got_var);
+    end();
+}
+
+static void batchnorm_is_torchs(void)
+{
+    check_batchnorm(2, 4, false);
+    check_batchnorm(1000, 32, true);
+    check_batchnorm(3001, 64, false);
+    check_batchnorm(77, 1020, true);
+    check_batchnorm(1, 8, false); /* torch refuses a single row; its variance is 0 here */
 }
 
 static void relu_passes_gradients_where_its_output_is_positive(void)
@@ -140,23 +244,47 @@ static void relu_passes_gradients_where_its_output_is_positive(void)
     end();
 }
 
-static void add_may_write_over_its_first_term(void)
+static void add_may_write_over_its_first_term_and_end_in_a_relu(void)
 {
     enum { COUNT = 1027 };
     float *a = make_values(COUNT, 5), *b = make_values(COUNT, 6);
     float *device = to_device(a, COUNT * sizeof(float));
     float *out = to_device(NULL, COUNT * sizeof(float));
     const float *device_b = to_device(b, COUNT * sizeof(float));
-    require(sluice_cuda_add(NULL, out, device, device_b, COUNT));
-    require(sluice_cuda_add(NULL, device, device, device_b, COUNT));
+    require(sluice_cuda_add(NULL, out, device, device_b, COUNT, true));
+    require(sluice_cuda_add(NULL, device, device, device_b, COUNT, false));
     float *got = from_device(out, COUNT * sizeof(float));
     float *in_place = from_device(device, COUNT * sizeof(float));
     for (size_t i = 0; i < COUNT; i++) {
-        CU_ASSERT_EQUAL(got[i], a[i] + b[i]);
+        CU_ASSERT_EQUAL(got[i], a[i] + b[i] < 0 ? 0 : a[i] + b[i]);
         CU_ASSERT_EQUAL(in_place[i], a[i] + b[i]);
     }
     free(a), free(b), free(got), free(in_place);
     end();
+}
+
+static void a_sums_gradient_goes_to_both_terms(void)
+{
+    enum { COUNT = 1027 };
+    float *diffs = make_values(COUNT, 21), *values = make_values(COUNT, 22);
+    float *before = make_values(COUNT, 23);
+    for (int k = 0; k < 4; k++) {
+        const bool relu = k & 1, adds = k & 2;
+        float *device = to_device(diffs, COUNT * sizeof(float));
+        float *to = to_device(before, COUNT * sizeof(float));
+        require(sluice_cuda_add_backward(
+            NULL, device, relu ? to_device(values, COUNT * sizeof(float)) : NULL, to, COUNT, adds));
+        float *got = from_device(device, COUNT * sizeof(float));
+        float *got_to = from_device(to, COUNT * sizeof(float));
+        for (size_t i = 0; i < COUNT; i++) {
+            const float diff = relu && values[i] <= 0 ? 0 : diffs[i];
+            CU_ASSERT_EQUAL(got[i], diff);
+            CU_ASSERT_EQUAL(got_to[i], adds ? before[i] + diff : diff);
+        }
+        free(got), free(got_to);
+        end();
+    }
+    free(diffs), free(values), free(before);
 }
 
 static void dropout_drops_what_the_net_says(void)
@@ -176,9 +304,9 @@ static void dropout_drops_what_the_net_says(void)
 }
 
 static const struct sluice_cuda_window pools[] = {
-    {.c = 5, .in_h = 13, .in_w = 11, .out_h = 6, .out_w = 5, .kernel = 3, .stride = 2, .pad = 0},
-    {.c = 3, .in_h = 14, .in_w = 9, .out_h = 7, .out_w = 5, .kernel = 3, .stride = 2, .pad = 1},
-    {.c = 2, .in_h = 4, .in_w = 4, .out_h = 2, .out_w = 2, .kernel = 2, .stride = 2, .pad = 0},
+    {.c = 12, .in_h = 13, .in_w = 11, .out_h = 6, .out_w = 5, .kernel = 3, .stride = 2, .pad = 0},
+    {.c = 4, .in_h = 14, .in_w = 9, .out_h = 7, .out_w = 5, .kernel = 3, .stride = 2, .pad = 1},
+    {.c = 8, .in_h = 4, .in_w = 4, .out_h = 2, .out_w = 2, .kernel = 2, .stride = 2, .pad = 0},
 };
 
 static void check_maxpool(const struct sluice_cuda_window *w)
@@ -199,12 +327,12 @@ static void check_maxpool(const struct sluice_cuda_window *w)
                         const size_t x = ox * w->stride + k % w->kernel - w->pad;
                         if (y >= w->in_h || x >= w->in_w) /* also below 0: unsigned */
                             continue;
-                        const size_t i = at(w, w->is_nhwc, n, c, y, x, w->in_h, w->in_w);
+                        const size_t i = at(w, n, c, y, x, w->in_h, w->in_w);
                         if (best == SIZE_MAX || in[i] > in[best] ||
                             (isnan(in[i]) && !isnan(in[best])))
                             best = i;
                     }
-                    const size_t o = at(w, w->is_nhwc, n, c, oy, ox, w->out_h, w->out_w);
+                    const size_t o = at(w, n, c, oy, ox, w->out_h, w->out_w);
                     wanted[o] = in[best];
                     wanted_diff[best] += diff_out[o];
                 }
@@ -229,13 +357,8 @@ static void check_maxpool(const struct sluice_cuda_window *w)
 
 static void maxpool_takes_the_first_maximum(void)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(pools); i++) {
-        struct sluice_cuda_window window = pools[i];
-        for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
-            window.is_nhwc = is_nhwc;
-            check_maxpool(&window);
-        }
-    }
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(pools); i++)
+        check_maxpool(&pools[i]);
 }
 
 /* Bins that divide, that overlap, that cover all, and more bins than rows. */
@@ -263,7 +386,7 @@ static void check_avgpool(const struct sluice_cuda_window *w)
         const double share = 1 / (double)((y1 - y0) * (x1 - x0));
         for (size_t y = y0; y < y1; y++) {
             for (size_t x = x0; x < x1; x++) {
-                const size_t i = at(w, w->is_nhwc, n, c, y, x, w->in_h, w->in_w);
+                const size_t i = at(w, n, c, y, x, w->in_h, w->in_w);
                 wanted[o] += in[i] * share;
                 wanted_diff[i] += diff_out[o] * share;
             }
@@ -286,28 +409,8 @@ static void check_avgpool(const struct sluice_cuda_window *w)
 
 static void avgpool_has_torchs_bins(void)
 {
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(adaptive); i++) {
-        struct sluice_cuda_window window = adaptive[i];
-        for (int is_nhwc = 0; is_nhwc < 2; is_nhwc++) {
-            window.is_nhwc = is_nhwc;
-            check_avgpool(&window);
-        }
-    }
-}
-
-static void running_statistics_of_a_single_value(void)
-{
-    const float mean[2] = {1, -2}, variance[2] = {4, 0.5f}, batch_mean[2] = {3, 8};
-    float *device_mean = to_device(mean, sizeof(mean));
-    float *device_variance = to_device(variance, sizeof(variance));
-    require(sluice_cuda_running_of_one(NULL, device_mean, device_variance,
-                                       to_device(batch_mean, sizeof(batch_mean)), 2, 0.25));
-    float *got_mean = from_device(device_mean, sizeof(mean));
-    float *got_variance = from_device(device_variance, sizeof(variance));
-    CU_ASSERT(got_mean[0] == 1.5f && got_mean[1] == 0.5f);
-    CU_ASSERT(got_variance[0] == 3 && got_variance[1] == 0.375f);
-    free(got_mean), free(got_variance);
-    end();
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(adaptive); i++)
+        check_avgpool(&adaptive[i]);
 }
 
 static void check_loss(size_t n, uint32_t num_classes)
@@ -401,8 +504,8 @@ static void sgd_rounds_as_the_cpu_does(void)
 /* Past 2^30 elements indices have 64 bits. */
 static void kernels_reach_beyond_32_bits(void)
 {
-    const size_t inner = (size_t)1 << 31, count = 2 * inner + 3;
-    const float bias[2] = {1, 2};
+    const size_t count = ((size_t)1 << 32) + 3; /* 1 modulo 3 */
+    const float bias[3] = {1, 2, 3};
     float *values = NULL;
     if (cudaMalloc((void **)&values, count * sizeof(float)) != cudaSuccess) {
         cudaGetLastError();
@@ -410,9 +513,9 @@ static void kernels_reach_beyond_32_bits(void)
         return;
     }
     require(sluice_cuda_fill(NULL, values, 5, count));
-    require(sluice_cuda_bias(NULL, values, to_device(bias, sizeof(bias)), count, inner, 2, true));
-    const size_t indices[] = {0, inner - 1, inner, 2 * inner - 1, 2 * inner, count - 1};
-    const float wanted[] = {6, 6, 7, 7, 6, 6};
+    require(sluice_cuda_bias(NULL, values, to_device(bias, sizeof(bias)), count, 3, true));
+    const size_t indices[] = {0, 1, 2, 1u << 31, (size_t)1 << 32, count - 2, count - 1};
+    const float wanted[] = {6, 7, 8, 8, 7, 8, 6};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(indices); i++) {
         float got = 0;
         require(cudaMemcpy(&got, values + indices[i], sizeof(got), cudaMemcpyDeviceToHost));
@@ -431,12 +534,14 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(input_looks_each_channel_up_in_its_table),
         SLUICE_TEST(bias_is_added_by_channel_and_may_end_in_a_relu),
+        SLUICE_TEST(biases_gradients_are_sums_of_columns),
+        SLUICE_TEST(batchnorm_is_torchs),
         SLUICE_TEST(relu_passes_gradients_where_its_output_is_positive),
-        SLUICE_TEST(add_may_write_over_its_first_term),
+        SLUICE_TEST(add_may_write_over_its_first_term_and_end_in_a_relu),
+        SLUICE_TEST(a_sums_gradient_goes_to_both_terms),
         SLUICE_TEST(dropout_drops_what_the_net_says),
         SLUICE_TEST(maxpool_takes_the_first_maximum),
         SLUICE_TEST(avgpool_has_torchs_bins),
-        SLUICE_TEST(running_statistics_of_a_single_value),
         SLUICE_TEST(loss_is_cross_entropy_and_counts_hits),
         SLUICE_TEST(loss_of_large_logits_is_finite),
         SLUICE_TEST(sgd_rounds_as_the_cpu_does),
