@@ -634,6 +634,14 @@ static sluice_status assemble(struct job *job, size_t file_len, bool allow_large
     return SLUICE_OK;
 }
 
+/* Whether DC differences could add up beyond 32 bits, which libjpeg takes for an error
+ * wherever in the file it is.  It takes 67 megapixels. */
+static bool may_overflow(const struct sluice_jpeg *jpeg)
+{
+    const uint64_t num_blocks = (uint64_t)jpeg->mcus_across * jpeg->mcus_down * jpeg->blocks_in_mcu;
+    return num_blocks * 2047 > INT32_MAX;
+}
+
 static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_t len,
                                     const struct sluice_box *box,
                                     const struct sluice_jpeg_crop_options *options,
@@ -668,6 +676,8 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
     const bool is_whole = job->window.width == jpeg->width && job->window.height == jpeg->height;
     if (is_whole && !options->optimal_huffman && !options->allow_larger)
         return sluice_fail(err, SLUICE_E_AGAIN, "the crop needs the whole image");
+    if (may_overflow(jpeg))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values may overflow");
     status = sluice_jpeg_scan_read(jpeg, pool, &job->scan, err);
     if (status == SLUICE_OK)
         status = cut(job, pool, err);

@@ -67,6 +67,7 @@ struct sluice_sample {
     enum sluice_kind kind;
     uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
     struct sluice_buf *data;
+    bool is_jpeg_crop; /* a file that sluice_pipeline_crop_jpeg() cut */
 };
 
 void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {0} */
@@ -156,6 +157,21 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
                                                         struct sluice_scratch *scratch,
                                                         struct sluice_sample *sample, uint8_t *out,
                                                         size_t out_len, struct sluice_err *err);
+
+/* Whether a JPEG can be cut before it is decoded: random_resized_crop follows decode. */
+bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
+
+/* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
+ * decoding it.  What run() and finish() make of the result is what they make of the
+ * file, except that it cannot be decoded alone: run() to split 1 is SLUICE_E_INVALID.
+ * SLUICE_E_INVALID: there is no such crop, or the sample is no whole file; SLUICE_E_AGAIN: it
+ * would not be smaller; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with
+ * certainty.  The sample is as it was then, and may be sent as it is. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
+                                                        struct sluice_scratch *scratch,
+                                                        struct sluice_sample *sample,
+                                                        bool optimal_huffman,
+                                                        struct sluice_err *err);
 
 /* Checks that a sample which came from outside is what split `sample->ops_done`
  * of this pipeline can be: kind, sizes, and data->len against them, within

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "image/codec.h"
+#include "image/jpeg_crop.h"
 #include "pipeline/pipeline_private.h"
 
 #include <assert.h>
@@ -101,8 +102,12 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     if (kind == SLUICE_KIND_FILE) {
         if (width || height || sample->channels)
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
+        if (sample->is_jpeg_crop && !sluice_pipeline_can_crop_jpeg(pipeline))
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for no crop");
         return SLUICE_OK;
     }
+    if (sample->is_jpeg_crop)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s are no cut file", kind_name(kind));
     if (sample->channels != 3)
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample has %u channels, not 3",
                            sample->channels);
@@ -152,7 +157,7 @@ static struct group next_group(const struct sluice_pipeline *pipeline,
         return group;
     }
     if (op == 0 && end > 1 && ops[1].class == &sluice_op_random_resized_crop &&
-        !scratch->measure_ops) {
+        (sample->is_jpeg_crop || !scratch->measure_ops)) {
         group.is_region = true;
         group.next = 2;
     }
@@ -200,6 +205,7 @@ static void advance(struct sluice_sample *sample, unsigned ops_done, enum sluice
     sample->width = size.width;
     sample->height = size.height;
     sample->channels = 3;
+    sample->is_jpeg_crop = false;
 }
 
 static sluice_status run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
@@ -235,6 +241,50 @@ static sluice_status make_result(const struct sluice_op *op, struct sluice_scrat
     return SLUICE_OK;
 }
 
+static struct sluice_box draw_box(const struct sluice_pipeline *pipeline,
+                                  const struct sluice_draw_key *key, uint32_t width,
+                                  uint32_t height)
+{
+    const struct sluice_draws draws =
+        sluice_crop_draw(&pipeline->ops[1], key, 1, (struct sluice_size){width, height});
+    return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
+}
+
+/* The box of random_resized_crop in the image that the sample's file holds, which is the
+ * whole image or the part of it that was left. */
+static sluice_status find_box(const struct sluice_pipeline *pipeline,
+                              const struct sluice_scratch *scratch,
+                              const struct sluice_sample *sample, struct sluice_box *box,
+                              struct sluice_err *err)
+{
+    const struct sluice_buf *file = sample->data;
+    if (!sample->is_jpeg_crop) {
+        struct sluice_image_info info;
+        const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
+        if (status == SLUICE_OK)
+            *box = draw_box(pipeline, &sample->key, info.width, info.height);
+        return status;
+    }
+
+    struct sluice_jpeg_window window;
+    const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, &window, err);
+    if (status)
+        return status;
+    if ((uint64_t)window.full_width * window.full_height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels is over the limit",
+                           window.full_width, window.full_height);
+    struct sluice_box drawn =
+        draw_box(pipeline, &sample->key, window.full_width, window.full_height);
+    if (drawn.left < window.left || drawn.top < window.top ||
+        drawn.left + drawn.width > window.left + window.width ||
+        drawn.top + drawn.height > window.top + window.height)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for another crop");
+    drawn.left -= window.left;
+    drawn.top -= window.top;
+    *box = drawn;
+    return SLUICE_OK;
+}
+
 /* decode and random_resized_crop as one: only the drawn box is decoded.  To `out` if that
  * is given (the sample keeps its file then), else to a new buffer. */
 static sluice_status run_region(const struct sluice_pipeline *pipeline,
@@ -244,13 +294,10 @@ static sluice_status run_region(const struct sluice_pipeline *pipeline,
     const struct sluice_op *crop = &pipeline->ops[1];
     const uint8_t *bytes = sample->data->data;
     const size_t len = sample->data->len;
-    struct sluice_image_info info;
-    sluice_status status = sluice_image_probe(bytes, len, &info, err);
+    struct sluice_box box;
+    sluice_status status = find_box(pipeline, scratch, sample, &box, err);
     if (status)
         return status;
-    const struct sluice_draws draws =
-        sluice_crop_draw(crop, &sample->key, 1, (struct sluice_size){info.width, info.height});
-    const struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
     struct sluice_rgb rgb;
     status = sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
                                         scratch->pool, &rgb, err);
@@ -375,6 +422,8 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (end > pipeline->num_ops || sample->ops_done > end)
         return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
                            sample->ops_done, end, pipeline->num_ops);
+    if (sample->is_jpeg_crop && end == 1)
+        return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
     while (!status && sample->ops_done < end) {
         const struct group group = next_group(pipeline, scratch, sample, end);
@@ -486,5 +535,42 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
         }
     }
     sluice_sample_clear(sample);
+    return SLUICE_OK;
+}
+
+bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
+{
+    return pipeline->num_ops > 1 && pipeline->ops[1].class == &sluice_op_random_resized_crop;
+}
+
+sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
+                                        struct sluice_scratch *scratch,
+                                        struct sluice_sample *sample, bool optimal_huffman,
+                                        struct sluice_err *err)
+{
+    if (!sluice_pipeline_can_crop_jpeg(pipeline))
+        return sluice_fail(err, SLUICE_E_INVALID, "this pipeline does not crop what it decodes");
+    if (sample->ops_done > 0 || sample->is_jpeg_crop || sample->kind != SLUICE_KIND_FILE)
+        return sluice_fail(err, SLUICE_E_INVALID, "only a whole file can be cut");
+    const struct sluice_buf *file = sample->data;
+    struct sluice_image_info info;
+    sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
+    if (status)
+        return status;
+    if (info.format != SLUICE_IMAGE_JPEG)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "only a JPEG can be cut");
+    const struct sluice_box box = draw_box(pipeline, &sample->key, info.width, info.height);
+    const struct sluice_jpeg_crop_options options = {
+        .optimal_huffman = optimal_huffman,
+        .max_pixels = scratch->max_pixels,
+    };
+    struct sluice_buf *crop;
+    status =
+        sluice_jpeg_crop(file->data, file->len, &box, &options, scratch->pool, &crop, NULL, err);
+    if (status)
+        return status;
+    sluice_buf_unref(sample->data);
+    sample->data = crop;
+    sample->is_jpeg_crop = true;
     return SLUICE_OK;
 }

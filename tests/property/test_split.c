@@ -191,6 +191,45 @@ static void check_finish(const struct sluice_pipeline *pipeline, struct sluice_s
     free(out);
 }
 
+static size_t num_cut, num_images_to_cut;
+
+/* Split 0 in the form of a cut file: what comes of it is what comes of the file. */
+static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes *nodes,
+                           struct sluice_buf *file, uint64_t id, const struct sluice_sample *steps)
+{
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    struct sluice_scratch *const scratches[] = {nodes->compute, nodes->measured};
+    num_images_to_cut += sluice_pipeline_can_crop_jpeg(pipeline);
+    for (unsigned end = 2; end <= num_ops; end++) {
+        for (size_t s = 0; s < SLUICE_ARRAY_LEN(scratches); s++) {
+            struct sluice_sample sample = start(file, id);
+            if (sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, NULL)) {
+                CU_ASSERT(!sample.is_jpeg_crop && sample.data == file);
+                sluice_sample_clear(&sample);
+                continue;
+            }
+            num_cut++;
+            CU_ASSERT(sample.is_jpeg_crop && sample.data->len < file->len);
+            sample = cross_the_wire(pipeline, &sample);
+            run(pipeline, scratches[s], &sample, end);
+            CU_ASSERT(is_equal(&sample, &steps[end]) && !sample.is_jpeg_crop);
+            sluice_sample_clear(&sample);
+
+            sample = start(file, id);
+            CU_ASSERT_EQUAL(
+                sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, NULL),
+                SLUICE_OK);
+            const size_t out_len = steps[num_ops].data->len;
+            uint8_t *out = malloc(out_len);
+            CU_ASSERT_EQUAL(
+                sluice_pipeline_finish(pipeline, scratches[s], &sample, out, out_len, NULL),
+                SLUICE_OK);
+            CU_ASSERT(memcmp(out, steps[num_ops].data->data, out_len) == 0);
+            free(out);
+        }
+    }
+}
+
 static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, struct nodes *nodes,
                                        struct sluice_buf *file, uint64_t id,
                                        struct sluice_hasher *hasher)
@@ -223,6 +262,7 @@ static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, s
                          &steps[num_ops]);
         }
     }
+    check_cut_file(pipeline, nodes, file, id, steps);
     for (unsigned k = 0; k <= num_ops; k++)
         sluice_sample_clear(&steps[k]);
 }
@@ -257,6 +297,7 @@ static char digest[33];
 static void any_split_gives_the_same_bytes(void)
 {
     sluice_hash128_hex(run_everything(), digest);
+    CU_ASSERT(num_cut > num_images_to_cut); /* each twice and for several ends; small ones not */
     printf("level %s digest %s ", sluice_cpu_level_name(sluice_cpu_level()), digest);
 }
 

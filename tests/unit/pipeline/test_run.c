@@ -341,6 +341,128 @@ static void a_pool_gets_every_buffer_back(void)
     sluice_buf_pool_destroy(pool); /* a leak would show under asan */
 }
 
+static struct sluice_buf *make_jpeg(uint32_t width, uint32_t height)
+{
+    uint8_t *pixels = malloc((size_t)width * height * 3);
+    for (size_t i = 0; i < (size_t)width * height * 3; i++)
+        pixels[i] = (uint8_t)(i / 3 % width + i % 7 * 5);
+    struct sluice_buf *file = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height,
+                                             &(struct sluice_jpeg_encode_options){0}, &file, NULL),
+                          SLUICE_OK);
+    free(pixels);
+    return file;
+}
+
+/* One whose crop is a small part. */
+static struct sluice_sample cut_sample(const struct sluice_pipeline *p,
+                                       struct sluice_scratch *scratch, struct sluice_buf *file)
+{
+    for (uint64_t id = 0; id < 100; id++) {
+        struct sluice_sample sample = file_sample(file, id);
+        const struct sluice_draws draws = sluice_pipeline_draws(p, &sample.key, 400, 300);
+        if (draws.width < 200 && draws.height < 150 && draws.left > 64 && draws.top > 64 &&
+            sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL) == SLUICE_OK)
+            return sample;
+        sluice_sample_clear(&sample);
+    }
+    CU_FAIL_FATAL("no draw gave a small crop");
+    return (struct sluice_sample){0};
+}
+
+static void a_cut_file_is_decoded_with_its_crop_only(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_sample sample = cut_sample(p, scratch, file);
+    CU_ASSERT(sample.is_jpeg_crop && sample.kind == SLUICE_KIND_FILE && sample.ops_done == 0);
+    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 0, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL), SLUICE_E_INVALID);
+    CU_ASSERT(sample.is_jpeg_crop);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_OK);
+    CU_ASSERT(!sample.is_jpeg_crop && sample.ops_done == 2 && sample.width == 24);
+    sluice_sample_clear(&sample);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
+static void what_cannot_be_cut_stays_as_it_is(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=30,center_crop=24");
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *png = make_file(40, 30), *jpeg = make_jpeg(400, 300);
+    CU_ASSERT(sluice_pipeline_can_crop_jpeg(p) && !sluice_pipeline_can_crop_jpeg(val));
+    const struct {
+        const struct sluice_pipeline *pipeline;
+        struct sluice_buf *file;
+        size_t len;
+        sluice_status status;
+    } cases[] = {
+        {p, png, png->len, SLUICE_E_UNSUPPORTED},
+        {val, jpeg, jpeg->len, SLUICE_E_INVALID},
+        {p, jpeg, jpeg->len - 1, SLUICE_E_UNSUPPORTED},
+        {p, jpeg, 30, SLUICE_E_CORRUPT},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        struct sluice_sample sample = file_sample(cases[i].file, 1);
+        const size_t whole_len = cases[i].file->len;
+        struct sluice_err err = {{0}};
+        cases[i].file->len = cases[i].len;
+        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(cases[i].pipeline, scratch, &sample, false, &err),
+                        cases[i].status);
+        CU_ASSERT(err.text[0] != 0);
+        CU_ASSERT(sample.data == cases[i].file && !sample.is_jpeg_crop && sample.ops_done == 0);
+        cases[i].file->len = whole_len;
+        sluice_sample_clear(&sample);
+    }
+    sluice_buf_unref(png);
+    sluice_buf_unref(jpeg);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+    sluice_pipeline_destroy(val);
+}
+
+static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=30,center_crop=24");
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_scratch *small =
+        scratch_create(&(struct sluice_scratch_options){.max_image_pixels = 119999});
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_sample sample = cut_sample(p, scratch, file);
+    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(val, &sample, 0, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, small, &sample, 2, NULL), SLUICE_E_NO_MEMORY);
+    uint8_t *left = sample.data->data + 18; /* where the window's origin is told */
+    const uint8_t was = left[1];
+    left[0] = left[1] = 0;
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
+    left[0] = 0xFF;
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
+    left[0] = 0;
+    left[1] = was;
+    sample.key.sample_id += 1000; /* another box */
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
+    sample.key.sample_id -= 1000;
+    sample.data->data[8] = 'X'; /* no segment of ours */
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT(sample.is_jpeg_crop && sample.ops_done == 0);
+    sluice_sample_clear(&sample);
+
+    sample = zero_sample(2, SLUICE_KIND_U8, 24, 24, 24 * 24 * 3);
+    sample.is_jpeg_crop = true;
+    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_E_CORRUPT);
+    sluice_sample_clear(&sample);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_scratch_destroy(small);
+    sluice_pipeline_destroy(p);
+    sluice_pipeline_destroy(val);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -353,6 +475,9 @@ int main(void)
         SLUICE_TEST(a_float_from_no_pixel_is_corrupt),
         SLUICE_TEST(op_times_are_kept_when_asked_for),
         SLUICE_TEST(a_pool_gets_every_buffer_back),
+        SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
+        SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
+        SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
     };
     return sluice_test_run("run", tests, SLUICE_TEST_COUNT(tests));
 }
