@@ -54,6 +54,14 @@ struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
     return sluice_choice_at(pipeline, 0);
 }
 
+struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
+                                       struct sluice_choice choice)
+{
+    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
+        choice.form = SLUICE_FORM_JPEG_CROP;
+    return choice;
+}
+
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes)
 {

@@ -42,6 +42,11 @@ struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, un
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline);
 
+/* Asks for JPEG crops in place of whole files, where the pipeline can use one; a server sends
+ * the file where it is no JPEG or a crop would not be smaller. */
+struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
+                                       struct sluice_choice choice);
+
 /* Bytes that a reply of this choice is expected to carry; file_bytes where that depends on the
  * image. */
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,

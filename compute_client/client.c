@@ -190,6 +190,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
             .num_samples = said.num_samples,
             .prep_workers = said.prep_workers,
             .max_in_flight = said.max_in_flight ? said.max_in_flight : 1,
+            .forms = said.forms,
             .max_image_pixels = said.max_image_pixels,
             .max_file_bytes = said.max_file_bytes,
         };

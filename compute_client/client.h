@@ -34,6 +34,7 @@ struct sluice_server_info {
     uint32_t prep_workers;
     uint32_t max_in_flight; /* >= 1 */
     uint64_t max_image_pixels, max_file_bytes;
+    uint32_t forms; /* bit (1 << enum sluice_form): what it can send */
 };
 
 SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_options *options,

@@ -14,6 +14,7 @@ static const char *const mode_choices[] = {
     "local",         "remote_nooff",    "remote_alloff", "remote_piloff",
     "remote_sophon", "remote_smartoff", "remote_auto",   NULL,
 };
+static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
 
 /* "host", "host:port", "[v6]", "[v6]:port". */
@@ -49,7 +50,7 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         .allow_tf32 = true,
         .has_digest = true,
     };
-    const char *mode = "remote_auto";
+    const char *mode = "remote_auto", *form = "auto";
     const char *on_error = "skip";
     bool has_start_epoch = false;
     const struct sluice_option table[] = {
@@ -212,6 +213,12 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
          .value = &o.host,
          .arg = "HOST[:PORT]",
          .help = "The storage server; port " DEFAULT_PORT " unless given."},
+        {.name = "remote-form",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &form,
+         .choices = form_choices,
+         .help = "What comes where no op runs remotely: the file, or a JPEG of the MCUs that the "
+                 "crop needs; auto: jpeg_crop in remote_auto, raw elsewhere."},
         {.name = "remote-cpus",
          .type = SLUICE_OPTION_UINT,
          .value = &o.remote_cpus,
@@ -326,6 +333,10 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
     /* Profiling is without offload whatever the mode: the modes that plan need no plan for it. */
     if (*exit_code == 0 && o.is_profiling && o.mode != SLUICE_MODE_LOCAL)
         o.mode = SLUICE_MODE_NOOFF;
+    const bool is_cut =
+        strcmp(form, "jpeg_crop") == 0 || (strcmp(form, "auto") == 0 && o.mode == SLUICE_MODE_AUTO);
+    /* A profile is of whole files. */
+    o.remote_form = is_cut && !o.is_profiling ? SLUICE_FORM_JPEG_CROP : SLUICE_FORM_RAW;
     if (*exit_code == 0 && sluice_mode_is_planned(o.mode) && !o.is_evaluate && !o.profile_folder)
         *exit_code =
             sluice_cli_usage_error(&cli,

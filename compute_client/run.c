@@ -242,6 +242,17 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
     return sluice_choice_at(pipeline, is_file_less ? 0 : sluice_pipeline_u8_split(pipeline));
 }
 
+/* Where the plan says the file, the server may have CPU to spare for a smaller one: the
+ * cut costs it less than a third of a decode and halves the bytes. */
+static void cut_files(const struct run *run, const struct part *part)
+{
+    if (run->options->remote_form != SLUICE_FORM_JPEG_CROP ||
+        !(run->info.forms >> SLUICE_FORM_JPEG_CROP & 1))
+        return;
+    for (size_t i = 0; i < part->num_ids; i++)
+        part->choices[i] = sluice_choice_cut(part->pipeline, part->choices[i]);
+}
+
 static sluice_status choose(struct run *run, struct sluice_err *err)
 {
     const enum sluice_mode mode = run->options->mode;
@@ -252,10 +263,16 @@ static sluice_status choose(struct run *run, struct sluice_err *err)
                 ? least_bytes(run->val.pipeline, run->manifest->entries[run->val.ids[i]].bytes)
                 : sluice_choice_fixed(mode, run->val.pipeline);
     }
-    if (is_planned && !run->options->is_evaluate)
-        return plan(run, err);
-    for (size_t i = 0; i < run->train.num_ids; i++)
-        run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
+    if (is_planned && !run->options->is_evaluate) {
+        const sluice_status status = plan(run, err);
+        if (status != SLUICE_OK)
+            return status;
+    } else {
+        for (size_t i = 0; i < run->train.num_ids; i++)
+            run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
+    }
+    cut_files(run, &run->train);
+    cut_files(run, &run->val);
     return SLUICE_OK;
 }
 

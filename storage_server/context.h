@@ -34,6 +34,7 @@ struct sluice_context {
     struct sluice_health *health;
     size_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
+    bool has_optimal_crops; /* Huffman tables made for each JPEG crop */
 
     /* Known only when calls may come already; NULL until then. */
     struct sluice_rpc_server *_Atomic rpc;

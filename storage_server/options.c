@@ -1,5 +1,7 @@
 #include "storage_server/options.h"
 
+static const char *const huffman_choices[] = {"fast", "optimal", NULL};
+
 struct sluice_server_options sluice_server_options_init(void)
 {
     return (struct sluice_server_options){
@@ -12,6 +14,7 @@ struct sluice_server_options sluice_server_options_init(void)
         .max_in_flight = 512,
         .max_image_pixels = 178956970, /* Pillow's limit against decompression bombs */
         .max_file_bytes = 32u << 20,
+        .jpeg_crop_huffman = "fast",
         .grace_s = 10,
     };
 }
@@ -90,6 +93,12 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
          .help = "A larger file is refused before it is read.",
          .min = 1,
          .max = 1u << 30},
+        {.name = "jpeg-crop-huffman",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &o->jpeg_crop_huffman,
+         .choices = huffman_choices,
+         .help =
+             "Huffman tables of a JPEG crop: the file's, or ones made for it (smaller, slower)."},
         {.name = "grace",
          .type = SLUICE_OPTION_DOUBLE,
          .value = &o->grace_s,

@@ -21,8 +21,9 @@ struct sluice_server_options {
     double link_bytes_per_s; /* 0: no limit */
     uint64_t max_image_pixels;
     uint64_t max_file_bytes;
-    const char *metrics; /* "127.0.0.1:9464"; NULL: no metrics are served */
-    double grace_s;      /* time for what was accepted, once a stop was asked for */
+    const char *jpeg_crop_huffman; /* "fast" or "optimal" */
+    const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
+    double grace_s;                /* time for what was accepted, once a stop was asked for */
 };
 
 /* The defaults. */

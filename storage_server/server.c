@@ -89,6 +89,7 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .max_in_flight = (size_t)options->max_in_flight,
         .max_image_pixels = options->max_image_pixels,
         .max_file_bytes = options->max_file_bytes,
+        .has_optimal_crops = strcmp(options->jpeg_crop_huffman, "optimal") == 0,
         .transfer_seed = fresh_seed(),
     };
 

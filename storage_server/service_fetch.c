@@ -48,6 +48,7 @@ struct fetch_job {
     struct stream *stream;                     /* a reference */
     struct sluice_wire_sample_request request; /* its split at most num_ops */
     unsigned split;                            /* ops to run: what was asked for, or none */
+    bool is_cut;                               /* no ops, but the file's MCUs for the crop */
     size_t estimated_bytes;                    /* of the reply */
     uint64_t accepted_ns;
     struct sluice_wire_sample_reply reply;
@@ -315,9 +316,10 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
 {
     reply->status = SLUICE_OK;
     reply->ops_done = sample->ops_done;
-    reply->form = sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
-                  : sample->kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
-                                                   : SLUICE_FORM_F32;
+    reply->form = sample->is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
+                  : sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                  : sample->kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
+                                                     : SLUICE_FORM_F32;
     reply->width = sample->width;
     reply->height = sample->height;
     reply->channels = sample->channels;
@@ -344,6 +346,10 @@ static void answer(struct fetch_job *job, struct sluice_scratch *scratch)
     };
     if (job->split)
         status = sluice_pipeline_run(s->pipeline, scratch, &sample, job->split, &err);
+    else if (job->is_cut &&
+             sluice_pipeline_crop_jpeg(s->pipeline, scratch, &sample, s->context->has_optimal_crops,
+                                       NULL) != SLUICE_OK)
+        job->is_cut = false; /* the file says the same, and what is wrong with it */
     if (status != SLUICE_OK) {
         fail_reply(&job->reply, status, path, err.text);
     } else if (sample.data->len > MAX_PAYLOAD_BYTES && job->split) {
@@ -381,6 +387,14 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
 
 /* --- from the backlog to a lane --- */
 
+/* What is to be done for the job if there is room to do it. */
+static void plan_work(const struct stream *s, struct fetch_job *job)
+{
+    job->split = job->request.split;
+    job->is_cut = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_CROP && s->pipeline &&
+                  sluice_pipeline_can_crop_jpeg(s->pipeline);
+}
+
 /* Under the lock: takes the next request up; NULL: no memory. */
 static struct fetch_job *take_request(struct stream *s)
 {
@@ -396,7 +410,7 @@ static struct fetch_job *take_request(struct stream *s)
     job->accepted_ns = sluice_clock_ns();
     if (job->request.split > s->num_ops)
         job->request.split = s->num_ops;
-    job->split = job->request.split;
+    plan_work(s, job);
     if (backlog->taken == backlog->num_requests) {
         s->backlog_first = backlog->next;
         if (!s->backlog_first)
@@ -434,16 +448,17 @@ static sluice_status hand_over(struct stream *s, struct fetch_job *job)
         flush(s);
         return SLUICE_OK;
     }
-    if (job->split) {
+    if (job->split || job->is_cut) {
         const sluice_status status = sluice_workers_try(workers, SLUICE_LANE_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
     }
     /* The job is another thread's once it is submitted, so this comes before. */
     job->split = 0;
+    job->is_cut = false;
     const sluice_status status = sluice_workers_try(workers, SLUICE_LANE_IO, &job->job);
     if (status != SLUICE_OK)
-        job->split = job->request.split;
+        plan_work(s, job);
     return status;
 }
 

@@ -95,6 +95,30 @@ class ModesTest(unittest.TestCase):
             finally:
                 server.kill()
 
+    def test_cut_files(self):
+        server = Server(self.root, 0, 2)
+        try:
+            (whole,), _ = self.train("remote_nooff", ["--host", server.address])
+            for flags in (["--remote-form", "jpeg_crop"],
+                          ["--remote-form", "jpeg_crop", "-j", "4"]):
+                (report,), _ = self.train("remote_nooff", ["--host", server.address, *flags])
+                self.assertEqual(report["digest"], self.digest)
+                self.assertGreater(report["choices"]["jpeg_crop@0"], NUM_TRAIN / 3)
+                self.assertLess(report["wire_bytes"], 0.9 * whole["wire_bytes"])
+            (report,), _ = self.train("remote_auto", ["--host", server.address,
+                                                      "--remote-form", "raw"])
+            self.assertNotIn("jpeg_crop@0", report["choices"])
+        finally:
+            server.kill()
+        server = Server(self.root, 0, 1, "--jpeg-crop-huffman", "optimal")
+        try:
+            (report,), _ = self.train("remote_nooff", ["--host", server.address,
+                                                       "--remote-form", "jpeg_crop"])
+            self.assertEqual(report["digest"], self.digest)
+            self.assertGreater(report["choices"]["jpeg_crop@0"], NUM_TRAIN / 3)
+        finally:
+            server.kill()
+
     def test_a_server_killed_twice_costs_time_only(self):
         """The trainer takes its time, so that each kill falls in mid-epoch."""
         port = free_port()

@@ -55,6 +55,22 @@ static void fixed_modes_ask_for_what_their_name_says(void)
     sluice_pipeline_destroy(pipeline);
 }
 
+static void only_files_before_a_crop_are_asked_for_cut(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
+    struct sluice_choice choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 0));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(choice.split, 0);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777); /* the most that comes */
+    choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 3));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_U8);
+    choice = sluice_choice_cut(val, sluice_choice_at(val, 0));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_RAW);
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(val);
+}
+
 /* Sample i's file has 1000 * (i + 1) bytes; cropping saves from the second on. */
 static const char *write_profile(size_t num_rows)
 {
@@ -132,6 +148,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_mode_has_its_name_and_the_originals_alias),
         SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
+        SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
         SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
     };

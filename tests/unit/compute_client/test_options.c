@@ -67,6 +67,30 @@ static void a_host_without_a_port_gets_the_default(void)
     }
 }
 
+static enum sluice_form form_of(const char *flags)
+{
+    char line[200];
+    snprintf(line, sizeof(line), "--host h %s", flags);
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    return o.remote_form;
+}
+
+static void only_remote_auto_asks_for_crops_by_itself(void)
+{
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p"),
+                    SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p --remote-form raw"),
+                    SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_sophon --profile-folder p"), SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff"), SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff --remote-form jpeg_crop"),
+                    SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--profiling --write-profile-folder p --remote-form jpeg_crop"),
+                    SLUICE_FORM_RAW);
+}
+
 static void profiling_is_without_offload(void)
 {
     char line[] = "--profiling --write-profile-folder p";
@@ -110,6 +134,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_originals_flags_keep_their_names),
         SLUICE_TEST(a_host_without_a_port_gets_the_default),
+        SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
         SLUICE_TEST(profiling_is_without_offload),
         SLUICE_TEST(what_does_not_fit_is_a_usage_error),
     };

@@ -59,6 +59,7 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--grace", "-1").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--max-file-bytes", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--link-limit", "fast").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--jpeg-crop-huffman", "best").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
 }
 

@@ -33,14 +33,18 @@ static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uin
 {
     CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
     struct sluice_sample sample = run_locally(sample_id, reply->ops_done);
+    if (reply->form == SLUICE_FORM_JPEG_CROP)
+        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, NULL),
+                        SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(reply->payload->len, sample.data->len);
     CU_ASSERT(memcmp(reply->payload->data, sample.data->data, sample.data->len) == 0);
     CU_ASSERT_EQUAL(reply->width, sample.width);
     CU_ASSERT_EQUAL(reply->height, sample.height);
     CU_ASSERT_EQUAL(reply->channels, sample.channels);
-    CU_ASSERT_EQUAL(reply->form, sample.kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
-                                 : sample.kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
-                                                                 : SLUICE_FORM_F32);
+    CU_ASSERT_EQUAL(reply->form, sample.is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
+                                 : sample.kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                                 : sample.kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
+                                                                   : SLUICE_FORM_F32);
     sluice_sample_clear(&sample);
 }
 
@@ -70,20 +74,99 @@ static void a_hint_that_does_not_fit_gets_what_does(void)
     fixture_start(&f);
     struct client *client = fetch_open(&f, 0);
     fetch_ask(client, 0, 1, 99, SLUICE_FORM_F32);
-    fetch_ask(client, 1, 1, 0, SLUICE_FORM_JPEG_CROP);
+    fetch_ask(client, 1, 1, 1, SLUICE_FORM_JPEG_CROP);
     fetch_ask(client, 2, 1, 3, SLUICE_FORM_U8_PACKED);
     fetch_ask(client, 3, 1, 0, SLUICE_FORM_F32);
     static const struct sluice_wire_sample_request outside = {
         .request_id = 4, .key = {.sample_id = NUM_IMAGES}, .split = 2};
     fetch_send(client, &outside, 1, 0);
     fetch_await(client, 5);
-    static const unsigned expected[] = {5, 0, 3, 0};
+    static const unsigned expected[] = {5, 1, 3, 0};
     for (unsigned id = 0; id < 4; id++) {
         CU_ASSERT_EQUAL(fetch_reply_to(client, id)->ops_done, expected[id]);
         expect_local_bytes(fetch_reply_to(client, id), id);
     }
     CU_ASSERT_EQUAL(fetch_reply_to(client, 4)->status, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(fetch_reply_to(client, 4)->error, "12"));
+    client_close(client);
+    fixture_end(&f);
+}
+
+/* How many replies to `count` requests for crops are crops; the rest are files. */
+static size_t ask_for_crops(struct client *client, uint64_t first, size_t count)
+{
+    fetch_ask(client, first, count, 0, SLUICE_FORM_JPEG_CROP);
+    fetch_await(client, first + count);
+    size_t num_crops = 0;
+    for (uint64_t id = first; id < first + count; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        CU_ASSERT_EQUAL(reply->ops_done, 0);
+        CU_ASSERT_EQUAL(reply->width + reply->height + reply->channels, 0);
+        num_crops += reply->form == SLUICE_FORM_JPEG_CROP;
+    }
+    return num_crops;
+}
+
+static void files_are_cut_where_that_saves_bytes(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 0);
+    CU_ASSERT(ask_for_crops(client, 0, NUM_IMAGES) > NUM_IMAGES / 2);
+    size_t num_expected = 0;
+    for (uint64_t id = 0; id < NUM_IMAGES; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        struct sluice_sample sample = run_locally(id, 0);
+        const bool can_cut =
+            sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, NULL) == SLUICE_OK;
+        sluice_sample_clear(&sample);
+        CU_ASSERT_EQUAL(reply->form, can_cut ? SLUICE_FORM_JPEG_CROP : SLUICE_FORM_RAW);
+        num_expected += can_cut;
+        expect_local_bytes(reply, id);
+    }
+    const struct sluice_wire_stats stats = sluice_server_stats(f.server);
+    CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_JPEG_CROP].samples, num_expected);
+    CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_RAW].samples, NUM_IMAGES - num_expected);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void optimal_tables_make_smaller_crops(void)
+{
+    size_t bytes[2] = {0};
+    for (int is_optimal = 0; is_optimal < 2; is_optimal++) {
+        struct fixture f = fixture_init();
+        f.options.jpeg_crop_huffman = is_optimal ? "optimal" : "fast";
+        fixture_start(&f);
+        struct client *client = fetch_open(&f, 0);
+        CU_ASSERT(ask_for_crops(client, 0, NUM_IMAGES) > 0);
+        for (uint64_t id = 0; id < NUM_IMAGES; id++)
+            bytes[is_optimal] += fetch_reply_to(client, id)->payload->len;
+        client_close(client);
+        fixture_end(&f);
+    }
+    CU_ASSERT(bytes[1] < bytes[0]);
+}
+
+static void no_room_to_cut_gives_the_file(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.io_workers = 1;
+    f.options.queue = 1;
+    fixture_start(&f);
+    gate_close(f.gate);
+    struct client *client = fetch_open(&f, 0);
+    fetch_ask(client, 0, NUM_IMAGES, 0, SLUICE_FORM_JPEG_CROP);
+    gate_await_held(f.gate, 2);
+    gate_open(f.gate);
+    fetch_await(client, NUM_IMAGES);
+    size_t num_files = 0;
+    for (uint64_t id = 0; id < NUM_IMAGES; id++) {
+        expect_local_bytes(fetch_reply_to(client, id), id);
+        num_files += fetch_reply_to(client, id)->form == SLUICE_FORM_RAW;
+    }
+    CU_ASSERT(num_files >= 1);
     client_close(client);
     fixture_end(&f);
 }
@@ -526,6 +609,9 @@ int main(void)
         SLUICE_TEST(every_split_equals_the_local_pipeline),
         SLUICE_TEST(a_hint_that_does_not_fit_gets_what_does),
         SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
+        SLUICE_TEST(files_are_cut_where_that_saves_bytes),
+        SLUICE_TEST(optimal_tables_make_smaller_crops),
+        SLUICE_TEST(no_room_to_cut_gives_the_file),
         SLUICE_TEST(a_full_prep_lane_costs_ops_and_both_full_cost_time),
         SLUICE_TEST(many_streams_share_a_full_server),
         SLUICE_TEST(no_more_than_max_in_flight_are_taken_up),
