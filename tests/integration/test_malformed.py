@@ -159,6 +159,7 @@ class MalformedTest(unittest.TestCase):
         self.assertIsNone(self.server.poll())
         status = pathlib.Path(f"/proc/{self.server.pid}/status").read_text()
         peak_kb = int(re.search(r"VmHWM:\s+(\d+)", status).group(1))
+        print(f"server peak RSS {peak_kb / 1024:.0f} MiB", flush=True)
         self.assertLess(peak_kb, MAX_RSS_KB)
         self.server.send_signal(signal.SIGTERM)
         out, log = self.server.communicate(timeout=30)
