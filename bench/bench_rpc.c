@@ -33,7 +33,7 @@ struct cell {
 
 static double *new_values(size_t num_values)
 {
-    double *values = calloc(num_values, sizeof(*values));
+    double *values = calloc(num_values ? num_values : 1, sizeof(*values));
     if (!values)
         bench_die("no memory for the results");
     return values;

@@ -177,7 +177,9 @@ static struct scene draw_scene(const struct sluice_synth_options *options, uint6
 
 static uint8_t to_u8(float value)
 {
-    return value <= 0 ? 0 : value >= 255 ? 255 : (uint8_t)(value + 0.5f);
+    /* Half up, which for values of at least 0 is what the cast makes of the sum. */
+    const float raised = value + 0.5f;
+    return value <= 0 ? 0 : value >= 255 ? 255 : (uint8_t)raised;
 }
 
 /* Grain is noise on two scales: one value a pixel, and one for every 4 x 4 pixels. */
