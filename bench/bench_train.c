@@ -73,7 +73,7 @@ static void run(const struct bench *b, bool is_json)
     struct bench_report report = {.is_json = is_json};
     bench_row_begin(&report, name);
     bench_row_number(&report, "us", 1, 1e6 / median); /* for one sample */
-    bench_row_number(&report, "bytes", 0, (double)(bytes / b->batch_size));
+    bench_row_number(&report, "bytes", 0, (double)bytes / (double)b->batch_size);
     bench_row_number(&report, "reference_us", 1, NAN);
     bench_row_number(&report, "ratio", 2, NAN);
     bench_row_number(&report, "samples_per_s", 0, median);

@@ -278,7 +278,7 @@ static sluice_status cuda_write(struct sluice_trainer *trainer, enum sluice_arra
 static sluice_status make_params(struct cuda_trainer *cuda, struct sluice_err *err)
 {
     const struct sluice_net *net = &cuda->base.net;
-    size_t count = 0, largest = 0;
+    size_t count = 0, largest = 1;
     for (int is_trained = 1; is_trained >= 0; is_trained--) {
         for (unsigned i = 0; i < net->num_params; i++) {
             if (net->params[i].is_trained != is_trained)
