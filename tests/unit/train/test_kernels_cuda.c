@@ -3,11 +3,11 @@
 #include "base/rng.h"
 #include "compute_client/train/net.h"
 #include "support/test.h"
+#include "train_support.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Each kernel against a plain loop here. */
 
@@ -37,7 +37,7 @@ static void *to_device(const void *host, size_t bytes)
 
 static void *from_device(const void *device, size_t bytes)
 {
-    void *host = malloc(bytes);
+    void *host = calloc(1, bytes);
     require(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
     return host;
 }
@@ -297,7 +297,7 @@ static void dropout_drops_what_the_net_says(void)
     require(sluice_cuda_fill(NULL, values, 1, COUNT + 1));
     require(sluice_cuda_dropout(NULL, values, COUNT, seed, step, 14, 0.3));
     float *got = from_device(values, (COUNT + 1) * sizeof(float));
-    CU_ASSERT_EQUAL(memcmp(got, mask, sizeof(mask)), 0);
+    CU_ASSERT(train_test_same_bits(got, mask, sizeof(mask)));
     CU_ASSERT_EQUAL(got[COUNT], 1);
     free(got);
     end();
@@ -316,7 +316,7 @@ static void check_maxpool(const struct sluice_cuda_window *w)
     const size_t num_out = (size_t)N * w->c * w->out_h * w->out_w;
     float *in = make_values(num_in, 7), *diff_out = make_values(num_out, 8);
     in[num_in / 3] = NAN;
-    float *wanted = malloc(num_out * sizeof(float)), *wanted_diff = calloc(num_in, sizeof(float));
+    float *wanted = calloc(num_out, sizeof(float)), *wanted_diff = calloc(num_in, sizeof(float));
     for (size_t n = 0; n < N; n++) {
         for (size_t c = 0; c < w->c; c++) {
             for (size_t oy = 0; oy < w->out_h; oy++) {
@@ -426,14 +426,15 @@ static void check_loss(size_t n, uint32_t num_classes)
         unsigned rank = 0;
         double sum = 0;
         for (uint32_t c = 0; c < num_classes; c++) {
-            sum += exp(own[c]);
+            sum += exp((double)own[c]);
             rank += own[c] > own[labels[s]] || (own[c] == own[labels[s]] && c < labels[s]);
         }
         wanted.loss += log(sum) - own[labels[s]];
         wanted.top1 += rank < 1;
         wanted.top5 += rank < 5;
         for (uint32_t c = 0; c < num_classes; c++)
-            wanted_diff[s * num_classes + c] = (exp(own[c]) / sum - (c == labels[s])) / (double)n;
+            wanted_diff[s * num_classes + c] =
+                (exp((double)own[c]) / sum - (c == labels[s])) / (double)n;
     }
     float *diff = to_device(NULL, n * num_classes * sizeof(float));
     struct sluice_cuda_sums *sums = to_device(&before, sizeof(before));
@@ -495,8 +496,8 @@ static void sgd_rounds_as_the_cpu_does(void)
         m[i] = momentum * m[i] + (g[i] + weight_decay * w[i]);
         w[i] -= lr * m[i];
     }
-    CU_ASSERT_EQUAL(memcmp(got_m, m, COUNT * sizeof(float)), 0);
-    CU_ASSERT_EQUAL(memcmp(got_w, w, COUNT * sizeof(float)), 0);
+    CU_ASSERT(train_test_same_bits(got_m, m, COUNT * sizeof(float)));
+    CU_ASSERT(train_test_same_bits(got_w, w, COUNT * sizeof(float)));
     free(w), free(m), free(g), free(got_w), free(got_m);
     end();
 }

@@ -53,7 +53,7 @@ static float *params_of(struct sluice_trainer *trainer, size_t *count)
     *count = 0;
     for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++)
         *count += sluice_trainer_param_count(trainer, i);
-    float *values = malloc(*count * sizeof(*values));
+    float *values = calloc(*count + 1, sizeof(*values));
     size_t start = 0;
     for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
         struct sluice_err err = {{0}};
