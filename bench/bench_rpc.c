@@ -100,9 +100,10 @@ static uint64_t server_cpu_ns(int server)
     return cpu_ns;
 }
 
-static void run_once(int server, int client, const struct bench_ask *ask, struct cell *cell,
+static void run_once(const int *servers, int client, const struct bench_ask *ask, struct cell *cell,
                      size_t repeat)
 {
+    const int server = servers[ask->transport];
     const uint64_t before_ns = server_cpu_ns(server);
     struct bench_answer answer;
     bench_write_all(client, ask, sizeof(*ask));
@@ -151,8 +152,14 @@ static void print_row(struct bench_report *report, const struct bench_setup *set
     free(sorted);
 }
 
-static void measure(struct bench_report *report, const struct bench_setup *setup, int server,
-                    int client, size_t repeats, double run_bytes)
+static bool is_wanted(int transport, const char *only)
+{
+    return transport == TRANSPORT_TCP || strstr(transport_names[transport], only);
+}
+
+static void measure(struct bench_report *report, const struct bench_setup *setup,
+                    const int *servers, int client, size_t repeats, double run_bytes,
+                    const char *only)
 {
     for (size_t s = 0; s < setup->num_sizes; s++) {
         struct cell cells[NUM_TRANSPORTS];
@@ -162,16 +169,19 @@ static void measure(struct bench_report *report, const struct bench_setup *setup
             cells[t] = (struct cell){new_values(repeats), new_values(repeats), new_values(repeats),
                                      new_values(repeats), new_values(repeats), new_values(repeats)};
             const struct bench_ask warm_up = {(uint32_t)t, (uint32_t)s, ask.count / 4 + 1};
-            run_once(server, client, &warm_up, NULL, 0);
+            if (is_wanted(t, only))
+                run_once(servers, client, &warm_up, NULL, 0);
         }
         for (size_t r = 0; r < repeats; r++) {
             for (int t = 0; t < NUM_TRANSPORTS; t++) {
                 ask.transport = (uint32_t)t;
-                run_once(server, client, &ask, &cells[t], r);
+                if (is_wanted(t, only))
+                    run_once(servers, client, &ask, &cells[t], r);
             }
         }
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
-            print_row(report, setup, s, t, &cells[t], &cells[TRANSPORT_TCP], repeats);
+            if (is_wanted(t, only))
+                print_row(report, setup, s, t, &cells[t], &cells[TRANSPORT_TCP], repeats);
         }
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
             free(cells[t].us);
@@ -191,6 +201,7 @@ int main(int argc, char **argv)
     uint64_t repeats = 7, run_bytes = 512 << 20;
     double limit = 0, delay_ms = 0;
     bool has_run_bytes = false;
+    const char *only = "";
     const struct sluice_option options[] = {
         {.name = "size",
          .type = SLUICE_OPTION_STRINGS,
@@ -217,6 +228,11 @@ int main(int argc, char **argv)
          .value = &limit,
          .arg = "RATE",
          .help = "Send everything through a token bucket of this rate and compare goodput."},
+        {.name = "only",
+         .type = SLUICE_OPTION_STRING,
+         .value = &only,
+         .arg = "TEXT",
+         .help = "Beside tcp only the transports whose name holds this."},
         {.name = "delay-ms",
          .type = SLUICE_OPTION_DOUBLE,
          .value = &delay_ms,
@@ -253,16 +269,19 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     bench_print_machine();
     make_files(&setup);
-    int server, client, relay = -1;
-    pid_t children[3];
+    int servers[NUM_TRANSPORTS], client, relay = -1;
+    pid_t children[NUM_TRANSPORTS + 2];
     size_t num_children = 0;
     struct bench_ports ports;
-    if ((children[num_children++] = start(&server)) == 0)
-        bench_rpc_serve(&setup, server);
-    const bool is_up = bench_read_all(server, &ports, sizeof(ports));
+    bool is_up = true;
+    for (int t = 0; t < NUM_TRANSPORTS; t++) {
+        if ((children[num_children++] = start(&servers[t])) == 0)
+            bench_rpc_serve(&setup, (enum transport)t, servers[t]);
+        is_up &= bench_read_all(servers[t], &ports.of[t], sizeof(ports.of[t]));
+    }
     remove_files(&setup); /* the server has its manifest */
     if (!is_up)
-        bench_die("the server did not start");
+        bench_die("a server did not start");
     if (delay_ms > 0) {
         const struct bench_ports behind = ports;
         if ((children[num_children++] = start(&relay)) == 0)
@@ -274,11 +293,12 @@ int main(int argc, char **argv)
         bench_rpc_ask(&setup, &ports, client);
 
     struct bench_report report = {.is_json = args.is_json};
-    measure(&report, &setup, server, client, repeats, (double)run_bytes);
+    measure(&report, &setup, servers, client, repeats, (double)run_bytes, only);
 
     /* They end when their control ends; the relay after those who talk through it. */
     close(client);
-    close(server);
+    for (int t = 0; t < NUM_TRANSPORTS; t++)
+        close(servers[t]);
     if (relay >= 0)
         close(relay);
     for (size_t i = 0; i < num_children; i++)

@@ -45,8 +45,10 @@ struct bench_answer {
     uint64_t cpu_ns;
 };
 
-/* The server says its ports once, then answers each byte with its CPU ns so far (uint64_t). */
-_Noreturn void bench_rpc_serve(const struct bench_setup *setup, int control);
+/* The server of one transport: says its port once (int), then answers each byte with its CPU ns so
+ * far (uint64_t).  Others wait in processes of their own, as their threads would wake up too. */
+_Noreturn void bench_rpc_serve(const struct bench_setup *setup, enum transport transport,
+                               int control);
 _Noreturn void bench_rpc_ask(const struct bench_setup *setup, const struct bench_ports *ports,
                              int control);
 

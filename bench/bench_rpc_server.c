@@ -27,7 +27,7 @@
 #define AHEAD_BYTES (1u << 20)
 
 static struct sluice_buf *payloads[MAX_SIZES][NUM_PAYLOADS];
-static struct sluice_rate_limit limits[2]; /* of TCP and of the bare stream: one runs at a time */
+static struct sluice_rate_limit limit; /* but for the whole server, which has its own */
 
 uint64_t bench_process_cpu_ns(void)
 {
@@ -58,8 +58,8 @@ static void serve_tcp_run(int socket, const struct bench_ask *ask)
     for (uint64_t i = 0; i < ask->count; i++) {
         const struct sluice_buf *payload = payloads[ask->size][i % NUM_PAYLOADS];
         for (;;) {
-            const uint64_t wait_ns = sluice_rate_limit_take(
-                &limits[0], sizeof(header) + payload->len, sluice_clock_ns());
+            const uint64_t wait_ns =
+                sluice_rate_limit_take(&limit, sizeof(header) + payload->len, sluice_clock_ns());
             if (!wait_ns)
                 break;
             const struct timespec wait = {.tv_sec = (time_t)(wait_ns / 1000000000u),
@@ -182,7 +182,7 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
 static uint64_t pace(void *ctx, size_t bytes)
 {
     (void)ctx;
-    return sluice_rate_limit_take(&limits[1], bytes, sluice_clock_ns());
+    return sluice_rate_limit_take(&limit, bytes, sluice_clock_ns());
 }
 
 /* --- the whole server, its files in memory --- */
@@ -197,9 +197,10 @@ static sluice_status read_payload(struct sluice_store *store, const char *path,
                                   struct sluice_err *err)
 {
     (void)store, (void)pool;
-    unsigned size, payload;
-    if (sscanf(path, "%3u/%1x.jpg", &size, &payload) != 2 || size >= MAX_SIZES ||
-        payload >= NUM_PAYLOADS || !payloads[size][payload])
+    /* As bench_payload_path() makes them; there are no others. */
+    const unsigned size = (unsigned)(path[2] - '0');
+    const unsigned payload = (unsigned)(path[4] <= '9' ? path[4] - '0' : path[4] - 'a' + 10);
+    if (size >= MAX_SIZES || payload >= NUM_PAYLOADS || !payloads[size][payload])
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such payload");
     *file = sluice_buf_ref(payloads[size][payload]);
     return SLUICE_OK;
@@ -225,7 +226,7 @@ static void destroy(struct sluice_store *store)
 static struct sluice_store memory_store = {
     .read = read_payload, .relative = relative, .refused = refused, .destroy = destroy};
 
-void bench_rpc_serve(const struct bench_setup *setup, int control)
+void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, int control)
 {
     static const struct sluice_rpc_method methods[] = {
         {.path = BENCH_METHOD,
@@ -236,43 +237,47 @@ void bench_rpc_serve(const struct bench_setup *setup, int control)
     bench_pin(0);
     sluice_rpc_process_init();
     make_payloads(setup);
-    const uint64_t now_ns = sluice_clock_ns();
-    for (int i = 0; i < 2; i++)
-        sluice_rate_limit_init(&limits[i], setup->limit_bytes_per_s, now_ns);
+    sluice_rate_limit_init(&limit, setup->limit_bytes_per_s, sluice_clock_ns());
 
-    struct bench_ports ports;
-    int listener;
+    int port = 0, listener;
     pthread_t thread;
-    ports.of[TRANSPORT_TCP] = listen_tcp(&listener);
-    if (pthread_create(&thread, NULL, serve_tcp, &listener))
-        bench_die("cannot start a thread");
-
     struct sluice_err err = {0};
     struct sluice_rpc_server *rpc;
-    const struct sluice_rpc_server_options options = {
-        .listen = "127.0.0.1:0",
-        .num_threads = 1,
-        .methods = methods,
-        .num_methods = SLUICE_ARRAY_LEN(methods),
-        .pace = setup->limit_bytes_per_s > 0 ? pace : NULL,
-    };
-    if (sluice_rpc_server_create(&options, &rpc, &err))
-        bench_die("%s", err.text);
-    ports.of[TRANSPORT_STREAM] = ports.of[TRANSPORT_COALESCED] = sluice_rpc_server_port(rpc);
-
-    struct sluice_server_options server_options = sluice_server_options_init();
-    server_options.root = setup->root;
-    server_options.listen = "127.0.0.1:0";
-    server_options.grpc_workers = 1;
-    server_options.prep_workers = 1;
-    server_options.io_workers = 1;
-    server_options.link_bytes_per_s = setup->limit_bytes_per_s;
     struct sluice_server *server;
-    if (sluice_server_create(&server_options, &memory_store, &server, &err))
-        bench_die("%s", err.text);
-    ports.of[TRANSPORT_FETCH] = sluice_server_port(server);
+    switch (transport) {
+    case TRANSPORT_TCP:
+        port = listen_tcp(&listener);
+        if (pthread_create(&thread, NULL, serve_tcp, &listener))
+            bench_die("cannot start a thread");
+        break;
+    case TRANSPORT_FETCH: {
+        struct sluice_server_options options = sluice_server_options_init();
+        options.root = setup->root;
+        options.listen = "127.0.0.1:0";
+        options.grpc_workers = 1;
+        options.prep_workers = 1;
+        options.io_workers = 1;
+        options.link_bytes_per_s = setup->limit_bytes_per_s;
+        if (sluice_server_create(&options, &memory_store, &server, &err))
+            bench_die("%s", err.text);
+        port = sluice_server_port(server);
+        break;
+    }
+    default: {
+        const struct sluice_rpc_server_options options = {
+            .listen = "127.0.0.1:0",
+            .num_threads = 1,
+            .methods = methods,
+            .num_methods = SLUICE_ARRAY_LEN(methods),
+            .pace = setup->limit_bytes_per_s > 0 ? pace : NULL,
+        };
+        if (sluice_rpc_server_create(&options, &rpc, &err))
+            bench_die("%s", err.text);
+        port = sluice_rpc_server_port(rpc);
+    }
+    }
 
-    bench_write_all(control, &ports, sizeof(ports));
+    bench_write_all(control, &port, sizeof(port));
     char question;
     while (bench_read_all(control, &question, 1)) {
         const uint64_t cpu_ns = bench_process_cpu_ns();
