@@ -5,6 +5,7 @@
 #include "image/codec.h"
 #include "image/codec_internal.h"
 #include "image/lookup.h"
+#include "image/pack.h"
 #include "image/resize.h"
 
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct routes {
     struct sluice_buf_pool *pool;
     struct sluice_codec *codec;
     struct sluice_resizer *resizer;
+    struct sluice_packer *packer;
     struct sluice_lookup lookup;
     uint8_t *batch;
     size_t row_bytes, next_row;
@@ -37,7 +39,8 @@ struct routes *bench_routes_create(void)
     const struct sluice_scratch_options measuring = {.pool = r->pool, .measure_ops = true};
     if (sluice_scratch_create(&options, &r->scratch, &err) ||
         sluice_scratch_create(&measuring, &r->measuring, &err) ||
-        sluice_codec_create(&r->codec, &err) || sluice_resizer_create(&r->resizer, &err))
+        sluice_codec_create(&r->codec, &err) || sluice_resizer_create(&r->resizer, &err) ||
+        sluice_packer_create(&r->packer, &err))
         bench_die("%s", err.text);
     sluice_lookup_init(&r->lookup, *sluice_pipeline_tail_table(r->train), SLUICE_LOOKUP_F32,
                        SLUICE_LOOKUP_CHW);
@@ -256,6 +259,102 @@ static struct bench_outcome compute(struct routes *r, const struct bench_task *t
     return (struct bench_outcome){us_since(start_ns), bytes};
 }
 
+/* Cuts the file, or leaves it whole where that is what the product would send. */
+static void cut(struct routes *r, const struct bench_task *task, struct sluice_sample *sample)
+{
+    struct sluice_err err = {0};
+    const sluice_status status =
+        sluice_pipeline_crop_jpeg(r->train, r->scratch, sample, false, &err);
+    if (status != SLUICE_E_AGAIN && status != SLUICE_E_UNSUPPORTED && status != SLUICE_E_CORRUPT)
+        check(status, task, &err);
+}
+
+static struct bench_outcome crop_storage(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_sample sample = sample_of(task);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    cut(r, task, &sample);
+    const struct bench_outcome outcome = {us_since(start_ns), sample.data->len};
+    sluice_sample_clear(&sample);
+    return outcome;
+}
+
+static struct bench_outcome crop_compute(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    cut(r, task, &sample);
+    const uint64_t bytes = sample.data->len;
+    uint8_t *out = next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
+          &err);
+    return (struct bench_outcome){us_since(start_ns), bytes};
+}
+
+/* The u8 after the flip, packed; NULL where that would not be smaller. */
+static struct sluice_buf *pack(struct routes *r, const struct bench_task *task,
+                               struct sluice_sample *sample)
+{
+    struct sluice_err err = {0};
+    check(sluice_pipeline_run(r->train, r->scratch, sample, 3, &err), task, &err);
+    struct sluice_buf *packed = NULL;
+    const sluice_status status = sluice_pack_rgb(r->packer, sample->data->data, sample->width,
+                                                 sample->height, 0, r->pool, &packed, &err);
+    if (status != SLUICE_E_AGAIN)
+        check(status, task, &err);
+    return packed;
+}
+
+static struct bench_outcome packed_storage(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_sample sample = sample_of(task);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    struct sluice_buf *packed = pack(r, task, &sample);
+    const struct bench_outcome outcome = {us_since(start_ns),
+                                          packed ? packed->len : sample.data->len};
+    sluice_buf_unref(packed);
+    sluice_sample_clear(&sample);
+    return outcome;
+}
+
+static struct bench_outcome packed_compute(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = sample_of(task);
+    struct sluice_buf *packed = pack(r, task, &sample);
+    struct bench_outcome outcome = {0, packed ? packed->len : sample.data->len};
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    if (packed) {
+        struct sluice_rgb rgb;
+        check(sluice_unpack_rgb(r->packer, packed->data, packed->len, 0, r->pool, &rgb, &err), task,
+              &err);
+        sluice_buf_unref(rgb.pixels);
+    }
+    outcome.us = us_since(start_ns);
+    sluice_buf_unref(packed);
+    sluice_sample_clear(&sample);
+    return outcome;
+}
+
+static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    const struct sluice_buf *file = task->image->file;
+    struct sluice_image_info info;
+    check(sluice_image_probe(file->data, file->len, &info, &err), task, &err);
+    struct sluice_rgb rgb;
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    check(info.format == SLUICE_IMAGE_JPEG
+              ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
+                                   r->pool, &rgb, &err)
+              : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, &rgb, &err),
+          task, &err);
+    const struct bench_outcome outcome = {us_since(start_ns), rgb.pixels->len};
+    sluice_buf_unref(rgb.pixels);
+    return outcome;
+}
+
 #define SPLIT(split)                                                                               \
     static struct bench_outcome storage_##split(struct routes *r, const struct bench_task *task)   \
     {                                                                                              \
@@ -278,17 +377,22 @@ const struct bench_route bench_routes[] = {
     {"exact u8", REFERENCE_NONE, false, exact_u8},
     {"val f32", REFERENCE_VAL, false, exact_f32_val},
     {"stage decode", REFERENCE_DECODE, false, stage_decode},
+    {"stage decode, libjpeg", REFERENCE_DECODE, false, libjpeg_decode},
     {"stage crop+resize", REFERENCE_RESIZE, false, stage_resize},
     {"stage flip", REFERENCE_FLIP, false, stage_flip},
     {"stage tensor+normalize", REFERENCE_TENSOR, false, stage_tensor},
     {"raw@0 storage", REFERENCE_NONE, false, storage_0},
     {"raw@0 compute", REFERENCE_NONE, false, compute_0},
+    {"jpeg_crop@0 storage", REFERENCE_NONE, false, crop_storage},
+    {"jpeg_crop@0 compute f32", REFERENCE_WHOLE, true, crop_compute},
     {"u8@1 storage", REFERENCE_NONE, false, storage_1},
     {"u8@1 compute", REFERENCE_NONE, false, compute_1},
     {"u8@2 storage", REFERENCE_NONE, false, storage_2},
     {"u8@2 compute", REFERENCE_NONE, false, compute_2},
     {"u8@3 storage", REFERENCE_NONE, false, storage_3},
     {"u8@3 compute", REFERENCE_NONE, false, compute_3},
+    {"u8_packed@3 storage", REFERENCE_NONE, false, packed_storage},
+    {"u8_packed@3 compute", REFERENCE_NONE, false, packed_compute},
     {"f32@5 storage", REFERENCE_NONE, false, storage_5},
     {"f32@5 compute", REFERENCE_NONE, false, compute_5},
 };
