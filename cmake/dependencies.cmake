@@ -22,6 +22,17 @@ find_program(PROTOC_C NAMES protoc-c REQUIRED)
 
 if(SLUICE_TESTS)
   sluice_find(cunit cunit)
+
+  # A reference for the planner; a test without it says that it is skipped.
+  find_path(GLPK_INCLUDE_DIR NAMES glpk.h)
+  find_library(GLPK_LIBRARY NAMES glpk)
+  if(GLPK_INCLUDE_DIR AND GLPK_LIBRARY)
+    add_library(sluice_glpk INTERFACE)
+    target_include_directories(sluice_glpk SYSTEM INTERFACE "${GLPK_INCLUDE_DIR}")
+    target_link_libraries(sluice_glpk INTERFACE "${GLPK_LIBRARY}")
+    target_compile_definitions(sluice_glpk INTERFACE SLUICE_HAVE_GLPK)
+    add_library(sluice::glpk ALIAS sluice_glpk)
+  endif()
 endif()
 
 if(SLUICE_ONEDNN)

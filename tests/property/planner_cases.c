@@ -1,0 +1,55 @@
+#include "property/planner_cases.h"
+
+#include <math.h>
+
+void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
+                       struct sluice_menu *menus, struct sluice_capacities *capacities)
+{
+    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_LOADS };
+    double base[CHOICES][LOADS];
+    for (int c = 0; c < CHOICES; c++) {
+        for (int r = 0; r < LOADS; r++)
+            base[c][r] = exp2(sluice_rng_double(rng) * 6);
+    }
+    for (int r = 0; r < LOADS; r++) {
+        capacities->per_s[r] = exp2(sluice_rng_double(rng) * 4 - 2);
+        if (kind != 5 && sluice_rng_below(rng, 6) == 0)
+            capacities->per_s[r] = INFINITY;
+    }
+    for (size_t i = 0; i < num_samples; i++) {
+        double cost[CHOICES][LOADS];
+        const double size = exp2(4 * sluice_rng_double(rng));
+        for (int c = 0; c < CHOICES; c++) {
+            for (int r = 0; r < LOADS; r++) {
+                const double u = sluice_rng_double(rng);
+                switch (kind) {
+                case 0:
+                    cost[c][r] = u;
+                    break;
+                case 1:
+                    cost[c][r] = base[c][r] * size;
+                    break;
+                case 2:
+                    cost[c][r] = base[c][r];
+                    break;
+                case 3:
+                    cost[c][r] = base[c][r] * size * (0.5 + u);
+                    break;
+                case 4:
+                    cost[c][r] = u < 0.5 ? 0 : exp2(10 * u);
+                    break;
+                case 5:
+                    cost[c][r] = r == 2 ? u : 1e-9 * u;
+                    break;
+                case 6:
+                    cost[c][r] = c % LOADS == r ? base[c][r] * (0.9 + 0.2 * u) : 0;
+                    break;
+                default:
+                    cost[c][r] = i == 0 ? (double)num_samples * (1 + u) : u;
+                }
+            }
+        }
+        const unsigned num_choices = kind == 2 ? CHOICES : 1 + sluice_rng_below(rng, CHOICES);
+        sluice_menu_set(&menus[i], num_choices, (const double(*)[LOADS])cost);
+    }
+}

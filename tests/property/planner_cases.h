@@ -1,0 +1,17 @@
+#ifndef SLUICE_TESTS_PROPERTY_PLANNER_CASES_H
+#define SLUICE_TESTS_PROPERTY_PLANNER_CASES_H
+
+#include "base/rng.h"
+#include "profiler/planner_lp.h"
+
+/* Menus of every awkward sort, for tests of the plan over all resources. */
+
+#define PLANNER_NUM_KINDS 8
+
+/* Kind: 0 anything; 1 samples that differ in size alone; 2 all samples equal; 3 like photographs;
+ * 4 half of the costs zero; 5 one resource alone matters; 6 each choice burdens one resource;
+ * 7 one sample outweighs all others. */
+void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
+                       struct sluice_menu *menus, struct sluice_capacities *capacities);
+
+#endif

@@ -1,0 +1,221 @@
+/* The plan over all resources: the promises that hold for every input, on inputs of every sort,
+ * and against all plans there are where those can be counted. */
+#include "profiler/planner_lp.h"
+
+#include "property/planner_cases.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sums are taken in another order here. */
+#define ROUNDING 1e-9
+
+static double slowest_of_plan(const struct sluice_menu *menus, size_t n,
+                              const struct sluice_capacities *capacities, const uint8_t *choice)
+{
+    double slowest = 0;
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        double sum = 0;
+        for (size_t i = n; i-- > 0;)
+            sum += sluice_menu_cost(&menus[i], (enum sluice_load)r, choice[i]);
+        slowest = fmax(slowest, sum / capacities->per_s[r]);
+    }
+    return slowest;
+}
+
+static struct sluice_lp_result plan(const struct sluice_menu *menus, size_t n,
+                                    const struct sluice_capacities *capacities, uint8_t *choice)
+{
+    const struct sluice_menu_source source = sluice_menu_array(menus, n);
+    struct sluice_lp_result result = {0};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, capacities, choice, &result, &err), SLUICE_OK);
+    return result;
+}
+
+static void primal_is_the_plan_and_dual_is_below_it(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    struct sluice_menu *menus = malloc(1000 * sizeof(*menus));
+    uint8_t choice[1000];
+    for (int round = 0; round < 30 * PLANNER_NUM_KINDS; round++) {
+        const size_t n = 1 + sluice_rng_below(&rng, 1000);
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, menus, &capacities);
+        const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
+        const double slowest_s = slowest_of_plan(menus, n, &capacities, choice);
+        CU_ASSERT(fabs(result.primal_s - slowest_s) <= ROUNDING * slowest_s);
+        CU_ASSERT(result.dual_s <= slowest_s);
+        CU_ASSERT(result.gap >= 0);
+        /* No plan is below the bound, so none of a hundred others is. */
+        for (int other = 0; other < 100; other++) {
+            for (size_t i = 0; i < n; i++)
+                choice[i] = (uint8_t)(other < 8 ? (unsigned)other : sluice_rng_below(&rng, 8));
+            CU_ASSERT(result.dual_s <= slowest_of_plan(menus, n, &capacities, choice));
+        }
+        double sum = 0;
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+            CU_ASSERT(result.price[r] >= 0);
+            sum += result.price[r];
+        }
+        CU_ASSERT_DOUBLE_EQUAL(sum, 1, 1e-9);
+    }
+    free(menus);
+}
+
+static void dual_is_what_its_prices_say(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
+    struct sluice_menu *menus = malloc(3000 * sizeof(*menus));
+    uint8_t choice[3000];
+    for (int round = 0; round < 5 * PLANNER_NUM_KINDS; round++) {
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, round % PLANNER_NUM_KINDS, 3000, menus, &capacities);
+        const struct sluice_lp_result result = plan(menus, 3000, &capacities, choice);
+        double bound_s = 0;
+        for (size_t i = 0; i < 3000; i++) {
+            double least = INFINITY;
+            for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
+                double cost = 0;
+                for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+                    cost += result.price[r] / capacities.per_s[r] *
+                            sluice_menu_cost(&menus[i], (enum sluice_load)r, c);
+                least = fmin(least, cost);
+            }
+            bound_s += least;
+        }
+        CU_ASSERT(result.dual_s <= bound_s);
+        CU_ASSERT(result.dual_s >= bound_s * (1 - 1e-5));
+    }
+    free(menus);
+}
+
+static void is_close_to_the_best_of_all_plans(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
+    double sum_excess = 0;
+    int num_cases = 0;
+    for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
+        const size_t n = 1 + sluice_rng_below(&rng, 5);
+        struct sluice_menu menus[5];
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, menus, &capacities);
+        uint8_t choice[5];
+        const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
+        double best_s = INFINITY;
+        for (unsigned code = 0; code < 1u << 3 * n; code++) {
+            for (size_t i = 0; i < n; i++)
+                choice[i] = code >> 3 * i & 7;
+            best_s = fmin(best_s, slowest_of_plan(menus, n, &capacities, choice));
+        }
+        CU_ASSERT(result.dual_s <= best_s);
+        CU_ASSERT(result.primal_s >= best_s * (1 - ROUNDING));
+        if (best_s > 0) {
+            sum_excess += result.primal_s / best_s - 1;
+            num_cases++;
+        }
+    }
+    /* So few samples cannot be planned as if they could be divided, but nearly. */
+    CU_ASSERT(sum_excess / num_cases < 0.10);
+}
+
+static void closes_the_gap_at_10000_samples(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 3);
+    enum { N = 10000 };
+    struct sluice_menu *menus = malloc(N * sizeof(*menus));
+    uint8_t *choice = malloc(N);
+    for (int round = 0; round < 2 * (PLANNER_NUM_KINDS - 1); round++) {
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, round % (PLANNER_NUM_KINDS - 1), N, menus, &capacities);
+        CU_ASSERT(plan(menus, N, &capacities, choice).gap < 1e-3);
+        CU_ASSERT(plan(menus, N, &capacities, NULL).gap < 1e-3);
+    }
+    free(choice);
+    free(menus);
+}
+
+static void more_capacity_or_more_choice_is_never_worse(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 4);
+    enum { N = 500 };
+    struct sluice_menu *menus = malloc(N * sizeof(*menus));
+    uint8_t choice[N];
+    for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, round % PLANNER_NUM_KINDS, N, menus, &capacities);
+        const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
+        struct sluice_capacities more = capacities;
+        more.per_s[sluice_rng_below(&rng, SLUICE_NUM_LOADS)] *= 1 + sluice_rng_double(&rng);
+        const struct sluice_lp_result after = plan(menus, N, &more, choice);
+        CU_ASSERT(after.dual_s <= before.primal_s);
+        /* And what is proven moves with what can be proven. */
+        CU_ASSERT(after.dual_s <= before.dual_s * (1 + 5e-5));
+        /* Without the last choice of every sample. */
+        for (size_t i = 0; i < N; i++) {
+            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+                menus[i].share[r][7] = menus[i].share[r][0];
+        }
+        const struct sluice_lp_result fewer = plan(menus, N, &capacities, choice);
+        CU_ASSERT(before.dual_s <= fewer.dual_s * (1 + 5e-5));
+    }
+    free(menus);
+}
+
+/* A source that makes its menus anew, and counts what is asked of it. */
+struct remade {
+    const struct sluice_menu *menus;
+    size_t largest;
+};
+
+static const struct sluice_menu *remake(void *context, uint64_t first, size_t count,
+                                        struct sluice_menu *scratch)
+{
+    struct remade *remade = context;
+    remade->largest = count > remade->largest ? count : remade->largest;
+    memcpy(scratch, remade->menus + first, count * sizeof(*scratch));
+    return scratch;
+}
+
+static void streaming_gives_the_same_plan_and_its_choices_later(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
+    enum { N = 70000 }; /* enough for the search to begin on a part */
+    struct sluice_menu *menus = malloc(N * sizeof(*menus));
+    uint8_t *choice = malloc(N);
+    for (int kind = 0; kind < PLANNER_NUM_KINDS; kind += 3) {
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, kind, N, menus, &capacities);
+        struct remade remade = {.menus = menus};
+        const struct sluice_menu_source source = {N, remake, &remade};
+        struct sluice_lp_result streamed = {0};
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, NULL, &streamed, &err), SLUICE_OK);
+        CU_ASSERT(remade.largest <= SLUICE_MENU_BLOCK);
+        const struct sluice_lp_result at_once = plan(menus, N, &capacities, NULL);
+        CU_ASSERT_EQUAL(memcmp(&streamed, &at_once, sizeof(streamed)), 0);
+
+        struct sluice_price_balance balance = {0};
+        for (size_t i = 0; i < N; i++)
+            choice[i] = (uint8_t)sluice_price_plan_choose(&streamed.plan, &balance, &menus[i]);
+        const double slowest_s = slowest_of_plan(menus, N, &capacities, choice);
+        CU_ASSERT(fabs(streamed.primal_s - slowest_s) <= ROUNDING * slowest_s);
+    }
+    free(choice);
+    free(menus);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(primal_is_the_plan_and_dual_is_below_it),
+        SLUICE_TEST(dual_is_what_its_prices_say),
+        SLUICE_TEST(is_close_to_the_best_of_all_plans),
+        SLUICE_TEST(closes_the_gap_at_10000_samples),
+        SLUICE_TEST(more_capacity_or_more_choice_is_never_worse),
+        SLUICE_TEST(streaming_gives_the_same_plan_and_its_choices_later),
+    };
+    return sluice_test_run("planner_properties", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,111 @@
+#include "profiler/planner_lp.h"
+
+#include "base/compiler.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What holds for every input is in tests/property/test_planner.c. */
+
+static const struct sluice_capacities unlimited = {
+    {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}};
+
+static void splits_equal_samples_between_two_resources(void)
+{
+    /* Either 3 s of storage CPU or 1 s of compute CPU each: of 8 samples, 2 go to storage. */
+    const double cost[2][SLUICE_NUM_LOADS] = {
+        {[SLUICE_LOAD_STORAGE_CPU] = 3},
+        {[SLUICE_LOAD_COMPUTE_CPU] = 1},
+    };
+    struct sluice_menu menus[8];
+    for (int i = 0; i < 8; i++)
+        sluice_menu_set(&menus[i], 2, cost);
+    struct sluice_capacities capacities = unlimited;
+    capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = 1;
+    capacities.per_s[SLUICE_LOAD_COMPUTE_CPU] = 1;
+    const struct sluice_menu_source source = sluice_menu_array(menus, 8);
+    uint8_t choice[8];
+    struct sluice_lp_result result;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, &err), SLUICE_OK);
+    int num_storage = 0;
+    for (int i = 0; i < 8; i++)
+        num_storage += choice[i] == 0;
+    CU_ASSERT_EQUAL(num_storage, 2);
+    CU_ASSERT_DOUBLE_EQUAL(result.primal_s, 6, 1e-5);
+    CU_ASSERT_DOUBLE_EQUAL(result.dual_s, 6, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_LOAD_COMPUTE_CPU], 6, 1e-5);
+    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_LOAD_STORAGE_CPU], 0.25, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_LOAD_COMPUTE_CPU], 0.75, 1e-3);
+}
+
+static void a_load_that_no_choice_avoids_counts(void)
+{
+    const double cost[2][SLUICE_NUM_LOADS] = {{[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_NET_DOWN] = 1},
+                                              {[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_NET_UP] = 1}};
+    struct sluice_menu menu;
+    sluice_menu_set(&menu, 2, cost);
+    const struct sluice_capacities capacities = {{2, 1, 1, 1, 1, 1, 1}};
+    const struct sluice_menu_source source = sluice_menu_array(&menu, 1);
+    uint8_t choice;
+    struct sluice_lp_result result;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err), SLUICE_OK);
+    CU_ASSERT_DOUBLE_EQUAL(result.primal_s, 2.5, 1e-5);
+    CU_ASSERT_DOUBLE_EQUAL(result.dual_s, 2.5, 1e-3);
+    CU_ASSERT_EQUAL(result.slowest, SLUICE_LOAD_DISK);
+}
+
+static void nothing_to_do_takes_no_time(void)
+{
+    struct sluice_menu menus[2];
+    const double cost[2][SLUICE_NUM_LOADS] = {{1, 1, 1, 1, 1, 1, 1}, {0}};
+    sluice_menu_set(&menus[0], 2, cost);
+    sluice_menu_set(&menus[1], 2, cost);
+    const struct sluice_capacities one = {{1, 1, 1, 1, 1, 1, 1}};
+    const struct {
+        size_t num_samples;
+        const struct sluice_capacities *capacities;
+    } cases[] = {{0, &one}, {2, &one}, {2, &unlimited}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        const struct sluice_menu_source source = sluice_menu_array(menus, cases[i].num_samples);
+        uint8_t choice[2];
+        struct sluice_lp_result result;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, cases[i].capacities, choice, &result, &err),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(result.primal_s, 0);
+        CU_ASSERT_EQUAL(result.dual_s, 0);
+        CU_ASSERT_EQUAL(result.gap, 0);
+    }
+}
+
+static void refuses_a_capacity_that_is_not_positive(void)
+{
+    struct sluice_menu menu = {0};
+    const struct sluice_menu_source source = sluice_menu_array(&menu, 1);
+    static const double bad[] = {0, -1, NAN};
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        struct sluice_capacities capacities = unlimited;
+        capacities.per_s[r] = bad[r % 3];
+        uint8_t choice = 9;
+        struct sluice_lp_result result = {.primal_s = 7};
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err),
+                        SLUICE_E_INVALID);
+        CU_ASSERT(strstr(err.text, sluice_load_name((enum sluice_load)r)) != NULL);
+        CU_ASSERT(choice == 9 && result.primal_s == 7);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(splits_equal_samples_between_two_resources),
+        SLUICE_TEST(a_load_that_no_choice_avoids_counts),
+        SLUICE_TEST(nothing_to_do_takes_no_time),
+        SLUICE_TEST(refuses_a_capacity_that_is_not_positive),
+    };
+    return sluice_test_run("planner_lp", tests, SLUICE_TEST_COUNT(tests));
+}
