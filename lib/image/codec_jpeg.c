@@ -540,6 +540,17 @@ static bool is_finished(const struct jpeg_decompress_struct *in)
     return true;
 }
 
+/* What libjpeg could not upsample it must not be asked to crop. */
+static bool has_whole_ratios(const struct jpeg_decompress_struct *in)
+{
+    for (int c = 0; c < in->num_components; c++) {
+        if (in->max_h_samp_factor % in->comp_info[c].h_samp_factor != 0 ||
+            in->max_v_samp_factor % in->comp_info[c].v_samp_factor != 0)
+            return false;
+    }
+    return true;
+}
+
 static struct sluice_jpeg_grid grid_of(const struct jpeg_decompress_struct *in)
 {
     struct sluice_jpeg_grid grid = {
@@ -566,6 +577,20 @@ static uint32_t round_up(uint32_t value, uint32_t step)
     return (value + step - 1) / step * step;
 }
 
+/* Whether the compressor can write them: it does not look itself, where it is quick.  Only
+ * damaged files hold others. */
+static bool are_in_range(const JBLOCK *blocks, size_t num_blocks)
+{
+    for (size_t i = 0; i < num_blocks; i++) {
+        unsigned is_outside = blocks[i][0] < -1024 || blocks[i][0] > 1023;
+        for (unsigned k = 1; k < DCTSIZE2; k++)
+            is_outside |= (unsigned)(blocks[i][k] < -1023) | (unsigned)(blocks[i][k] > 1023);
+        if (is_outside)
+            return false;
+    }
+    return true;
+}
+
 /* The window's blocks of one component, in an array of the compressor's. */
 static jvirt_barray_ptr cut_component(struct crop_job *job, int c, jvirt_barray_ptr from)
 {
@@ -585,8 +610,11 @@ static jvirt_barray_ptr cut_component(struct crop_job *job, int c, jvirt_barray_
         JBLOCKARRAY in_rows =
             in->mem->access_virt_barray((j_common_ptr)in, from, top + y, v, FALSE);
         JBLOCKARRAY out_rows = out->mem->access_virt_barray((j_common_ptr)out, to, y, v, TRUE);
-        for (uint32_t i = 0; i < v; i++)
+        for (uint32_t i = 0; i < v; i++) {
+            if (!are_in_range((const JBLOCK *)in_rows[i] + left, wide))
+                ERREXIT(out, JERR_BAD_DCT_COEF);
             memcpy(out_rows[i], in_rows[i] + left, (size_t)wide * sizeof(JBLOCK));
+        }
     }
     return to;
 }
@@ -624,8 +652,8 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
     jvirt_barray_ptr *from = jpeg_read_coefficients(in);
     /* A second frame header may have come, and libjpeg would have believed it. */
     if (in->image_width != width || in->image_height != height ||
-        job->errors.base.num_warnings > 0 || !is_finished(in))
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG is damaged or unfinished");
+        job->errors.base.num_warnings > 0 || !has_whole_ratios(in) || !is_finished(in))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG is damaged, unfinished or odd");
     const struct sluice_jpeg_grid grid = grid_of(in);
     status = sluice_jpeg_crop_plan(&grid, box, &job->window, err);
     if (status != SLUICE_OK)

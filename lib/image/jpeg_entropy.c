@@ -191,6 +191,8 @@ static sluice_status measure_mcus(struct sluice_jpeg *jpeg, struct sluice_err *e
     for (unsigned c = 0; c < jpeg->num_components; c++) {
         const struct sluice_jpeg_component *component = &jpeg->components[c];
         const unsigned num_blocks = is_single ? 1 : component->h * component->v;
+        if (jpeg->max_h % component->h != 0 || jpeg->max_v % component->v != 0)
+            return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with fractional sampling");
         if (num_blocks > SLUICE_JPEG_MAX_BLOCKS_IN_MCU - jpeg->blocks_in_mcu)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with more than %d blocks an MCU",
                                SLUICE_JPEG_MAX_BLOCKS_IN_MCU);
