@@ -68,6 +68,7 @@ struct sluice_sample {
     uint32_t width, height, channels; /* 0 while kind is SLUICE_KIND_FILE */
     struct sluice_buf *data;
     bool is_jpeg_crop; /* a file that sluice_pipeline_crop_jpeg() cut */
+    bool is_packed;    /* u8 pixels that sluice_pipeline_pack() packed */
 };
 
 void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {0} */
@@ -172,6 +173,20 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipe
                                                         struct sluice_sample *sample,
                                                         bool optimal_huffman,
                                                         struct sluice_err *err);
+
+/* Runs ops up to `end`, a u8 split, and packs the pixels losslessly (image/pack.h).  What
+ * run() and finish() make of the result is what they make of the plain sample.
+ *
+ * Where random_resized_crop comes right after decode, what is packed at split 1 is only the
+ * box that it draws, and only the box is decoded; width and height stay the whole
+ * image's.  Such a sample must start as a whole file (else SLUICE_E_INVALID).
+ *
+ * SLUICE_E_AGAIN: packing saves nothing.  Then the sample is as run() would leave it; where
+ * only a box would have been packed, it is the file that it was. */
+SLUICE_MUST_USE sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
+                                                   struct sluice_scratch *scratch,
+                                                   struct sluice_sample *sample, unsigned end,
+                                                   struct sluice_err *err);
 
 /* Checks that a sample which came from outside is what split `sample->ops_done`
  * of this pipeline can be: kind, sizes, and data->len against them, within

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "image/codec.h"
 #include "image/jpeg_crop.h"
+#include "image/pack.h"
 #include "pipeline/pipeline_private.h"
 
 #include <assert.h>
@@ -26,6 +27,7 @@
 struct sluice_scratch {
     struct sluice_codec *codec;
     struct sluice_resizer *resizer;
+    struct sluice_packer *packer;
     struct sluice_buf_pool *pool;
     uint64_t max_pixels;
     bool measure_ops;
@@ -48,6 +50,8 @@ sluice_status sluice_scratch_create(const struct sluice_scratch_options *options
     sluice_status status = sluice_codec_create(&scratch->codec, err);
     if (!status)
         status = sluice_resizer_create(&scratch->resizer, err);
+    if (!status)
+        status = sluice_packer_create(&scratch->packer, err);
     if (status) {
         sluice_scratch_destroy(scratch);
         return status;
@@ -62,6 +66,7 @@ void sluice_scratch_destroy(struct sluice_scratch *scratch)
         return;
     sluice_codec_destroy(scratch->codec);
     sluice_resizer_destroy(scratch->resizer);
+    sluice_packer_destroy(scratch->packer);
     free(scratch);
 }
 
@@ -104,10 +109,14 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file comes with an image size");
         if (sample->is_jpeg_crop && !sluice_pipeline_can_crop_jpeg(pipeline))
             return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for no crop");
+        if (sample->is_packed)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a file is not packed pixels");
         return SLUICE_OK;
     }
     if (sample->is_jpeg_crop)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s are no cut file", kind_name(kind));
+    if (sample->is_packed && kind != SLUICE_KIND_U8)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s are not packed", kind_name(kind));
     if (sample->channels != 3)
         return sluice_fail(err, SLUICE_E_CORRUPT, "sample has %u channels, not 3",
                            sample->channels);
@@ -124,7 +133,10 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
         return sluice_fail(err, SLUICE_E_CORRUPT, "split %u cannot give %u x %u pixels", split,
                            width, height);
     const uint64_t bytes = pixels * (kind == SLUICE_KIND_F32 ? 3 * sizeof(float) : 3);
-    if (sample->data->len != bytes)
+    if (sample->is_packed && sample->data->len >= bytes)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "packed sample of %u x %u pixels has %zu bytes",
+                           width, height, sample->data->len);
+    if (!sample->is_packed && sample->data->len != bytes)
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "sample of %u x %u pixels has %zu bytes, not %llu", width, height,
                            sample->data->len, (unsigned long long)bytes);
@@ -136,8 +148,15 @@ struct group {
     unsigned next;
     bool flip;
     bool is_nothing; /* the result is the input */
-    bool is_region;  /* decode and the crop after it */
+    bool is_region;  /* decode and the crop after it, or the crop of a packed box */
 };
+
+/* Whether no more of a split than the box of the crop after it is packed. */
+static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    return split == 1 && pipeline->num_ops > 1 &&
+           pipeline->ops[1].class == &sluice_op_random_resized_crop;
+}
 
 static struct group next_group(const struct sluice_pipeline *pipeline,
                                const struct sluice_scratch *scratch,
@@ -161,6 +180,8 @@ static struct group next_group(const struct sluice_pipeline *pipeline,
         group.is_region = true;
         group.next = 2;
     }
+    if (sample->is_packed && is_packed_as_box(pipeline, op))
+        group.is_region = true;
     /* With op times a flip is an op of its own; one that does nothing costs nothing. */
     if (group.next > 1 && group.next < end && ops[group.next].class == &sluice_op_hflip) {
         const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
@@ -206,6 +227,7 @@ static void advance(struct sluice_sample *sample, unsigned ops_done, enum sluice
     sample->height = size.height;
     sample->channels = 3;
     sample->is_jpeg_crop = false;
+    sample->is_packed = false;
 }
 
 static sluice_status run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
@@ -285,6 +307,37 @@ static sluice_status find_box(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
+/* The pixels of the box that random_resized_crop draws, from a file or from a packed box. */
+static sluice_status read_box(const struct sluice_pipeline *pipeline,
+                              struct sluice_scratch *scratch, const struct sluice_sample *sample,
+                              struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    const uint8_t *bytes = sample->data->data;
+    const size_t len = sample->data->len;
+    struct sluice_box box;
+    if (!sample->is_packed) {
+        const sluice_status status = find_box(pipeline, scratch, sample, &box, err);
+        if (status)
+            return status;
+        return sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
+                                          scratch->pool, rgb, err);
+    }
+
+    box = draw_box(pipeline, &sample->key, sample->width, sample->height);
+    struct sluice_rgb unpacked;
+    const sluice_status status =
+        sluice_unpack_rgb(scratch->packer, bytes, len, (uint64_t)box.width * box.height,
+                          scratch->pool, &unpacked, err);
+    if (status)
+        return status;
+    if (unpacked.width != box.width || unpacked.height != box.height) {
+        sluice_buf_unref(unpacked.pixels);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "packed for another crop");
+    }
+    *rgb = unpacked;
+    return SLUICE_OK;
+}
+
 /* decode and random_resized_crop as one: only the drawn box is decoded.  To `out` if that
  * is given (the sample keeps its file then), else to a new buffer. */
 static sluice_status run_region(const struct sluice_pipeline *pipeline,
@@ -292,15 +345,8 @@ static sluice_status run_region(const struct sluice_pipeline *pipeline,
                                 const struct group *group, uint8_t *out, struct sluice_err *err)
 {
     const struct sluice_op *crop = &pipeline->ops[1];
-    const uint8_t *bytes = sample->data->data;
-    const size_t len = sample->data->len;
-    struct sluice_box box;
-    sluice_status status = find_box(pipeline, scratch, sample, &box, err);
-    if (status)
-        return status;
     struct sluice_rgb rgb;
-    status = sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
-                                        scratch->pool, &rgb, err);
+    sluice_status status = read_box(pipeline, scratch, sample, &rgb, err);
     if (status)
         return status;
 
@@ -415,6 +461,28 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
     return status;
 }
 
+/* Packed pixels to plain ones, unless the crop takes care of them. */
+static sluice_status unpack(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                            struct sluice_sample *sample, struct sluice_err *err)
+{
+    if (!sample->is_packed || is_packed_as_box(pipeline, sample->ops_done))
+        return SLUICE_OK;
+    struct sluice_rgb rgb;
+    const sluice_status status =
+        sluice_unpack_rgb(scratch->packer, sample->data->data, sample->data->len,
+                          (uint64_t)sample->width * sample->height, scratch->pool, &rgb, err);
+    if (status)
+        return status;
+    if (rgb.width != sample->width || rgb.height != sample->height) {
+        sluice_buf_unref(rgb.pixels);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "packed pixels are %u x %u, not %u x %u",
+                           rgb.width, rgb.height, sample->width, sample->height);
+    }
+    advance(sample, sample->ops_done, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height},
+            rgb.pixels);
+    return SLUICE_OK;
+}
+
 sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   unsigned end, struct sluice_err *err)
@@ -425,6 +493,8 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (sample->is_jpeg_crop && end == 1)
         return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    if (!status && sample->ops_done < end)
+        status = unpack(pipeline, scratch, sample, err);
     while (!status && sample->ops_done < end) {
         const struct group group = next_group(pipeline, scratch, sample, end);
         status = run_group(pipeline, scratch, sample, &group, NULL, err);
@@ -432,17 +502,18 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-static sluice_status check_out(const struct sluice_pipeline *pipeline,
-                               const struct sluice_scratch *scratch,
-                               const struct sluice_sample *sample, size_t out_len, size_t want,
-                               struct sluice_err *err)
+static sluice_status prepare(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                             struct sluice_sample *sample, size_t out_len, size_t want,
+                             struct sluice_err *err)
 {
     if (want == 0)
         return sluice_fail(err, SLUICE_E_INVALID,
                            "a pipeline without a crop has no fixed output size");
     if (out_len != want)
         return sluice_fail(err, SLUICE_E_INVALID, "output of %zu bytes, not %zu", out_len, want);
-    return sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    const sluice_status status =
+        sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
+    return status ? status : unpack(pipeline, scratch, sample, err);
 }
 
 /* Runs a u8 or file sample to the u8 split, the last change of pixels to `out`. */
@@ -471,7 +542,7 @@ sluice_status sluice_pipeline_finish_u8(const struct sluice_pipeline *pipeline,
                                         struct sluice_err *err)
 {
     sluice_status status =
-        check_out(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), err);
+        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_u8_bytes(pipeline), err);
     if (status)
         return status;
     if (sample->kind == SLUICE_KIND_F32) {
@@ -516,7 +587,7 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
     if (pipeline->u8_split == num_ops)
         return sluice_pipeline_finish_u8(pipeline, scratch, sample, out, out_len, err);
     sluice_status status =
-        check_out(pipeline, scratch, sample, out_len, sluice_pipeline_output_bytes(pipeline), err);
+        prepare(pipeline, scratch, sample, out_len, sluice_pipeline_output_bytes(pipeline), err);
     if (status)
         return status;
     if (sample->ops_done == num_ops) {
@@ -535,6 +606,59 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
         }
     }
     sluice_sample_clear(sample);
+    return SLUICE_OK;
+}
+
+/* A file to its packed box. */
+static sluice_status pack_box(const struct sluice_pipeline *pipeline,
+                              struct sluice_scratch *scratch, struct sluice_sample *sample,
+                              struct sluice_err *err)
+{
+    if (sample->ops_done > 0 || sample->is_jpeg_crop)
+        return sluice_fail(err, SLUICE_E_INVALID, "a box is packed from a whole file only");
+    const struct sluice_buf *file = sample->data;
+    struct sluice_image_info info;
+    sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
+    if (status)
+        return status;
+    struct sluice_rgb rgb;
+    status = read_box(pipeline, scratch, sample, &rgb, err);
+    if (status)
+        return status;
+    struct sluice_buf *packed = NULL;
+    status = sluice_pack_rgb(scratch->packer, rgb.pixels->data, rgb.width, rgb.height, 0,
+                             scratch->pool, &packed, err);
+    sluice_buf_unref(rgb.pixels);
+    if (status)
+        return status;
+    if (packed->len >= file->len) {
+        sluice_buf_unref(packed);
+        return sluice_fail(err, SLUICE_E_AGAIN, "packed pixels would not be smaller than the file");
+    }
+    advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){info.width, info.height}, packed);
+    sample->is_packed = true;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
+                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                   unsigned end, struct sluice_err *err)
+{
+    if (end > pipeline->num_ops || sluice_pipeline_kind(pipeline, end) != SLUICE_KIND_U8)
+        return sluice_fail(err, SLUICE_E_INVALID, "split %u of this pipeline is not u8", end);
+    if (is_packed_as_box(pipeline, end))
+        return pack_box(pipeline, scratch, sample, err);
+    sluice_status status = sluice_pipeline_run(pipeline, scratch, sample, end, err);
+    if (status || sample->is_packed)
+        return status;
+    struct sluice_buf *packed = NULL;
+    status = sluice_pack_rgb(scratch->packer, sample->data->data, sample->width, sample->height, 0,
+                             scratch->pool, &packed, err);
+    if (status)
+        return status;
+    advance(sample, end, SLUICE_KIND_U8, (struct sluice_size){sample->width, sample->height},
+            packed);
+    sample->is_packed = true;
     return SLUICE_OK;
 }
 

@@ -230,6 +230,57 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
     }
 }
 
+static size_t num_packed, num_boxes_packed;
+
+/* A u8 split in the form of packed pixels: what comes of them is what comes of the plain ones,
+ * also where they are the box alone. */
+static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *nodes,
+                         struct sluice_buf *file, uint64_t id, const struct sluice_sample *steps)
+{
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
+    struct sluice_scratch *const scratches[] = {nodes->compute, nodes->measured};
+    for (unsigned k = 1; k <= sluice_pipeline_u8_split(pipeline); k++) {
+        const bool is_box = k == 1 && sluice_pipeline_can_crop_jpeg(pipeline);
+        /* Somewhere on the way for one image, somewhere else for the next. */
+        const unsigned ends[] = {k, k + (unsigned)id % (num_ops - k + 1)};
+        for (size_t e = 0; e < SLUICE_ARRAY_LEN(ends); e++) {
+            const unsigned end = ends[e];
+            struct sluice_sample sample = start(file, id);
+            const sluice_status status =
+                sluice_pipeline_pack(pipeline, nodes->storage, &sample, k, NULL);
+            if (status) {
+                CU_ASSERT_EQUAL(status, SLUICE_E_AGAIN);
+                CU_ASSERT(is_box ? sample.data == file : is_equal(&sample, &steps[k]));
+                CU_ASSERT(!sample.is_packed);
+                sluice_sample_clear(&sample);
+                continue;
+            }
+            num_packed++;
+            num_boxes_packed += is_box;
+            CU_ASSERT(sample.is_packed && sample.ops_done == k && sample.width == steps[k].width &&
+                      sample.height == steps[k].height);
+            CU_ASSERT(sample.data->len < steps[k].data->len);
+            struct sluice_scratch *scratch = scratches[(end + id) % 2];
+            sample = cross_the_wire(pipeline, &sample);
+            run(pipeline, scratch, &sample, end);
+            CU_ASSERT_EQUAL(sample.is_packed, end == k);
+            CU_ASSERT(end == k || is_equal(&sample, &steps[end]));
+
+            /* From here, or from packed pixels. */
+            const size_t out_len = steps[num_ops].data->len;
+            if (sluice_pipeline_output_size(pipeline) > 0) {
+                uint8_t *out = malloc(out_len);
+                CU_ASSERT_EQUAL(
+                    sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL),
+                    SLUICE_OK);
+                CU_ASSERT(memcmp(out, steps[num_ops].data->data, out_len) == 0);
+                free(out);
+            }
+            sluice_sample_clear(&sample);
+        }
+    }
+}
+
 static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, struct nodes *nodes,
                                        struct sluice_buf *file, uint64_t id,
                                        struct sluice_hasher *hasher)
@@ -263,6 +314,7 @@ static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, s
         }
     }
     check_cut_file(pipeline, nodes, file, id, steps);
+    check_packed(pipeline, nodes, file, id, steps);
     for (unsigned k = 0; k <= num_ops; k++)
         sluice_sample_clear(&steps[k]);
 }
@@ -297,6 +349,7 @@ static char digest[33];
 static void any_split_gives_the_same_bytes(void)
 {
     sluice_hash128_hex(run_everything(), digest);
+    CU_ASSERT(num_packed > 100 && num_boxes_packed > 10);
     CU_ASSERT(num_cut > num_images_to_cut); /* each twice and for several ends; small ones not */
     printf("level %s digest %s ", sluice_cpu_level_name(sluice_cpu_level()), digest);
 }

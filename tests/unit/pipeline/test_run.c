@@ -463,6 +463,187 @@ static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
     sluice_pipeline_destroy(val);
 }
 
+static void packed_pixels_stand_at_a_u8_split(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_sample plain = file_sample(file, 3), sample = file_sample(file, 3);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 0, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 4, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 99, NULL), SLUICE_E_INVALID);
+    CU_ASSERT(sample.ops_done == 0 && sample.data == file);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
+    CU_ASSERT(sample.is_packed && sample.ops_done == 3 && sample.kind == SLUICE_KIND_U8);
+    CU_ASSERT(sample.width == 24 && sample.height == 24 && sample.channels == 3);
+    CU_ASSERT(sample.data->len < 24 * 24 * 3);
+    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
+    /* Packed it is already. */
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
+
+    uint8_t pixels[24 * 24 * 3];
+    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(p, scratch, &sample, pixels, sizeof(pixels), NULL),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 3, NULL), SLUICE_OK);
+    CU_ASSERT(memcmp(pixels, plain.data->data, sizeof(pixels)) == 0);
+    sluice_sample_clear(&plain);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
+static void a_packed_box_goes_on_with_its_crop(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_sample plain = file_sample(file, 3), sample = file_sample(file, 3);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_OK);
+    CU_ASSERT(sample.is_packed && sample.ops_done == 1 && sample.width == 400 &&
+              sample.height == 300);
+    CU_ASSERT(sample.data->len < file->len);
+    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
+    CU_ASSERT(sample.is_packed && sample.ops_done == 1);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 5, NULL), SLUICE_OK);
+    CU_ASSERT(!sample.is_packed && sample.data->len == plain.data->len);
+    CU_ASSERT(memcmp(sample.data->data, plain.data->data, plain.data->len) == 0);
+    sluice_sample_clear(&plain);
+    sluice_sample_clear(&sample);
+
+    /* Of a decoded image nothing is left to leave out. */
+    sample = file_sample(file, 3);
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 2, NULL), SLUICE_OK);
+    sluice_sample_clear(&sample);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
+static void what_packing_does_not_shrink_stays_plain(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *noise = make_file(30, 30);
+    struct sluice_sample sample = file_sample(noise, 1);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
+    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == noise);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_E_AGAIN);
+    CU_ASSERT(!sample.is_packed && sample.ops_done == 3 && sample.data->len == 24 * 24 * 3);
+    sluice_sample_clear(&sample);
+
+    /* A picture that its file holds in fewer bytes. */
+    struct sluice_buf *flat = NULL;
+    uint8_t *pixels = calloc(1, (size_t)100 * 100 * 3);
+    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, 100, 100, 9, &flat, NULL), SLUICE_OK);
+    free(pixels);
+    sample = file_sample(flat, 1);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
+    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == flat);
+    sluice_sample_clear(&sample);
+
+    /* And a file that cannot be decoded says so. */
+    flat->len--;
+    sample = file_sample(flat, 1);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == flat);
+    sluice_sample_clear(&sample);
+    sluice_buf_unref(flat);
+    sluice_buf_unref(noise);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
+/* A copy of a sample, so that the original can be spoilt again and again. */
+static struct sluice_sample copy_of(const struct sluice_sample *sample)
+{
+    struct sluice_sample copy = *sample;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, sample->data->len, &copy.data, NULL), SLUICE_OK);
+    memcpy(copy.data->data, sample->data->data, sample->data->len);
+    copy.data->len = sample->data->len;
+    return copy;
+}
+
+static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN), *free_size = parse("decode,hflip=0.5,to_tensor");
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_sample box = file_sample(file, 3), image = file_sample(file, 3);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &box, 1, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(free_size, scratch, &image, 1, NULL), SLUICE_OK);
+
+    for (int i = 0; i < 7; i++) {
+        struct sluice_sample sample = copy_of(i < 5 ? &box : &image);
+        const struct sluice_pipeline *pipeline = i < 5 ? p : free_size;
+        sluice_status want = SLUICE_E_CORRUPT;
+        switch (i) {
+        case 0:
+            sample.key.sample_id++; /* another box */
+            break;
+        case 1:
+            sample.width = 300;
+            break;
+        case 2:
+            sample.data->len--;
+            break;
+        case 3:
+            sample.data->data[0] = 'X';
+            break;
+        case 4:
+            sample.data->data[2]++;
+            want = SLUICE_E_UNSUPPORTED;
+            break;
+        case 5:
+            sample.width = 401;
+            break;
+        default:
+            sample.data->data[20] ^= 1;
+            break;
+        }
+        struct sluice_err err = {{0}};
+        const sluice_status status = sluice_pipeline_run(pipeline, scratch, &sample, 2, &err);
+        /* A smaller box is a limit that was passed. */
+        CU_ASSERT(status == want || (i < 2 && status == SLUICE_E_NO_MEMORY));
+        CU_ASSERT(err.text[0] != 0);
+        CU_ASSERT(sample.is_packed && sample.ops_done == 1);
+        sluice_sample_clear(&sample);
+    }
+
+    /* What needs no look at the bytes. */
+    const struct {
+        unsigned split;
+        enum sluice_kind kind;
+        uint32_t side;
+        size_t len;
+        sluice_status want;
+    } cases[] = {
+        {2, SLUICE_KIND_U8, 24, 24 * 24 * 3 - 1, SLUICE_OK},
+        {2, SLUICE_KIND_U8, 24, 24 * 24 * 3, SLUICE_E_CORRUPT},
+        {2, SLUICE_KIND_U8, 23, 1000, SLUICE_E_CORRUPT},
+        {4, SLUICE_KIND_F32, 24, 24 * 24 * 12, SLUICE_E_CORRUPT},
+        {0, SLUICE_KIND_FILE, 0, 100, SLUICE_E_CORRUPT},
+        {1, SLUICE_KIND_U8, 65536, 100, SLUICE_E_CORRUPT},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        struct sluice_sample sample =
+            zero_sample(cases[i].split, cases[i].kind, cases[i].side, cases[i].side, cases[i].len);
+        sample.is_packed = true;
+        CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), cases[i].want);
+        sluice_sample_clear(&sample);
+    }
+    sluice_sample_clear(&box);
+    sluice_sample_clear(&image);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+    sluice_pipeline_destroy(free_size);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -478,6 +659,10 @@ int main(void)
         SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
         SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
         SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
+        SLUICE_TEST(packed_pixels_stand_at_a_u8_split),
+        SLUICE_TEST(a_packed_box_goes_on_with_its_crop),
+        SLUICE_TEST(what_packing_does_not_shrink_stays_plain),
+        SLUICE_TEST(packed_pixels_that_contradict_the_sample_are_corrupt),
     };
     return sluice_test_run("run", tests, SLUICE_TEST_COUNT(tests));
 }
