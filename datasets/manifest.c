@@ -481,8 +481,9 @@ static bool unescape(char *text)
     return true;
 }
 
-static void write_rows(const struct sluice_manifest *manifest, FILE *file)
+static void write_rows(FILE *file, const void *ctx)
 {
+    const struct sluice_manifest *manifest = ctx;
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,
@@ -509,18 +510,7 @@ static void write_rows(const struct sluice_manifest *manifest, FILE *file)
 sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, const char *path,
                                     struct sluice_err *err)
 {
-    char *text = NULL;
-    size_t len = 0;
-    sluice_status status;
-    FILE *memory = open_memstream(&text, &len);
-    if (memory)
-        write_rows(manifest, memory);
-    if (!memory || fclose(memory) != 0)
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
-    else
-        status = sluice_file_write_atomic(path, text, len, err);
-    free(text);
-    return status;
+    return sluice_file_print_atomic(path, write_rows, manifest, err);
 }
 
 struct reader {

@@ -311,8 +311,9 @@ void sluice_cost_table_model_times(struct sluice_cost_table *table)
 
 /* --- writing --- */
 
-static void write_sizes(FILE *file, const struct sluice_cost_table *table)
+static void write_sizes(FILE *file, const void *ctx)
 {
+    const struct sluice_cost_table *table = ctx;
     for (size_t i = 0; i < NUM_SIZE_COLUMNS; i++)
         fprintf(file, "%s;", size_columns[i]);
     for (size_t i = 0; i < table->num_rows; i++) {
@@ -325,8 +326,9 @@ static void write_sizes(FILE *file, const struct sluice_cost_table *table)
     fputc('\n', file);
 }
 
-static void write_times(FILE *file, const struct sluice_cost_table *table)
+static void write_times(FILE *file, const void *ctx)
 {
+    const struct sluice_cost_table *table = ctx;
     for (size_t i = 0; i < NUM_TIME_COLUMNS; i++)
         fprintf(file, "%s%s", i ? "," : "", time_columns[i]);
     for (size_t i = 0; i < table->num_rows; i++) {
@@ -338,24 +340,14 @@ static void write_times(FILE *file, const struct sluice_cost_table *table)
 }
 
 static sluice_status write_file(const char *folder, const char *name,
-                                void (*write_rows)(FILE *, const struct sluice_cost_table *),
+                                void (*print)(FILE *file, const void *table),
                                 const struct sluice_cost_table *table, struct sluice_err *err)
 {
     char path[MAX_PATH_BYTES];
-    sluice_status status = path_in(folder, name, path, err);
+    const sluice_status status = path_in(folder, name, path, err);
     if (status != SLUICE_OK)
         return status;
-    char *text = NULL;
-    size_t len = 0;
-    FILE *memory = open_memstream(&text, &len);
-    if (memory)
-        write_rows(memory, table);
-    if (!memory || fclose(memory) != 0)
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
-    else
-        status = sluice_file_write_atomic(path, text, len, err);
-    free(text);
-    return status;
+    return sluice_file_print_atomic(path, print, table, err);
 }
 
 sluice_status sluice_cost_table_write(const char *folder, const struct sluice_cost_table *table,

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -167,4 +168,22 @@ sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)
                            strerror(errno));
     }
     return SLUICE_OK;
+}
+
+sluice_status sluice_file_print_atomic(const char *path, void (*print)(FILE *out, const void *ctx),
+                                       const void *ctx, struct sluice_err *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    sluice_status status;
+    FILE *memory = open_memstream(&text, &len);
+    if (memory)
+        print(memory, ctx);
+    const bool is_whole = memory && !ferror(memory);
+    if (!memory || fclose(memory) != 0 || !is_whole)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
+    else
+        status = sluice_file_write_atomic(path, text, len, err);
+    free(text);
+    return status;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* Whole files, for configuration, plans, manifests and checkpoints.  The paths
  * are the operator's own: a server that takes paths from outside confines them
@@ -27,6 +28,11 @@ SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_byte
  * followed.  The mode is the umask's. */
 SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
                                                        size_t len, struct sluice_err *err);
+
+/* The same for text: `print` writes it to the stream, which is memory. */
+SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
+                                                       void (*print)(FILE *out, const void *ctx),
+                                                       const void *ctx, struct sluice_err *err);
 
 /* Makes the folder and those above it, as far as they are missing. */
 SLUICE_MUST_USE sluice_status sluice_mkdirs(const char *path, struct sluice_err *err);

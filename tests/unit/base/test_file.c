@@ -303,9 +303,31 @@ static void mkdirs_names_what_is_in_the_way(void)
     CU_ASSERT_EQUAL(sluice_mkdirs("", NULL), SLUICE_E_INVALID);
 }
 
+static void print_number(FILE *out, const void *ctx)
+{
+    fprintf(out, "number %d\n", *(const int *)ctx);
+}
+
+static void print_atomic_writes_what_was_printed(void)
+{
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/printed.txt", sluice_test_dir());
+    const int number = 42;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_file_print_atomic(path, print_number, &number, &err), SLUICE_OK);
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path, &len);
+    CU_ASSERT_EQUAL_FATAL(len, 10);
+    CU_ASSERT_EQUAL(memcmp(bytes, "number 42\n", 10), 0);
+    free(bytes);
+    CU_ASSERT_EQUAL(sluice_file_print_atomic("/nonexistent/x", print_number, &number, &err),
+                    SLUICE_E_NOT_FOUND);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(print_atomic_writes_what_was_printed),
         SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),
         SLUICE_TEST(read_names_what_is_absent_or_no_file),
         SLUICE_TEST(read_refuses_a_file_that_is_not_as_long_as_it_says),
