@@ -62,6 +62,16 @@ struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
     return choice;
 }
 
+struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
+                                          struct sluice_choice choice)
+{
+    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
+        return (struct sluice_choice){.split = 1, .form = SLUICE_FORM_U8_PACKED};
+    if (choice.form == SLUICE_FORM_U8)
+        choice.form = SLUICE_FORM_U8_PACKED;
+    return choice;
+}
+
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes)
 {

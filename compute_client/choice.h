@@ -47,6 +47,12 @@ struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
 struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
                                        struct sluice_choice choice);
 
+/* Asks for packed pixels in place of plain ones, and in place of a file for those of the box
+ * that its crop needs, which stand at split 1; a server sends what is smaller where packing saves
+ * nothing. */
+struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
+                                          struct sluice_choice choice);
+
 /* Bytes that a reply of this choice is expected to carry; file_bytes where that depends on the
  * image. */
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,

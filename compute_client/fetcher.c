@@ -151,15 +151,10 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
                                  struct sluice_sample *sample, struct sluice_err *err)
 {
     static const enum sluice_kind kinds[SLUICE_NUM_FORMS] = {
-        [SLUICE_FORM_RAW] = SLUICE_KIND_FILE,
-        [SLUICE_FORM_JPEG_CROP] = SLUICE_KIND_FILE,
-        [SLUICE_FORM_U8] = SLUICE_KIND_U8,
+        [SLUICE_FORM_RAW] = SLUICE_KIND_FILE, [SLUICE_FORM_JPEG_CROP] = SLUICE_KIND_FILE,
+        [SLUICE_FORM_U8] = SLUICE_KIND_U8,    [SLUICE_FORM_U8_PACKED] = SLUICE_KIND_U8,
         [SLUICE_FORM_F32] = SLUICE_KIND_F32,
     };
-    if (reply->form != SLUICE_FORM_RAW && reply->form != SLUICE_FORM_JPEG_CROP &&
-        reply->form != SLUICE_FORM_U8 && reply->form != SLUICE_FORM_F32)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "the reply has the form %s",
-                           sluice_form_name(reply->form));
     if (reply->ops_done > sluice_pipeline_num_ops(f->pipeline) ||
         sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
         return sluice_fail(err, SLUICE_E_CORRUPT, "the reply says %s after %u ops",
@@ -173,6 +168,7 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         .channels = reply->channels,
         .data = reply->payload,
         .is_jpeg_crop = reply->form == SLUICE_FORM_JPEG_CROP,
+        .is_packed = reply->form == SLUICE_FORM_U8_PACKED,
     };
     if (made.kind == SLUICE_KIND_FILE)
         made.width = made.height = made.channels = 0;

@@ -14,7 +14,7 @@ static const char *const mode_choices[] = {
     "local",         "remote_nooff",    "remote_alloff", "remote_piloff",
     "remote_sophon", "remote_smartoff", "remote_auto",   NULL,
 };
-static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", NULL};
+static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", "u8_packed", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
 
 /* "host", "host:port", "[v6]", "[v6]:port". */
@@ -217,8 +217,9 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
          .type = SLUICE_OPTION_CHOICE,
          .value = &form,
          .choices = form_choices,
-         .help = "What comes where no op runs remotely: the file, or a JPEG of the MCUs that the "
-                 "crop needs; auto: jpeg_crop in remote_auto, raw elsewhere."},
+         .help = "raw: plain files and pixels; jpeg_crop: for files, JPEGs of the MCUs that the "
+                 "crop needs; u8_packed: for pixels, losslessly packed ones (in remote_nooff "
+                 "those of the crop); auto: jpeg_crop in remote_auto, raw elsewhere."},
         {.name = "remote-cpus",
          .type = SLUICE_OPTION_UINT,
          .value = &o.remote_cpus,
@@ -336,7 +337,10 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
     const bool is_cut =
         strcmp(form, "jpeg_crop") == 0 || (strcmp(form, "auto") == 0 && o.mode == SLUICE_MODE_AUTO);
     /* A profile is of whole files. */
-    o.remote_form = is_cut && !o.is_profiling ? SLUICE_FORM_JPEG_CROP : SLUICE_FORM_RAW;
+    o.remote_form = o.is_profiling                   ? SLUICE_FORM_RAW
+                    : is_cut                         ? SLUICE_FORM_JPEG_CROP
+                    : strcmp(form, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED
+                                                     : SLUICE_FORM_RAW;
     if (*exit_code == 0 && sluice_mode_is_planned(o.mode) && !o.is_evaluate && !o.profile_folder)
         *exit_code =
             sluice_cli_usage_error(&cli,

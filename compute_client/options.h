@@ -18,7 +18,7 @@ struct sluice_options {
     const char *host;   /* as given */
     char target[300];   /* host:port */
     enum sluice_mode mode;
-    enum sluice_form remote_form; /* of split 0: raw or jpeg_crop */
+    enum sluice_form remote_form; /* raw: whatever is plain; jpeg_crop; u8_packed */
     enum sluice_on_error on_error;
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;

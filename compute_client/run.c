@@ -243,14 +243,21 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
 }
 
 /* Where the plan says the file, the server may have CPU to spare for a smaller one: the
- * cut costs it less than a third of a decode and halves the bytes. */
-static void cut_files(const struct run *run, const struct part *part)
+ * cut costs it less than a third of a decode and halves the bytes.  Packed pixels come as asked
+ * for: a file gives way to them only where no plan said so. */
+static void choose_form(const struct run *run, const struct part *part)
 {
-    if (run->options->remote_form != SLUICE_FORM_JPEG_CROP ||
-        !(run->info.forms >> SLUICE_FORM_JPEG_CROP & 1))
+    const enum sluice_form form = run->options->remote_form;
+    if (!(run->info.forms >> form & 1))
         return;
-    for (size_t i = 0; i < part->num_ids; i++)
-        part->choices[i] = sluice_choice_cut(part->pipeline, part->choices[i]);
+    const bool is_planned = sluice_mode_is_planned(run->options->mode);
+    for (size_t i = 0; i < part->num_ids; i++) {
+        struct sluice_choice *choice = &part->choices[i];
+        if (form == SLUICE_FORM_JPEG_CROP)
+            *choice = sluice_choice_cut(part->pipeline, *choice);
+        else if (form == SLUICE_FORM_U8_PACKED && !(is_planned && choice->split == 0))
+            *choice = sluice_choice_packed(part->pipeline, *choice);
+    }
 }
 
 static sluice_status choose(struct run *run, struct sluice_err *err)
@@ -271,8 +278,8 @@ static sluice_status choose(struct run *run, struct sluice_err *err)
         for (size_t i = 0; i < run->train.num_ids; i++)
             run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
     }
-    cut_files(run, &run->train);
-    cut_files(run, &run->val);
+    choose_form(run, &run->train);
+    choose_form(run, &run->val);
     return SLUICE_OK;
 }
 

@@ -117,7 +117,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .max_image_pixels = context->max_image_pixels,
             .max_file_bytes = context->max_file_bytes,
             .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
-                     1u << SLUICE_FORM_F32,
+                     1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32,
         };
         memcpy(answer.dataset_id, context->dataset_id, sizeof(answer.dataset_id));
         struct sluice_message reply = {0};

@@ -318,6 +318,7 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->ops_done = sample->ops_done;
     reply->form = sample->is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
                   : sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                  : sample->is_packed                ? SLUICE_FORM_U8_PACKED
                   : sample->kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
                                                      : SLUICE_FORM_F32;
     reply->width = sample->width;
@@ -344,7 +345,12 @@ static void answer(struct fetch_job *job, struct sluice_scratch *scratch)
         .kind = SLUICE_KIND_FILE,
         .data = sluice_buf_ref(file),
     };
-    if (job->split)
+    if (job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
+        sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8) {
+        status = sluice_pipeline_pack(s->pipeline, scratch, &sample, job->split, &err);
+        if (status == SLUICE_E_AGAIN)
+            status = SLUICE_OK; /* the plain sample is smaller */
+    } else if (job->split)
         status = sluice_pipeline_run(s->pipeline, scratch, &sample, job->split, &err);
     else if (job->is_cut &&
              sluice_pipeline_crop_jpeg(s->pipeline, scratch, &sample, s->context->has_optimal_crops,

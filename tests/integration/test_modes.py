@@ -119,6 +119,23 @@ class ModesTest(unittest.TestCase):
         finally:
             server.kill()
 
+    def test_packed_pixels(self):
+        server = Server(self.root, 0, 2)
+        try:
+            for mode, choice in (("remote_piloff", "u8_packed@3"), ("remote_nooff", "u8_packed@1")):
+                (plain,), _ = self.train(mode, ["--host", server.address])
+                for workers in ("1", "4"):
+                    (report,), _ = self.train(mode, ["--host", server.address, "-j", workers,
+                                                     "--remote-form", "u8_packed"])
+                    with self.subTest(mode=mode, workers=workers):
+                        self.assertEqual(report["digest"], self.digest)
+                        self.assertGreater(report["choices"][choice], NUM_TRAIN / 3)
+                        self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
+                        self.assertEqual(report["errors"], 0)
+                        self.assertLess(report["wire_bytes"], plain["wire_bytes"])
+        finally:
+            server.kill()
+
     def test_a_server_killed_twice_costs_time_only(self):
         """The trainer takes its time, so that each kill falls in mid-epoch."""
         port = free_port()

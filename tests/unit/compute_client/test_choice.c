@@ -71,6 +71,28 @@ static void only_files_before_a_crop_are_asked_for_cut(void)
     sluice_pipeline_destroy(val);
 }
 
+static void packed_pixels_are_asked_for_where_pixels_come(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
+    const size_t u8_bytes = sluice_pipeline_u8_bytes(pipeline);
+    struct sluice_choice choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 3));
+    CU_ASSERT(choice.split == 3 && choice.form == SLUICE_FORM_U8_PACKED);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), u8_bytes); /* the most */
+    choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 0));
+    CU_ASSERT(choice.split == 1 && choice.form == SLUICE_FORM_U8_PACKED);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777);
+    choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 5));
+    CU_ASSERT(choice.split == 5 && choice.form == SLUICE_FORM_F32);
+    /* Of the decoded image all is needed here, which is more than the file. */
+    choice = sluice_choice_packed(val, sluice_choice_at(val, 0));
+    CU_ASSERT(choice.split == 0 && choice.form == SLUICE_FORM_RAW);
+    choice = sluice_choice_packed(val, sluice_choice_at(val, 2));
+    CU_ASSERT(choice.split == 2 && choice.form == SLUICE_FORM_U8_PACKED);
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(val);
+}
+
 /* Sample i's file has 1000 * (i + 1) bytes; cropping saves from the second on. */
 static const char *write_profile(size_t num_rows)
 {
@@ -149,6 +171,7 @@ int main(void)
         SLUICE_TEST(every_mode_has_its_name_and_the_originals_alias),
         SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
+        SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
         SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
     };

@@ -32,7 +32,11 @@ static struct sluice_sample run_locally(uint64_t sample_id, unsigned split)
 static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uint64_t sample_id)
 {
     CU_ASSERT_EQUAL_FATAL(reply->status, SLUICE_OK);
-    struct sluice_sample sample = run_locally(sample_id, reply->ops_done);
+    const bool is_packed = reply->form == SLUICE_FORM_U8_PACKED;
+    struct sluice_sample sample = run_locally(sample_id, is_packed ? 0 : reply->ops_done);
+    if (is_packed)
+        CU_ASSERT_EQUAL(sluice_pipeline_pack(pipeline, scratch, &sample, reply->ops_done, NULL),
+                        SLUICE_OK);
     if (reply->form == SLUICE_FORM_JPEG_CROP)
         CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(pipeline, scratch, &sample, false, NULL),
                         SLUICE_OK);
@@ -43,6 +47,7 @@ static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uin
     CU_ASSERT_EQUAL(reply->channels, sample.channels);
     CU_ASSERT_EQUAL(reply->form, sample.is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
                                  : sample.kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                                 : sample.is_packed                ? SLUICE_FORM_U8_PACKED
                                  : sample.kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
                                                                    : SLUICE_FORM_F32);
     sluice_sample_clear(&sample);
@@ -75,13 +80,13 @@ static void a_hint_that_does_not_fit_gets_what_does(void)
     struct client *client = fetch_open(&f, 0);
     fetch_ask(client, 0, 1, 99, SLUICE_FORM_F32);
     fetch_ask(client, 1, 1, 1, SLUICE_FORM_JPEG_CROP);
-    fetch_ask(client, 2, 1, 3, SLUICE_FORM_U8_PACKED);
-    fetch_ask(client, 3, 1, 0, SLUICE_FORM_F32);
+    fetch_ask(client, 2, 1, 4, SLUICE_FORM_U8_PACKED);
+    fetch_ask(client, 3, 1, 0, SLUICE_FORM_U8_PACKED);
     static const struct sluice_wire_sample_request outside = {
         .request_id = 4, .key = {.sample_id = NUM_IMAGES}, .split = 2};
     fetch_send(client, &outside, 1, 0);
     fetch_await(client, 5);
-    static const unsigned expected[] = {5, 1, 3, 0};
+    static const unsigned expected[] = {5, 1, 4, 0};
     for (unsigned id = 0; id < 4; id++) {
         CU_ASSERT_EQUAL(fetch_reply_to(client, id)->ops_done, expected[id]);
         expect_local_bytes(fetch_reply_to(client, id), id);
@@ -146,6 +151,41 @@ static void optimal_tables_make_smaller_crops(void)
         fixture_end(&f);
     }
     CU_ASSERT(bytes[1] < bytes[0]);
+}
+
+/* At every u8 split, with no more bytes than the plain form has; at split 1 than the file. */
+static void pixels_come_packed_where_that_saves_bytes(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client = fetch_open(&f, 0);
+    const unsigned u8_split = sluice_pipeline_u8_split(pipeline);
+    for (unsigned split = 1; split <= u8_split; split++)
+        fetch_ask(client, (split - 1) * NUM_IMAGES, NUM_IMAGES, split, SLUICE_FORM_U8_PACKED);
+    fetch_await(client, u8_split * NUM_IMAGES);
+    size_t num_packed[SLUICE_WIRE_MAX_SPLITS] = {0};
+    for (uint64_t id = 0; id < u8_split * NUM_IMAGES; id++) {
+        const struct sluice_wire_sample_reply *reply = fetch_reply_to(client, id);
+        const unsigned split = 1 + (unsigned)(id / NUM_IMAGES);
+        struct sluice_sample sample = run_locally(id % NUM_IMAGES, 0);
+        const bool can_pack =
+            sluice_pipeline_pack(pipeline, scratch, &sample, split, NULL) == SLUICE_OK;
+        sluice_sample_clear(&sample);
+        CU_ASSERT_EQUAL(reply->form, can_pack     ? SLUICE_FORM_U8_PACKED
+                                     : split == 1 ? SLUICE_FORM_RAW
+                                                  : SLUICE_FORM_U8);
+        CU_ASSERT_EQUAL(reply->ops_done, reply->form == SLUICE_FORM_RAW ? 0 : split);
+        num_packed[split] += can_pack;
+        expect_local_bytes(reply, id % NUM_IMAGES);
+    }
+    const struct sluice_wire_stats stats = sluice_server_stats(f.server);
+    for (unsigned split = 1; split <= u8_split; split++) {
+        CU_ASSERT(num_packed[split] > 0);
+        CU_ASSERT_EQUAL(stats.choices[split][SLUICE_FORM_U8_PACKED].samples, num_packed[split]);
+    }
+    CU_ASSERT_EQUAL(stats.reduced, NUM_IMAGES - num_packed[1]);
+    client_close(client);
+    fixture_end(&f);
 }
 
 static void no_room_to_cut_gives_the_file(void)
@@ -611,6 +651,7 @@ int main(void)
         SLUICE_TEST(a_stream_without_a_pipeline_gets_files),
         SLUICE_TEST(files_are_cut_where_that_saves_bytes),
         SLUICE_TEST(optimal_tables_make_smaller_crops),
+        SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
         SLUICE_TEST(no_room_to_cut_gives_the_file),
         SLUICE_TEST(a_full_prep_lane_costs_ops_and_both_full_cost_time),
         SLUICE_TEST(many_streams_share_a_full_server),
