@@ -8,7 +8,8 @@
 
 /* The MCUs of the window are taken over as they are coded: their bits are copied.
  * Only DC differences change, and only where a kept MCU gets another predecessor:
- * at the start of each kept row, and where the file restarts.
+ * at the start of each kept row, and where the file restarts.  With subsampling an MCU at
+ * the window's edge may have blocks that the box does not touch: these become blank.
  *
  *     rows above     parsed for their length and DC alone (free where restart
  *                    markers let us jump)
@@ -131,7 +132,7 @@ sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
 struct tables {
     struct sluice_jpeg_lookup dc[4], ac[4];
     uint16_t skip[4][1 << SLUICE_JPEG_LOOKUP_BITS];
-    struct sluice_jpeg_codes dc_codes[4];
+    struct sluice_jpeg_codes dc_codes[4], ac_codes[4];
 };
 
 struct block {
@@ -139,7 +140,10 @@ struct block {
     const uint16_t *skip;
     const struct sluice_jpeg_codes *dc_codes;
     unsigned component;
-    bool is_first; /* of its component in the MCU */
+    bool may_be_blank;
+    uint32_t left, top; /* pixels in the MCU, if it may be blank */
+    uint16_t end_code;  /* end of block */
+    uint8_t end_length;
 };
 
 struct walker {
@@ -153,6 +157,9 @@ struct walker {
     struct block blocks[SLUICE_JPEG_MAX_BLOCKS_IN_MCU];
     unsigned num_blocks;
 
+    const struct sluice_box *box;
+    uint32_t first_row, end_row, first_column, end_column; /* MCUs of the window */
+    bool has_blanks; /* MCUs at the window's edges may have blocks that are not needed */
     struct sluice_jpeg_bit_writer out;
     uint32_t kept_dc[4]; /* of the last kept block */
 };
@@ -229,24 +236,33 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
         }
         if (!(ac_made >> ac & 1)) {
             sluice_jpeg_lookup_init(&tables->ac[ac], &jpeg->ac[ac]);
+            sluice_jpeg_codes_init(&tables->ac_codes[ac], &jpeg->ac[ac]);
             build_skip(&tables->ac[ac], tables->skip[ac]);
         }
         dc_made |= 1u << dc;
         ac_made |= 1u << ac;
     }
-    unsigned seen = 0;
+    unsigned seen[SLUICE_JPEG_MAX_COMPONENTS] = {0};
     for (unsigned b = 0; b < jpeg->blocks_in_mcu; b++) {
         const unsigned component = jpeg->block_component[b];
         const unsigned dc = jpeg->components[component].dc, ac = jpeg->components[component].ac;
+        const unsigned h = jpeg->components[component].h, v = jpeg->components[component].v;
+        const unsigned number = seen[component]++;
+        const uint8_t end_length = tables->ac_codes[ac].length[0];
         walker->blocks[b] = (struct block){
             .dc = &tables->dc[dc],
             .ac = &tables->ac[ac],
             .skip = tables->skip[ac],
             .dc_codes = &tables->dc_codes[dc],
             .component = component,
-            .is_first = !(seen >> component & 1),
+            .may_be_blank = jpeg->num_components > 1 && h == jpeg->max_h && v == jpeg->max_v &&
+                            h * v > 1 && end_length > 0,
+            .left = number % h * 8,
+            .top = number / h * 8,
+            .end_code = tables->ac_codes[ac].code[0],
+            .end_length = end_length,
         };
-        seen |= 1u << component;
+        walker->has_blanks = walker->has_blanks || walker->blocks[b].may_be_blank;
     }
     return SLUICE_OK;
 }
@@ -349,48 +365,81 @@ static bool put_dc(struct sluice_jpeg_bit_writer *out, const struct sluice_jpeg_
     return true;
 }
 
-/* The first MCU of a kept run: its DC differences count from the last kept blocks. */
-static sluice_status keep_first_mcu(struct walker *walker, struct sluice_err *err)
+/* Whether the box touches the block in the middle of an MCU that lies at these pixels.  Only
+ * components of full size may be without need: others serve pixels beside the block. */
+static bool is_needed(const struct walker *walker, const struct block *block, uint32_t mcu_left,
+                      uint32_t mcu_top)
+{
+    if (!block->may_be_blank)
+        return true;
+    const struct sluice_box *box = walker->box;
+    const uint32_t left = mcu_left + block->left, top = mcu_top + block->top;
+    return left < box->left + box->width && left + 8 > box->left && top < box->top + box->height &&
+           top + 8 > box->top;
+}
+
+/* One MCU whose DC differences are coded again, as they count from the last kept blocks.
+ * Blocks that nobody needs become blank: no difference, no coefficients. */
+static sluice_status keep_mcu(struct walker *walker, uint32_t row, uint32_t column,
+                              struct sluice_err *err)
 {
     const uint8_t *const base = walker->scan->data->data;
     struct sluice_jpeg_bits *in = &walker->in;
     for (unsigned b = 0; b < walker->num_blocks; b++) {
         const struct block *block = &walker->blocks[b];
         const unsigned c = block->component;
-        size_t from = sluice_jpeg_bits_position(in, base);
         if (!read_dc(in, block, &walker->dc[c]))
             return fail_damaged(err);
-        if (block->is_first) {
-            from = sluice_jpeg_bits_position(in, base);
-            if (!put_dc(&walker->out, block->dc_codes,
-                        (int32_t)(walker->dc[c] - walker->kept_dc[c])))
-                return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values leap");
-        }
+        const size_t from = sluice_jpeg_bits_position(in, base);
         sluice_jpeg_bits_refill(in);
         if (!skip_ac(in, block))
             return fail_damaged(err);
         const size_t to = sluice_jpeg_bits_position(in, base);
         if (to > walker->end_bits)
             return fail_damaged(err);
+        if (!is_needed(walker, block, column * walker->jpeg->mcu_width,
+                       row * walker->jpeg->mcu_height)) {
+            (void)put_dc(&walker->out, block->dc_codes, 0);
+            sluice_jpeg_put_bits(&walker->out, block->end_code, block->end_length);
+            continue;
+        }
+        if (!put_dc(&walker->out, block->dc_codes, (int32_t)(walker->dc[c] - walker->kept_dc[c])))
+            return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values leap");
         copy_bits(&walker->out, base, from, to);
+        walker->kept_dc[c] = walker->dc[c];
     }
     return SLUICE_OK;
 }
 
-/* MCUs of one segment. */
-static sluice_status keep_mcus(struct walker *walker, uint32_t num_mcus, struct sluice_err *err)
+/* MCUs of one segment and one row.  Where the file's DC differences count from what was kept
+ * last, they and all else can be copied as they are. */
+static sluice_status keep_mcus(struct walker *walker, uint32_t row, uint32_t column,
+                               uint32_t num_mcus, struct sluice_err *err)
 {
-    sluice_status status = keep_first_mcu(walker, err);
-    if (status != SLUICE_OK)
-        return status;
     const uint8_t *const base = walker->scan->data->data;
-    const size_t from = sluice_jpeg_bits_position(&walker->in, base);
-    status = pass_mcus(walker, num_mcus - 1, err);
-    if (status != SLUICE_OK)
-        return status;
-    copy_bits(&walker->out, base, from, sluice_jpeg_bits_position(&walker->in, base));
-    memcpy(walker->kept_dc, walker->dc, sizeof(walker->dc));
-    return SLUICE_OK;
+    const uint32_t end = column + num_mcus;
+    const bool is_edge_row = row == walker->first_row || row == walker->end_row - 1;
+    sluice_status status = SLUICE_OK;
+    while (column < end && status == SLUICE_OK) {
+        const bool is_edge =
+            is_edge_row || column == walker->first_column || column == walker->end_column - 1;
+        if ((is_edge && walker->has_blanks) ||
+            memcmp(walker->kept_dc, walker->dc, sizeof(walker->dc)) != 0) {
+            status = keep_mcu(walker, row, column++, err);
+            continue;
+        }
+        uint32_t run = end - column;
+        if (walker->has_blanks && end == walker->end_column)
+            run--;
+        const size_t from = sluice_jpeg_bits_position(&walker->in, base);
+        status = pass_mcus(walker, run, err);
+        if (status != SLUICE_OK)
+            return status;
+        copy_bits(&walker->out, base, from, sluice_jpeg_bits_position(&walker->in, base));
+        memcpy(walker->kept_dc, walker->dc, sizeof(walker->dc));
+        column += run;
+    }
+    return status;
 }
 
 static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
@@ -410,9 +459,9 @@ static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* Goes on by num_mcus, which are kept or not. */
-static sluice_status walk(struct walker *walker, uint32_t num_mcus, bool is_kept,
-                          struct sluice_err *err)
+/* The next num_mcus are kept, and lie in `row` from `column` on, or are passed. */
+static sluice_status walk(struct walker *walker, uint32_t row, uint32_t column, uint32_t num_mcus,
+                          bool is_kept, struct sluice_err *err)
 {
     while (num_mcus > 0) {
         if (walker->mcus_left == 0) {
@@ -423,15 +472,30 @@ static sluice_status walk(struct walker *walker, uint32_t num_mcus, bool is_kept
         const uint32_t run = num_mcus < walker->mcus_left ? num_mcus : walker->mcus_left;
         sluice_status status = SLUICE_OK;
         if (is_kept)
-            status = keep_mcus(walker, run, err);
+            status = keep_mcus(walker, row, column, run, err);
         else if (run < walker->mcus_left) /* else the next one to read is behind a restart */
             status = pass_mcus(walker, run, err);
         if (status != SLUICE_OK)
             return status;
         walker->mcus_left -= run;
         num_mcus -= run;
+        column += run;
     }
     return SLUICE_OK;
+}
+
+static sluice_status walk_window(struct walker *walker, struct sluice_err *err)
+{
+    const uint32_t across = walker->jpeg->mcus_across;
+    const uint32_t num_columns = walker->end_column - walker->first_column;
+    sluice_status status =
+        walk(walker, 0, 0, walker->first_row * across + walker->first_column, false, err);
+    for (uint32_t row = walker->first_row; row < walker->end_row && status == SLUICE_OK; row++) {
+        status = walk(walker, row, walker->first_column, num_columns, true, err);
+        if (status == SLUICE_OK && row + 1 < walker->end_row)
+            status = walk(walker, row, walker->end_column, across - num_columns, false, err);
+    }
+    return status;
 }
 
 /* --- the crop --- */
@@ -554,24 +618,24 @@ struct job {
 };
 
 /* The kept MCUs' bits, as whole bytes, to job->kept. */
-static sluice_status cut(struct job *job, struct sluice_buf_pool *pool, struct sluice_err *err)
+static sluice_status cut(struct job *job, const struct sluice_box *box,
+                         struct sluice_buf_pool *pool, struct sluice_err *err)
 {
     struct sluice_jpeg *jpeg = &job->jpeg;
     const struct sluice_jpeg_window *window = &job->window;
     const uint32_t first_row = window->top / jpeg->mcu_height;
-    const uint32_t num_rows = divide_up(window->height, jpeg->mcu_height);
     const uint32_t first_column = window->left / jpeg->mcu_width;
-    const uint32_t num_columns = divide_up(window->width, jpeg->mcu_width);
+    const uint32_t num_rows = divide_up(window->height, jpeg->mcu_height);
 
     sluice_status status = sluice_buf_create(pool, sizeof(struct tables), &job->tables, err);
     if (status != SLUICE_OK)
         return status;
-    /* Each start of a run may grow by a longest DC code and value per component. */
-    const size_t num_runs = num_rows + job->scan.num_segments;
-    status = sluice_buf_create(pool,
-                               job->scan.data->len + num_runs * 4 * SLUICE_JPEG_MAX_COMPONENTS +
-                                   SLUICE_JPEG_SCAN_SLACK + 16,
-                               &job->kept, err);
+    /* A block that is coded again may grow by the longest DC code and its value, 27 bits. */
+    const size_t num_columns = divide_up(window->width, jpeg->mcu_width);
+    const size_t num_again =
+        (2 * num_columns + 3 * (size_t)num_rows + job->scan.num_segments) * jpeg->blocks_in_mcu;
+    status = sluice_buf_create(
+        pool, job->scan.data->len + num_again * 4 + SLUICE_JPEG_SCAN_SLACK + 16, &job->kept, err);
     if (status != SLUICE_OK)
         return status;
 
@@ -581,12 +645,12 @@ static sluice_status cut(struct job *job, struct sluice_buf_pool *pool, struct s
     if (status != SLUICE_OK)
         return status;
     walker.out.next = job->kept->data;
-    status = walk(&walker, first_row * jpeg->mcus_across + first_column, false, err);
-    for (uint32_t row = 0; row < num_rows && status == SLUICE_OK; row++) {
-        status = walk(&walker, num_columns, true, err);
-        if (status == SLUICE_OK && row + 1 < num_rows)
-            status = walk(&walker, jpeg->mcus_across - num_columns, false, err);
-    }
+    walker.box = box;
+    walker.first_row = first_row;
+    walker.end_row = first_row + num_rows;
+    walker.first_column = first_column;
+    walker.end_column = first_column + divide_up(window->width, jpeg->mcu_width);
+    status = walk_window(&walker, err);
     if (status != SLUICE_OK)
         return status;
     if (walker.out.count > 0)
@@ -680,7 +744,7 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values may overflow");
     status = sluice_jpeg_scan_read(jpeg, pool, &job->scan, err);
     if (status == SLUICE_OK)
-        status = cut(job, pool, err);
+        status = cut(job, box, pool, err);
     if (status == SLUICE_OK && options->optimal_huffman)
         status = recode(job, pool, err);
     if (status == SLUICE_OK)
