@@ -10,17 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sluice_profile_planners[] = {"greedy", "nooff", "alloff", "piloff", NULL};
+const char *const sluice_profile_planners[] = {"lp", "greedy", "nooff", "alloff", "piloff", NULL};
 
 #define PILOFF_SPLIT 3
 #define ALLOFF_SPLIT 5
-
-const char *sluice_profile_choice_name(unsigned split)
-{
-    static const char *const names[SLUICE_PROFILE_STAGES] = {"raw@0", "u8@1",  "u8@2",
-                                                             "u8@3",  "f32@4", "f32@5"};
-    return names[split];
-}
 
 sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                   struct sluice_cost_table *table, struct sluice_err *err)
@@ -51,16 +44,20 @@ sluice_status sluice_profile_load(const struct sluice_profile_source *source,
     return status;
 }
 
-sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_cost_table *table,
-                                       const struct sluice_rates *rates, uint8_t **split,
+sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_form_menu *menu,
+                                       const struct sluice_rates *rates, uint8_t **choice,
                                        struct sluice_err *err)
 {
+    const struct sluice_cost_table *table = menu->table;
     uint8_t *plan = malloc(table->num_rows ? table->num_rows : 1);
     if (!plan)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
                            table->num_rows);
     sluice_status status = SLUICE_OK;
-    if (strcmp(planner, "greedy") == 0)
+    double bound_s;
+    if (strcmp(planner, "lp") == 0)
+        status = sluice_form_menu_plan(menu, rates, plan, &bound_s, err);
+    else if (strcmp(planner, "greedy") == 0)
         status = sluice_plan_sophon(table, rates, plan, err);
     else if (strcmp(planner, "alloff") == 0)
         sluice_plan_fixed(table, ALLOFF_SPLIT, plan);
@@ -72,163 +69,273 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
         free(plan);
         return status;
     }
-    *split = plan;
+    *choice = plan;
     return SLUICE_OK;
 }
 
-static json_t *forecast_to_json(const char *planner, const struct sluice_cost_table *table,
-                                const struct sluice_forecast *forecast)
+/* --- what is asked --- */
+
+struct request {
+    struct sluice_profile_source source;
+    double net_bw, gpu_rate;
+    uint64_t remote_cpus, local_cpus;
+    struct sluice_option_strings forms;
+    const char *planner;
+    bool is_json;
+};
+
+/* What every plan is compared on. */
+struct result {
+    const char *planner;
+    struct sluice_choice_forecast forecast;
+};
+
+struct results {
+    struct result items[8];
+    size_t num_items;
+    double bound_s; /* no plan among the same choices is faster */
+};
+
+static double gap_of(const struct results *results, const struct result *result)
 {
-    json_t *choices = json_object();
-    for (unsigned k = 0; k < SLUICE_PROFILE_STAGES; k++) {
-        if (forecast->choices[k])
-            json_object_set_new(choices, sluice_profile_choice_name(k),
-                                json_integer((json_int_t)forecast->choices[k]));
-    }
+    return results->bound_s > 0 ? result->forecast.primal_s / results->bound_s - 1 : 0;
+}
+
+static json_t *busy_to_json(const struct sluice_choice_forecast *forecast)
+{
     json_t *busy = json_object();
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         json_object_set_new(busy, sluice_resource_name((enum sluice_resource)r),
                             json_real(forecast->busy_s[r]));
-    /* These planners give no lower bound, so there is no dual and no gap. */
-    return json_pack("{s:s, s:I, s:f, s:n, s:n, s:I, s:s, s:o, s:o}", "planner", planner, "samples",
-                     (json_int_t)table->num_rows, "primal_s", forecast->primal_s, "dual_s", "gap",
-                     "wire_bytes", (json_int_t)forecast->wire_bytes, "slowest",
-                     sluice_resource_name(forecast->slowest), "choices", choices, "busy_s", busy);
+    return busy;
 }
 
-static void print_forecast(const char *planner, const struct sluice_forecast *forecast)
+static void print_json(const struct results *results, const struct result *result,
+                       uint64_t num_samples)
 {
-    printf("%-8s %10.3f s  %12.6f GB  %-12s", planner, forecast->primal_s,
-           (double)forecast->wire_bytes / 1e9, sluice_resource_name(forecast->slowest));
-    for (unsigned k = 0; k < SLUICE_PROFILE_STAGES; k++) {
-        if (forecast->choices[k])
-            printf(" %s:%llu", sluice_profile_choice_name(k),
-                   (unsigned long long)forecast->choices[k]);
+    const struct sluice_choice_forecast *forecast = &result->forecast;
+    json_t *choices = json_object();
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        if (forecast->choices[c])
+            json_object_set_new(choices, sluice_form_menu_name(c),
+                                json_integer((json_int_t)forecast->choices[c]));
     }
+    json_t *json = json_pack(
+        "{s:s, s:I, s:f, s:f, s:f, s:I, s:s, s:o, s:o}", "planner", result->planner, "samples",
+        (json_int_t)num_samples, "primal_s", forecast->primal_s, "dual_s", results->bound_s, "gap",
+        gap_of(results, result), "wire_bytes", (json_int_t)forecast->wire_bytes, "slowest",
+        sluice_resource_name(forecast->slowest), "choices", choices, "busy_s",
+        busy_to_json(forecast));
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     printf("\n");
+    json_decref(json);
 }
 
-/* Prints the plan asked for first, then the others to compare it with. */
-static sluice_status print_plans(const char *asked, bool is_json,
-                                 const struct sluice_cost_table *table,
-                                 const struct sluice_rates *rates, struct sluice_err *err)
+static void print_plans(const struct results *results)
 {
-    if (!is_json)
-        printf("%-8s %12s  %15s  %-12s choices\n", "planner", "epoch", "wire", "slowest");
-    for (int turn = 0; turn < 2; turn++) {
-        for (size_t i = 0; sluice_profile_planners[i]; i++) {
+    printf("%-8s %12s  %9s  %15s  %-12s choices\n", "planner", "epoch", "gap", "wire", "slowest");
+    for (size_t i = 0; i < results->num_items; i++) {
+        const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
+        printf("%-8s %10.3f s  %8.3f%%  %12.6f GB  %-12s", results->items[i].planner,
+               forecast->primal_s, 100 * gap_of(results, &results->items[i]),
+               (double)forecast->wire_bytes / 1e9, sluice_resource_name(forecast->slowest));
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            if (forecast->choices[c])
+                printf(" %s:%llu", sluice_form_menu_name(c),
+                       (unsigned long long)forecast->choices[c]);
+        }
+        printf("\n");
+    }
+    printf("no plan of these choices takes less than %.3f s\n", results->bound_s);
+}
+
+static void print_whatif(const struct results *results)
+{
+    printf("%-8s %10s", "planner", "epoch");
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        printf(" %12s", sluice_resource_name((enum sluice_resource)r));
+    printf("  limited by\n");
+    for (size_t i = 0; i < results->num_items; i++) {
+        const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
+        printf("%-8s %8.3f s", results->items[i].planner, forecast->primal_s);
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            printf(" %10.3f s", forecast->busy_s[r]);
+        printf("  %s\n", sluice_resource_name(forecast->slowest));
+    }
+}
+
+/* The plan asked for first, then the others to compare it with. */
+static sluice_status make_results(const struct request *request,
+                                  const struct sluice_cost_table *table, struct results *results,
+                                  struct sluice_err *err)
+{
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = request->net_bw > 0 ? request->net_bw : INFINITY,
+        .storage_cores = (double)request->remote_cpus,
+        .compute_cores = (double)request->local_cpus,
+        .gpu_samples_per_s = request->gpu_rate > 0 ? request->gpu_rate : INFINITY,
+    };
+    struct sluice_form_menu menu = sluice_form_menu_init(table);
+    for (size_t i = 0; i < request->forms.num_items; i++) {
+        if (strcmp(request->forms.items[i], "jpeg_crop") == 0)
+            menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;
+        else
+            menu.has_choice[SLUICE_CHOICE_U8_PACKED] = true;
+    }
+    uint8_t *choice = malloc(table->num_rows ? table->num_rows : 1);
+    if (!choice)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
+                           table->num_rows);
+    sluice_status status = sluice_form_menu_plan(&menu, &rates, choice, &results->bound_s, err);
+    const struct sluice_choice_forecast best =
+        status == SLUICE_OK ? sluice_form_menu_forecast(&menu, &rates, choice)
+                            : (struct sluice_choice_forecast){0};
+    free(choice);
+    for (int turn = 0; status == SLUICE_OK && turn < 2; turn++) {
+        for (size_t i = 0; status == SLUICE_OK && sluice_profile_planners[i]; i++) {
             const char *planner = sluice_profile_planners[i];
-            if ((strcmp(planner, asked) == 0) != (turn == 0))
+            if ((strcmp(planner, request->planner) == 0) != (turn == 0))
                 continue;
-            uint8_t *split = NULL;
-            const sluice_status status =
-                sluice_profile_make_plan(planner, table, rates, &split, err);
-            if (status != SLUICE_OK)
-                return status;
-            const struct sluice_forecast forecast = sluice_plan_forecast(table, rates, split);
-            free(split);
-            if (!is_json) {
-                print_forecast(planner, &forecast);
+            struct result *result = &results->items[results->num_items++];
+            *result = (struct result){.planner = planner, .forecast = best};
+            if (strcmp(planner, "lp") == 0)
                 continue;
+            status = sluice_profile_make_plan(planner, &menu, &rates, &choice, err);
+            if (status == SLUICE_OK) {
+                result->forecast = sluice_form_menu_forecast(&menu, &rates, choice);
+                free(choice);
             }
-            json_t *json = forecast_to_json(planner, table, &forecast);
-            json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
-            printf("\n");
-            json_decref(json);
-            return SLUICE_OK;
         }
     }
-    return SLUICE_OK;
+    return status;
 }
 
-int sluice_profile_cmd_plan(int argc, char **argv)
+/* Fills `request` from the command line; an exit code, or -1 to go on. */
+static int parse_request(int argc, char **argv, const char *summary, bool has_planner,
+                         struct request *request)
 {
-    struct sluice_profile_source source = {0};
-    double net_bw = 500e6 / 8;
-    uint64_t remote_cpus = 4, local_cpus = 8;
-    double gpu_rate = 0;
-    const char *planner = "greedy";
-
+    *request =
+        (struct request){.net_bw = 500e6 / 8, .remote_cpus = 4, .local_cpus = 8, .planner = "lp"};
     const struct sluice_option options[] = {
         {.name = "profile-folder",
          .type = SLUICE_OPTION_STRING,
-         .value = &source.folder,
+         .value = &request->source.folder,
          .arg = "FOLDER",
          .help = "Folder with prep_sizes.csv and prep_times.csv."},
         {.name = "sizes",
          .type = SLUICE_OPTION_STRING,
-         .value = &source.sizes_path,
+         .value = &request->source.sizes_path,
          .arg = "FILE",
          .help = "A file in the format of prep_sizes.csv, instead of the folder's."},
         {.name = "times",
          .type = SLUICE_OPTION_STRING,
-         .value = &source.times_path,
+         .value = &request->source.times_path,
          .arg = "FILE",
          .help = "A file in the format of prep_times.csv, instead of the folder's."},
         {.name = "times-model",
          .type = SLUICE_OPTION_FLAG,
-         .value = &source.has_modelled_times,
+         .value = &request->source.has_modelled_times,
          .help = "Model op times from sizes instead of reading them."},
         {.name = "net-bw",
          .type = SLUICE_OPTION_RATE,
-         .value = &net_bw,
+         .value = &request->net_bw,
          .arg = "MBIT",
          .help = "Bandwidth between storage and compute."},
         {.name = "remote-cpus",
          .type = SLUICE_OPTION_UINT,
-         .value = &remote_cpus,
+         .value = &request->remote_cpus,
          .arg = "N",
          .min = 1,
          .max = 1e9,
          .help = "Cores that preprocess on the storage node."},
         {.name = "local-cpus",
          .type = SLUICE_OPTION_UINT,
-         .value = &local_cpus,
+         .value = &request->local_cpus,
          .arg = "N",
          .min = 1,
          .max = 1e9,
          .help = "Cores that preprocess on the compute node."},
         {.name = "gpu-rate",
          .type = SLUICE_OPTION_DOUBLE,
-         .value = &gpu_rate,
+         .value = &request->gpu_rate,
          .arg = "SAMPLES/S",
          .min = 0,
          .max = 1e12,
          .help = "What the GPU trains; 0: never the limit."},
+        {.name = "form",
+         .type = SLUICE_OPTION_STRINGS,
+         .value = &request->forms,
+         .arg = "FORM",
+         .help = "A form that the server offers beside raw, u8 and f32, with modelled costs: "
+                 "jpeg_crop or u8_packed; may be given again."},
         {.name = "planner",
          .type = SLUICE_OPTION_CHOICE,
-         .value = &planner,
+         .value = &request->planner,
          .arg = "NAME",
          .choices = sluice_profile_planners,
-         .help = "The plan to print first, or alone with --json; greedy is SOPHON's rule."},
+         .help = "The plan to print first, or alone with --json: lp weighs all resources, greedy "
+                 "is SOPHON's rule."},
     };
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Plan an epoch from cost tables without running anything.",
+        .summary = summary,
         .options = options,
-        .num_options = SLUICE_ARRAY_LEN(options),
+        .num_options = SLUICE_ARRAY_LEN(options) - !has_planner,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    if (!source.folder && !source.sizes_path)
+    if (!request->source.folder && !request->source.sizes_path)
         return sluice_cli_usage_error(&cli, "--profile-folder or --sizes is needed");
+    for (size_t i = 0; i < request->forms.num_items; i++) {
+        if (strcmp(request->forms.items[i], "jpeg_crop") != 0 &&
+            strcmp(request->forms.items[i], "u8_packed") != 0)
+            return sluice_cli_usage_error(&cli, "--form: '%s' is neither jpeg_crop nor u8_packed",
+                                          request->forms.items[i]);
+    }
+    request->is_json = parsed.is_json;
+    return -1;
+}
 
+static int answer(const struct request *request, bool is_whatif)
+{
     struct sluice_cost_table table = {0};
+    struct results results = {0};
     struct sluice_err err = {0};
-    const struct sluice_rates rates = {
-        .link_bytes_per_s = net_bw > 0 ? net_bw : INFINITY,
-        .storage_cores = (double)remote_cpus,
-        .compute_cores = (double)local_cpus,
-        .gpu_samples_per_s = gpu_rate > 0 ? gpu_rate : INFINITY,
-    };
-    sluice_status status = sluice_profile_load(&source, &table, &err);
+    sluice_status status = sluice_profile_load(&request->source, &table, &err);
     if (status == SLUICE_OK)
-        status = print_plans(planner, parsed.is_json, &table, &rates, &err);
+        status = make_results(request, &table, &results, &err);
+    if (status == SLUICE_OK && request->is_json) {
+        for (size_t i = 0; i < (is_whatif ? results.num_items : 1); i++)
+            print_json(&results, &results.items[i], table.num_rows);
+    } else if (status == SLUICE_OK && is_whatif) {
+        print_whatif(&results);
+    } else if (status == SLUICE_OK) {
+        print_plans(&results);
+    }
     sluice_cost_table_clear(&table);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         return 1;
     }
     return 0;
+}
+
+int sluice_profile_cmd_plan(int argc, char **argv)
+{
+    struct request request;
+    const int code = parse_request(
+        argc, argv, "Plan an epoch from cost tables without running anything.", true, &request);
+    return code >= 0 ? code : answer(&request, false);
+}
+
+int sluice_profile_cmd_whatif(int argc, char **argv)
+{
+    struct request request;
+    const int code =
+        parse_request(argc, argv,
+                      "Forecast an epoch on other machines: how long each resource is busy under "
+                      "each plan, and which is the limit.",
+                      false, &request);
+    return code >= 0 ? code : answer(&request, true);
 }

@@ -15,7 +15,8 @@
 
 static const char *planner_title(size_t planner)
 {
-    static const char *const titles[] = {"SOPHON", "no-off", "all-off", "resize-off"};
+    static const char *const titles[] = {"all resources", "SOPHON", "no-off", "all-off",
+                                         "resize-off"};
     return titles[planner];
 }
 
@@ -82,6 +83,7 @@ static sluice_status draw_over_rate(const char *folder, const char *name, const 
     if (status != SLUICE_OK)
         return status;
     char plot[1024] = "plot ";
+    const struct sluice_form_menu menu = sluice_form_menu_init(table);
     fprintf(figure.script, "$data << EOD\n");
     for (size_t i = 0; i < num_values; i++) {
         struct sluice_rates at = *rates;
@@ -89,12 +91,12 @@ static sluice_status draw_over_rate(const char *folder, const char *name, const 
         fprintf(figure.script, "%g", values[i]);
         for (size_t p = 0; sluice_profile_planners[p]; p++) {
             uint8_t *split = NULL;
-            status = sluice_profile_make_plan(sluice_profile_planners[p], table, &at, &split, err);
+            status = sluice_profile_make_plan(sluice_profile_planners[p], &menu, &at, &split, err);
             if (status != SLUICE_OK) {
                 fclose(figure.script);
                 return status;
             }
-            fprintf(figure.script, " %.6f", sluice_plan_forecast(table, &at, split).primal_s);
+            fprintf(figure.script, " %.6f", sluice_form_menu_forecast(&menu, &at, split).primal_s);
             free(split);
         }
         fprintf(figure.script, "\n");

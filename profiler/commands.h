@@ -1,7 +1,9 @@
 #ifndef SLUICE_PROFILER_COMMANDS_H
 #define SLUICE_PROFILER_COMMANDS_H
 
+#include "base/cli.h"
 #include "base/error.h"
+#include "profiler/form_menu.h"
 #include "profiler/planner.h"
 #include "profiler/sample_cost.h"
 
@@ -12,6 +14,7 @@
 
 int sluice_profile_cmd_run(int argc, char **argv);
 int sluice_profile_cmd_plan(int argc, char **argv);
+int sluice_profile_cmd_whatif(int argc, char **argv);
 int sluice_profile_cmd_report(int argc, char **argv);
 
 /* Where a cost table comes from, as the options name it. */
@@ -29,13 +32,11 @@ SLUICE_MUST_USE sluice_status sluice_profile_load(const struct sluice_profile_so
 /* The plans that can be asked for by name; NULL ends the list. */
 extern const char *const sluice_profile_planners[];
 
-/* Runs the planner of that name ("greedy" is SOPHON's rule); *split is malloc'ed. */
+/* Runs the planner of that name ("lp" is the plan over all resources, "greedy" SOPHON's rule);
+ * *choice is malloc'ed. */
 SLUICE_MUST_USE sluice_status sluice_profile_make_plan(const char *planner,
-                                                       const struct sluice_cost_table *table,
+                                                       const struct sluice_form_menu *menu,
                                                        const struct sluice_rates *rates,
-                                                       uint8_t **split, struct sluice_err *err);
-
-/* The form that a stage of the cost table has on the wire, as "form@split". */
-const char *sluice_profile_choice_name(unsigned split);
+                                                       uint8_t **choice, struct sluice_err *err);
 
 #endif

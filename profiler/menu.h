@@ -21,7 +21,7 @@ enum sluice_load {
     SLUICE_LOAD_NET_UP,      /* bytes, compute to storage */
     SLUICE_LOAD_COMPUTE_CPU, /* seconds of one core */
     SLUICE_LOAD_PCIE,        /* bytes, host to device */
-    SLUICE_LOAD_GPU,         /* seconds */
+    SLUICE_LOAD_GPU,         /* seconds, or samples */
     SLUICE_NUM_LOADS,
 };
 const char *sluice_load_name(enum sluice_load load); /* "disk", "storage_cpu", "net_down", ... */

@@ -1,0 +1,62 @@
+#ifndef SLUICE_PROFILER_FORM_MENU_H
+#define SLUICE_PROFILER_FORM_MENU_H
+
+#include "base/error.h"
+#include "profiler/menu.h"
+#include "profiler/planner.h"
+#include "profiler/planner_lp.h"
+#include "profiler/sample_cost.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The splits and forms that a sample of a cost table may be asked for, and the
+ * plan over all resources among them.
+ *
+ * Choice k < 6 is split k in its plain form, so a plan of splits is a plan of
+ * choices.  What the table does not know is modelled (the constants stand in the
+ * .c with their origin): a sample that was never decoded is asked for as its file.
+ *
+ * Threads: pure functions; a menu is read-only once made. */
+
+enum {
+    SLUICE_CHOICE_JPEG_CROP = SLUICE_PROFILE_STAGES, /* jpeg_crop@0 */
+    SLUICE_CHOICE_U8_PACKED,                         /* u8_packed@3 */
+    SLUICE_NUM_CHOICES,
+};
+
+/* "raw@0", "u8@3", "jpeg_crop@0" ... */
+const char *sluice_form_menu_name(unsigned choice);
+unsigned sluice_form_menu_split(unsigned choice);
+
+struct sluice_form_menu {
+    const struct sluice_cost_table *table; /* borrowed */
+    bool has_choice[SLUICE_NUM_CHOICES];   /* which the server offers */
+};
+
+/* The plain forms alone. */
+struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table);
+
+struct sluice_choice_forecast {
+    double busy_s[SLUICE_NUM_RESOURCES]; /* for one epoch; network: the busier direction */
+    double primal_s;                     /* the slowest of them */
+    enum sluice_resource slowest;
+    uint64_t wire_bytes;
+    uint64_t choices[SLUICE_NUM_CHOICES];
+};
+
+/* What the model says of any plan.  Cannot fail. */
+struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,
+                                                        const struct sluice_rates *rates,
+                                                        const uint8_t *choice);
+
+/* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
+ * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
+ * constant. SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
+ * SLUICE_E_NO_MEMORY. */
+SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
+                                                    const struct sluice_rates *rates,
+                                                    uint8_t *choice, double *bound_s,
+                                                    struct sluice_err *err);
+
+#endif
