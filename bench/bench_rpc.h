@@ -57,7 +57,7 @@ _Noreturn void bench_relay(const struct bench_ports *ports, uint64_t delay_ns, i
 
 uint64_t bench_process_cpu_ns(void);
 
-/* "017/3.jpg": sorted, so payload p of size s is sample s * NUM_PAYLOADS + p. */
+/* "007/3f.jpg": sorted, so payload p of size s is sample s * NUM_PAYLOADS + p. */
 void bench_payload_path(size_t size, size_t payload, char *path, size_t room);
 
 #define BENCH_TCP_HEADER 32

@@ -189,7 +189,12 @@ static uint64_t pace(void *ctx, size_t bytes)
 
 void bench_payload_path(size_t size, size_t payload, char *path, size_t room)
 {
-    snprintf(path, room, "%03zu/%zx.jpg", size, payload);
+    snprintf(path, room, "%03zu/%02zx.jpg", size, payload);
+}
+
+static unsigned digit(char c)
+{
+    return (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
 
 static sluice_status read_payload(struct sluice_store *store, const char *path,
@@ -199,7 +204,7 @@ static sluice_status read_payload(struct sluice_store *store, const char *path,
     (void)store, (void)pool;
     /* As bench_payload_path() makes them; there are no others. */
     const unsigned size = (unsigned)(path[2] - '0');
-    const unsigned payload = (unsigned)(path[4] <= '9' ? path[4] - '0' : path[4] - 'a' + 10);
+    const unsigned payload = digit(path[4]) * 16 + digit(path[5]);
     if (size >= MAX_SIZES || payload >= NUM_PAYLOADS || !payloads[size][payload])
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such payload");
     *file = sluice_buf_ref(payloads[size][payload]);
