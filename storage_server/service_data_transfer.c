@@ -154,6 +154,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     } else {
         sluice_rpc_call_finish(t->call, SLUICE_RPC_OK, NULL);
     }
+    (void)sluice_workers_job_cpu_ns(); /* not the next job's */
     free_transfer(t);
 }
 

@@ -1,5 +1,6 @@
 #include "storage_server/workers.h"
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "pipeline/pipeline.h"
 
@@ -125,6 +126,14 @@ void sluice_workers_started(struct sluice_workers *w)
         if (!waiter->fn(waiter))
             break;
     }
+}
+
+uint64_t sluice_workers_job_cpu_ns(void)
+{
+    static _Thread_local uint64_t last_ns;
+    const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
+    last_ns = now_ns;
+    return spent_ns;
 }
 
 uint64_t sluice_workers_moment(struct sluice_workers *w)

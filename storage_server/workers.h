@@ -47,6 +47,11 @@ SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
 /* Every job calls this first, whatever its fate: a place in the queue is free. */
 void sluice_workers_started(struct sluice_workers *workers);
 
+/* Every job calls this once its work is done, if any was: the CPU ns of this worker's thread since
+ * its last job called it, so the hand-over in between counts as the job's.  (One read of the CPU
+ * clock, which is a call of the kernel, instead of two.) */
+uint64_t sluice_workers_job_cpu_ns(void);
+
 struct sluice_waiter {
     /* Called once per successful wait, from a worker, without a lock.  False: there was no
      * room after all and it waits again; others are then not tried in vain. */

@@ -356,17 +356,8 @@ static inline unsigned before_unpacking(unsigned i, unsigned word_bytes)
     return i / in_quarter % 4 * 16 + i / (4 * in_quarter) * in_quarter + i % in_quarter;
 }
 
-/* `is_far`: past the caches; `out` is aligned then. */
-static inline void store_64(void *out, __m512i value, bool is_far)
-{
-    if (is_far)
-        _mm512_stream_si512(out, value);
-    else
-        _mm512_storeu_si512(out, value);
-}
-
 /* Words from their bytes, `out` in order; the first `count` are stored. */
-static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count, bool is_far)
+static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count)
 {
     const __m512i low_0 = _mm512_unpacklo_epi8(bytes[0], bytes[1]);
     const __m512i high_0 = _mm512_unpackhi_epi8(bytes[0], bytes[1]);
@@ -380,7 +371,7 @@ static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t 
     };
     if (count >= 64) {
         for (size_t i = 0; i < 4; i++)
-            store_64(out + 16 * i, words[i], is_far);
+            _mm512_storeu_si512(out + 16 * i, words[i]);
         return;
     }
     for (size_t i = 0; i < 4 && count > 16 * i; i++) {
@@ -390,13 +381,13 @@ static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t 
     }
 }
 
-static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count, bool is_far)
+static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count)
 {
     const __m512i words[2] = {_mm512_unpacklo_epi8(bytes[0], bytes[1]),
                               _mm512_unpackhi_epi8(bytes[0], bytes[1])};
     if (count >= 64) {
-        store_64(out, words[0], is_far);
-        store_64(out + 32, words[1], is_far);
+        _mm512_storeu_si512(out, words[0]);
+        _mm512_storeu_si512(out + 32, words[1]);
         return;
     }
     for (size_t i = 0; i < 2 && count > 32 * i; i++) {
@@ -408,7 +399,7 @@ static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t 
 
 /* One channel of all pixels to its plane, so that its tables stay in registers. */
 static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
-                             unsigned channel, uint32_t *out, bool is_far)
+                             unsigned channel, uint32_t *out)
 {
     uint8_t order[64];
     for (unsigned i = 0; i < 64; i++)
@@ -424,12 +415,12 @@ static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels,
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
         for (int b = 0; b < 4; b++)
             words[b] = look_up_bytes(&tables[b], at, is_upper);
-        store_words_32(words, out + i, num_pixels - i, is_far);
+        store_words_32(words, out + i, num_pixels - i);
     }
 }
 
 static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
-                             unsigned channel, uint16_t *out, bool is_far)
+                             unsigned channel, uint16_t *out)
 {
     uint8_t order[64];
     for (unsigned i = 0; i < 64; i++)
@@ -444,20 +435,19 @@ static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels,
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
         for (int b = 0; b < 2; b++)
             words[b] = look_up_bytes(&tables[b], at, is_upper);
-        store_words_16(words, out + i, num_pixels - i, is_far);
+        store_words_16(words, out + i, num_pixels - i);
     }
 }
 
 /* All three channels of 64 consecutive bytes: each table looks all of them up, and a mask keeps
  * what is its channel's.  Byte i of the 64 is of channel (phase + i) % 3. */
-static void look_up_pixels(const struct sluice_lookup *lookup, const uint8_t *pixels,
-                           size_t num_values, void *out)
+static void look_up_pixels_16(const struct sluice_lookup *lookup, const uint8_t *pixels,
+                              size_t num_values, uint16_t *out)
 {
-    const unsigned word_bytes = lookup->type == SLUICE_LOOKUP_F32 ? 4 : 2;
     uint8_t order[64];
     __mmask64 is_channel[3][3] = {{0}}; /* [phase][channel] */
     for (unsigned i = 0; i < 64; i++) {
-        const unsigned place = before_unpacking(i, word_bytes);
+        const unsigned place = before_unpacking(i, 2);
         order[place] = (uint8_t)i;
         for (unsigned phase = 0; phase < 3; phase++)
             is_channel[phase][(phase + i) % 3] |= (__mmask64)1 << place;
@@ -469,8 +459,8 @@ static void look_up_pixels(const struct sluice_lookup *lookup, const uint8_t *pi
         const __m512i in = _mm512_maskz_loadu_epi8(first_bytes(left), pixels + i);
         const __m512i at = _mm512_permutexvar_epi8(from, in);
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
-        __m512i words[4] = {_mm512_setzero_si512()};
-        for (unsigned b = 0; b < word_bytes; b++) {
+        __m512i words[2];
+        for (unsigned b = 0; b < 2; b++) {
             words[b] = _mm512_setzero_si512();
             for (int c = 0; c < 3; c++) {
                 const struct byte_table table = load_table(lookup->bytes[c][b]);
@@ -478,10 +468,7 @@ static void look_up_pixels(const struct sluice_lookup *lookup, const uint8_t *pi
                                                   look_up_bytes(&table, at, is_upper));
             }
         }
-        if (word_bytes == 4)
-            store_words_32(words, (uint32_t *)out + i, left, false);
-        else
-            store_words_16(words, (uint16_t *)out + i, left, false);
+        store_words_16(words, out + i, left);
     }
 }
 
@@ -489,21 +476,20 @@ static void look_up(const struct sluice_lookup *lookup, const uint8_t *pixels, s
                     void *out, size_t plane)
 {
     if (lookup->layout == SLUICE_LOOKUP_NHWC) {
-        look_up_pixels(lookup, pixels, num_pixels * 3, out);
+        /* Thrice the lookups: that pays for two bytes a value, but not for four. */
+        if (lookup->type == SLUICE_LOOKUP_F32)
+            sluice_look_up_c(lookup, pixels, num_pixels, out, plane);
+        else
+            look_up_pixels_16(lookup, pixels, num_pixels * 3, out);
         return;
     }
     for (unsigned c = 0; c < 3; c++) {
         uint8_t *to = (uint8_t *)out + c * plane * sluice_lookup_value_bytes(lookup);
-        const bool is_far = lookup->is_far && (uintptr_t)to % 64 == 0;
         if (lookup->type == SLUICE_LOOKUP_F32)
-            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)(void *)to,
-                             is_far);
+            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)(void *)to);
         else
-            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)(void *)to,
-                             is_far);
+            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)(void *)to);
     }
-    if (lookup->is_far)
-        _mm_sfence(); /* such stores keep no order by themselves */
 }
 
 const struct sluice_kernels sluice_kernels_avx512 = {

@@ -1,5 +1,6 @@
 #include "storage_server/workers.h"
 
+#include "base/clock.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
 
@@ -212,6 +213,50 @@ static void nobody_waits_in_front_of_an_empty_queue(void)
     free(submitters);
 }
 
+/* A job that spends CPU time and asks what it cost, twice. */
+struct costly_job {
+    struct sluice_job job;
+    uint64_t spend_ns, first_ns, second_ns, clock_ns;
+    sem_t *done;
+};
+
+static void run_costly(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct costly_job *costly = SLUICE_CONTAINER_OF(job, struct costly_job, job);
+    (void)fate, (void)worker;
+    sluice_workers_started(workers);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    while (sluice_thread_cpu_ns() - start_ns < costly->spend_ns)
+        ;
+    costly->first_ns = sluice_workers_job_cpu_ns();
+    costly->second_ns = sluice_workers_job_cpu_ns();
+    costly->clock_ns = sluice_thread_cpu_ns();
+    sem_post(costly->done);
+}
+
+static void a_job_is_charged_what_its_thread_spent_since_the_last_one(void)
+{
+    create(1, 4);
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct costly_job jobs[2];
+    for (int i = 0; i < 2; i++) {
+        jobs[i] = (struct costly_job){
+            .job.fn = run_costly, .spend_ns = i ? 1000000 : 4000000, .done = &done};
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, SLUICE_LANE_IO, &jobs[i].job), SLUICE_OK);
+        await(&done);
+        CU_ASSERT(jobs[i].first_ns >= jobs[i].spend_ns);
+    }
+    /* Nothing is charged twice, and nothing of the thread's time to nobody. */
+    const uint64_t charged_ns =
+        jobs[0].first_ns + jobs[0].second_ns + jobs[1].first_ns + jobs[1].second_ns;
+    CU_ASSERT(charged_ns <= jobs[1].clock_ns);
+    CU_ASSERT(charged_ns >= jobs[0].first_ns + jobs[1].spend_ns);
+    CU_ASSERT(jobs[1].first_ns <= jobs[1].clock_ns - jobs[0].first_ns);
+    sluice_workers_destroy(workers);
+    sem_destroy(&done);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -219,6 +264,7 @@ int main(void)
         SLUICE_TEST(a_wait_after_a_start_is_refused),
         SLUICE_TEST(a_start_calls_waiters_until_one_finds_no_room),
         SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
+        SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }
