@@ -295,15 +295,18 @@ static sluice_status probe_within(const uint8_t *bytes, size_t len, uint64_t max
     return sluice_image_check_size(info->width, info->height, max_pixels, err);
 }
 
-/* Our own decoder first; whatever it does not take is for libjpeg-turbo to judge. */
+/* Our own decoder first; whatever it does not take is for libjpeg-turbo to judge.  Where it has
+ * no SIMD kernels, libjpeg-turbo is faster with its own. */
 static bool decode_window(struct sluice_codec *codec, const struct sluice_image_info *info,
                           const uint8_t *bytes, size_t len, const struct sluice_box *box,
                           struct sluice_buf_pool *pool, struct sluice_rgb *rgb)
 {
-    return info->format == SLUICE_IMAGE_JPEG && !info->is_progressive &&
-           sluice_jpeg_window_decode(codec->window,
-                                     sluice_jpeg_window_kernels_for(sluice_cpu_level()), bytes, len,
-                                     box, pool, rgb, NULL) == SLUICE_OK;
+    const struct sluice_jpeg_window_kernels *kernels =
+        sluice_jpeg_window_kernels_for(sluice_cpu_level());
+    return kernels != &sluice_jpeg_window_kernels_c && info->format == SLUICE_IMAGE_JPEG &&
+           !info->is_progressive &&
+           sluice_jpeg_window_decode(codec->window, kernels, bytes, len, box, pool, rgb, NULL) ==
+               SLUICE_OK;
 }
 
 static sluice_status decode_all(struct sluice_codec *codec, const struct sluice_image_info *info,

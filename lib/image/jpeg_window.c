@@ -9,39 +9,57 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How many bits index the tables for DC, for steps and for leaps.  Measured: with more, they
+ * crowd each other out of the first-level cache and take longer to make than they save. */
 #define INDEX_BITS SLUICE_JPEG_LOOKUP_BITS
+#define STEP_BITS 11
+#define LEAP_BITS 12
 #define TABLE_LEN (1u << INDEX_BITS)
+#define STEP_TABLE_LEN (1u << STEP_BITS)
+#define LEAP_TABLE_LEN (1u << LEAP_BITS)
+
+/* A refill of the reader is good for 56 bits. */
+#define STEPS_PER_REFILL (56 / STEP_BITS)
+#define LEAPS_PER_REFILL (56 / LEAP_BITS)
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* libjpeg refuses larger images. */
 #define MAX_SIDE 65500u
 
-/* What the next bits of a block's AC part hold, as far as INDEX_BITS of them tell.
+/* What the next bits of a block's AC part hold, as far as STEP_BITS of them tell.  The bits
+ * that it uses stand lowest in each entry, where a shift takes its count from.
  *
- * A step is one or two coefficients and possibly the end of the block.  `advance1`, then
- * `advance2` more coefficients on is where the values belong.  With one coefficient the second
- * is the first again, and an end alone is a zero after the last coefficient: so both are
- * always stored.  An advance of SLOW: the symbol or its value is longer than the index. */
-struct step {
-    int16_t value1, value2;
-    uint8_t advance1, advance2;
-    uint8_t num_bits;
-    uint8_t is_end;
-};
-#define SLOW 64
+ * A step is one or two coefficients and possibly the end of the block: `first` and `both` are
+ * how many coefficients on their values belong.  With one coefficient, the second stands in the
+ * first's place, and an end alone is a zero after the last coefficient; so both can always be
+ * stored, the second before the first.  Past the 63rd coefficient: the symbol or its value is
+ * longer than the index.
+ *
+ *     value1:9  value2:5  first:5  both:6  is_end:1  num_bits:6
+ *
+ * A leap is the same where values are not wanted: all symbols that the bits hold.
+ *
+ *     advance:9  is_end:1  num_bits:6 */
+#define NUM_BITS_MASK 63u
+#define IS_END 64u
+#define BOTH_SHIFT 7
+#define FIRST_SHIFT 13
+#define VALUE2_SHIFT 18
+#define VALUE1_SHIFT 23
+#define ADVANCE_SHIFT 7
+#define SLOW 63u /* an advance past any block's end */
 
-/* The same where values are not wanted: all symbols that the bits hold.
- * advance << 16 | is_end << 8 | num_bits. */
-#define LEAP_END 0x100u
-
+/* The tables are small: together they should stay in the first-level cache. */
 struct ac_table {
-    struct step steps[TABLE_LEN];
-    uint32_t leaps[TABLE_LEN];
+    uint32_t steps[STEP_TABLE_LEN];
+    uint16_t leaps[LEAP_TABLE_LEN];
     struct sluice_jpeg_lookup lookup;
 };
 
-/* difference << 16 | num_bits; 0: longer than the index */
+/* difference:10 num_bits:6; 0: longer than the index */
 struct dc_table {
-    uint32_t steps[TABLE_LEN];
+    int16_t steps[TABLE_LEN];
     struct sluice_jpeg_lookup lookup;
 };
 
@@ -56,7 +74,7 @@ struct plane {
     int32_t dc; /* of the last block */
     const struct dc_table *dc_table;
     const struct ac_table *ac_table;
-    int32_t quant[64]; /* zigzag order */
+    alignas(32) int16_t quantisers[64]; /* where the kernels want them */
 };
 
 struct sluice_jpeg_window {
@@ -66,7 +84,6 @@ struct sluice_jpeg_window {
     unsigned num_planes;
     alignas(32) int16_t coefficients[64]; /* zero between blocks */
     uint8_t place[64 + 16];               /* zigzag order to where a coefficient is stored */
-    struct sluice_jpeg_bits in;
     const struct sluice_jpeg_window_kernels *kernels;
 
     uint8_t *memory; /* planes and the rows of upsampling */
@@ -100,98 +117,161 @@ void sluice_jpeg_window_destroy(struct sluice_jpeg_window *window)
     free(window);
 }
 
-/* The value of `size` bits at `shift` bits from the top of an index. */
-static int32_t value_in_index(uint32_t index, unsigned shift, unsigned size)
-{
-    return sluice_jpeg_extend((uint64_t)index << (64 - INDEX_BITS) << shift, size);
-}
-
-/* The first symbol of an index; num_bits 0: it or its value does not fit. */
-struct symbol {
-    uint8_t num_bits, advance;
-    bool is_end;
-    int16_t value;
+/* A code and what follows it. */
+struct code {
+    uint32_t bits; /* the code itself */
+    unsigned length, size, run;
 };
 
-static struct symbol symbol_at(const struct sluice_jpeg_lookup *lookup, uint32_t index)
+static unsigned list_codes(const struct sluice_jpeg_huffman *huffman, bool is_dc,
+                           struct code codes[256])
 {
-    const unsigned entry = lookup->fast[index];
-    const unsigned length = entry >> 8, size = entry & 15, run = entry >> 4 & 15;
-    if (entry == 0 || length + size > INDEX_BITS)
-        return (struct symbol){0};
-    if (size == 0)
-        return (struct symbol){
-            .num_bits = (uint8_t)length, .advance = run == 15 ? 16 : 0, .is_end = run != 15};
-    return (struct symbol){.num_bits = (uint8_t)(length + size),
-                           .advance = (uint8_t)(run + 1),
-                           .value = (int16_t)value_in_index(index, length, size)};
+    unsigned number = 0;
+    uint32_t bits = 0;
+    for (unsigned length = 1; length <= 16; length++, bits <<= 1) {
+        for (unsigned i = 0; i < huffman->counts[length]; i++, number++, bits++) {
+            const unsigned symbol = huffman->symbols[number];
+            codes[number] = (struct code){
+                .bits = bits,
+                .length = length,
+                .size = is_dc ? symbol : symbol & 15,
+                .run = is_dc ? 0 : symbol >> 4,
+            };
+        }
+    }
+    return number;
+}
+
+/* Coefficients that a code goes on by; 0: it ends the block. */
+static unsigned advance_of(const struct code *code)
+{
+    return code->size > 0 || code->run == 15 ? code->run + 1 : 0;
+}
+
+/* The i-th of the values of one size; the lower half is negative (T.81, F.2.2.1). */
+static int32_t value_of(uint32_t i, unsigned size)
+{
+    return (int32_t)i - ((int32_t)i < 1 << size >> 1 ? (1 << size) - 1 : 0);
+}
+
+/* What a symbol adds to the step that it is the second of, by the bits that begin with it:
+ * value2, its advance in `both`, is_end, num_bits. */
+static void list_seconds(const struct code *codes, unsigned num_codes,
+                         uint32_t seconds[STEP_TABLE_LEN])
+{
+    memset(seconds, 0, STEP_TABLE_LEN * sizeof(*seconds));
+    for (unsigned c = 0; c < num_codes; c++) {
+        const struct code *code = &codes[c];
+        const unsigned num_bits = code->length + code->size;
+        const unsigned advance = advance_of(code);
+        /* A run of 16 zeroes stores nothing. */
+        if (num_bits > STEP_BITS || code->size > 4 || (code->size == 0 && advance > 0))
+            continue;
+        const unsigned spare = STEP_BITS - num_bits;
+        uint32_t *at = seconds + (code->bits << (STEP_BITS - code->length));
+        for (uint32_t i = 0; i < 1u << code->size; i++) {
+            const uint32_t second = ((uint32_t)value_of(i, code->size) & 31) << VALUE2_SHIFT |
+                                    advance << BOTH_SHIFT | (advance ? 0 : IS_END) | num_bits;
+            for (uint32_t same = 0; same < 1u << spare; same++)
+                *at++ = second;
+        }
+    }
+}
+
+static void make_steps(const struct code *codes, unsigned num_codes, uint32_t steps[STEP_TABLE_LEN])
+{
+    uint32_t seconds[STEP_TABLE_LEN];
+    list_seconds(codes, num_codes, seconds);
+    for (uint32_t index = 0; index < STEP_TABLE_LEN; index++)
+        steps[index] = SLOW << BOTH_SHIFT;
+    for (unsigned c = 0; c < num_codes; c++) {
+        const struct code *code = &codes[c];
+        const unsigned num_bits = code->length + code->size;
+        unsigned advance = advance_of(code);
+        if (num_bits > STEP_BITS || code->size > 8 || (code->size == 0 && advance > 0))
+            continue;
+        const bool is_end = advance == 0;
+        const unsigned spare = STEP_BITS - num_bits;
+        advance += is_end;
+        const uint32_t first =
+            advance << FIRST_SHIFT | advance << BOTH_SHIFT | (is_end ? IS_END : 0) | num_bits;
+        uint32_t *at = steps + (code->bits << (STEP_BITS - code->length));
+        for (uint32_t i = 0; i < 1u << code->size; i++) {
+            const uint32_t value = (uint32_t)value_of(i, code->size) << VALUE1_SHIFT;
+            for (uint32_t rest = 0; rest < 1u << spare; rest++) {
+                const uint32_t second = seconds[rest << num_bits];
+                const bool fits = !is_end && (second & NUM_BITS_MASK) <= spare;
+                *at++ = (value | first) + (fits ? second : 0);
+            }
+        }
+    }
+}
+
+/* Leaps of 0, 1, 2, .. bits, each a symbol and then a shorter leap. */
+static void make_leaps(const struct code *codes, unsigned num_codes, uint16_t leaps[LEAP_TABLE_LEN])
+{
+    uint16_t all[2 * LEAP_TABLE_LEN] = {0}; /* those of n bits stand from 1 << n on */
+    for (unsigned n = 1; n <= LEAP_BITS; n++) {
+        for (unsigned c = 0; c < num_codes && codes[c].length <= n; c++) {
+            const struct code *code = &codes[c];
+            const unsigned num_bits = code->length + code->size;
+            if (num_bits > n)
+                continue;
+            const unsigned advance = advance_of(code);
+            const uint16_t first =
+                (uint16_t)(advance << ADVANCE_SHIFT | (advance ? 0 : IS_END) | num_bits);
+            uint16_t *at = all + (1u << n) + (code->bits << (n - code->length));
+            /* Behind the end comes the leap of no bits. */
+            const uint32_t len = 1u << (n - code->length);
+            const uint32_t rest_len = advance ? 1u << (n - num_bits) : 1;
+            const uint16_t *rests = all + rest_len;
+            for (uint32_t i = 0; i < len; i++)
+                at[i] = (uint16_t)(first + rests[i & (rest_len - 1)]);
+        }
+    }
+    for (uint32_t index = 0; index < LEAP_TABLE_LEN; index++) {
+        const uint16_t leap = all[LEAP_TABLE_LEN + index];
+        leaps[index] = leap ? leap : SLOW << ADVANCE_SHIFT;
+    }
 }
 
 static void make_ac_table(struct ac_table *table, const struct sluice_jpeg_huffman *huffman)
 {
+    struct code codes[256];
+    const unsigned num_codes = list_codes(huffman, false, codes);
     sluice_jpeg_lookup_init(&table->lookup, huffman);
-    struct symbol symbols[TABLE_LEN];
-    for (uint32_t index = 0; index < TABLE_LEN; index++)
-        symbols[index] = symbol_at(&table->lookup, index);
-    for (uint32_t index = 0; index < TABLE_LEN; index++) {
-        const struct symbol first = symbols[index];
-        struct step step = {.advance1 = SLOW};
-        unsigned num_bits = first.num_bits, advance = first.advance;
-        bool is_end = first.is_end;
-        if (first.num_bits > 0) {
-            step = (struct step){
-                .value1 = first.value,
-                .value2 = first.value,
-                .advance1 = first.is_end ? 1 : first.advance,
-                .num_bits = first.num_bits,
-                .is_end = first.is_end,
-            };
-            /* A run of 16 zeroes is left to the slow way, as it stores nothing. */
-            if (first.advance == 16 && first.value == 0)
-                step = (struct step){.advance1 = SLOW};
-        }
-        for (unsigned n = 1; num_bits > 0 && !is_end; n++) {
-            const struct symbol next = symbols[index << num_bits & (TABLE_LEN - 1)];
-            if (next.num_bits == 0 || num_bits + next.num_bits > INDEX_BITS)
-                break;
-            num_bits += next.num_bits;
-            advance += next.advance;
-            is_end = next.is_end;
-            if (n == 1 && step.advance1 != SLOW && (next.is_end || next.value != 0)) {
-                step.num_bits = (uint8_t)num_bits;
-                step.is_end = is_end;
-                if (!is_end) {
-                    step.value2 = next.value;
-                    step.advance2 = next.advance;
-                }
-            }
-        }
-        table->steps[index] = step;
-        table->leaps[index] =
-            num_bits ? advance << 16 | (is_end ? LEAP_END : 0) | num_bits : (uint32_t)SLOW << 16;
-    }
+    make_steps(codes, num_codes, table->steps);
+    make_leaps(codes, num_codes, table->leaps);
 }
 
 static void make_dc_table(struct dc_table *table, const struct sluice_jpeg_huffman *huffman)
 {
+    struct code codes[256];
+    const unsigned num_codes = list_codes(huffman, true, codes);
     sluice_jpeg_lookup_init(&table->lookup, huffman);
-    for (uint32_t index = 0; index < TABLE_LEN; index++) {
-        const unsigned entry = table->lookup.fast[index];
-        const unsigned length = entry >> 8, size = entry & 255;
-        table->steps[index] = 0;
-        if (entry != 0 && length + size <= INDEX_BITS)
-            table->steps[index] =
-                (uint32_t)value_in_index(index, length, size) << 16 | (length + size);
+    memset(table->steps, 0, sizeof(table->steps));
+    for (unsigned c = 0; c < num_codes; c++) {
+        const struct code *code = &codes[c];
+        const unsigned num_bits = code->length + code->size;
+        if (num_bits > INDEX_BITS || code->size > 9)
+            continue;
+        int16_t *at = table->steps + (code->bits << (INDEX_BITS - code->length));
+        for (uint32_t i = 0; i < 1u << code->size; i++) {
+            const int32_t step = value_of(i, code->size) * 64 + (int32_t)num_bits;
+            for (uint32_t same = 0; same < 1u << (INDEX_BITS - num_bits); same++)
+                *at++ = (int16_t)step;
+        }
     }
 }
 
 /* The difference of the next DC; false: no code begins here.  After a refill. */
-static inline bool read_dc(struct sluice_jpeg_bits *in, const struct dc_table *table, int32_t *dc)
+static ALWAYS_INLINE bool read_dc(struct sluice_jpeg_bits *in, const struct dc_table *table,
+                                  int32_t *dc)
 {
-    const uint32_t step = table->steps[in->bits >> (64 - INDEX_BITS)];
+    const int32_t step = table->steps[in->bits >> (64 - INDEX_BITS)];
     if (__builtin_expect(step != 0, 1)) {
-        *dc += (int32_t)step >> 16;
-        sluice_jpeg_bits_skip(in, step & 255);
+        *dc += step >> 6;
+        sluice_jpeg_bits_skip(in, (unsigned)step & NUM_BITS_MASK);
         return true;
     }
     const unsigned entry = sluice_jpeg_bits_peek_symbol(in, &table->lookup);
@@ -204,122 +284,123 @@ static inline bool read_dc(struct sluice_jpeg_bits *in, const struct dc_table *t
     return true;
 }
 
-/* One symbol in full, of at most 31 bits; *k is the last coefficient before and after it. */
-enum symbol_kind { SYMBOL_BAD, SYMBOL_END, SYMBOL_ZEROES, SYMBOL_VALUE };
-static enum symbol_kind read_symbol(struct sluice_jpeg_bits *in,
-                                    const struct sluice_jpeg_lookup *lookup, unsigned *k,
-                                    int32_t *value)
+/* peek_symbol for codes longer than its index, out of the way. */
+static __attribute__((noinline)) unsigned find_long_code(uint64_t bits,
+                                                         const struct sluice_jpeg_lookup *lookup)
 {
-    const unsigned entry = sluice_jpeg_bits_peek_symbol(in, lookup);
-    const unsigned size = entry & 15, run = entry >> 4 & 15;
+    const struct sluice_jpeg_bits in = {.bits = bits};
+    return sluice_jpeg_bits_peek_symbol(&in, lookup);
+}
+
+/* One symbol in full, of which the reader takes the code alone; the value is `size` bits. */
+enum symbol_kind { SYMBOL_BAD, SYMBOL_END, SYMBOL_COEFFICIENT };
+static ALWAYS_INLINE enum symbol_kind read_symbol(struct sluice_jpeg_bits *in,
+                                                  const struct sluice_jpeg_lookup *lookup,
+                                                  unsigned *k, unsigned *size)
+{
+    sluice_jpeg_bits_refill(in);
+    unsigned entry = lookup->fast[in->bits >> (64 - SLUICE_JPEG_LOOKUP_BITS)];
+    if (entry == 0)
+        entry = find_long_code(in->bits, lookup);
     if (entry == 0)
         return SYMBOL_BAD;
     sluice_jpeg_bits_skip(in, entry >> 8);
-    if (size == 0 && run != 15)
+    *size = entry & 15;
+    const unsigned run = entry >> 4 & 15;
+    if (*size == 0 && run != 15)
         return SYMBOL_END;
     *k += run + 1;
-    if (*k > 63)
-        return SYMBOL_BAD;
-    if (size == 0)
-        return SYMBOL_ZEROES;
-    *value = sluice_jpeg_extend(in->bits, size);
-    sluice_jpeg_bits_skip(in, size);
-    return SYMBOL_VALUE;
+    return *k > 63 ? SYMBOL_BAD : SYMBOL_COEFFICIENT;
 }
 
 /* Passes over a block's coefficients but for its DC. */
-static inline bool skip_block(struct sluice_jpeg_bits *in, struct plane *plane)
+static ALWAYS_INLINE bool skip_block(struct sluice_jpeg_bits *in, struct plane *plane)
 {
     sluice_jpeg_bits_refill(in);
     if (!read_dc(in, plane->dc_table, &plane->dc))
         return false;
     const struct ac_table *table = plane->ac_table;
-    unsigned k = 0;
+    unsigned k = 0, size;
     for (;;) {
         sluice_jpeg_bits_refill(in);
-        /* Two leaps of 11 bits leave the 31 that one symbol can have. */
-        for (unsigned i = 0; i < 2; i++) {
-            const uint32_t leap = table->leaps[in->bits >> (64 - INDEX_BITS)];
-            if (__builtin_expect(k + (leap >> 16) > 62, 0))
-                break; /* its last symbols may belong to the next block */
-            k += leap >> 16;
-            sluice_jpeg_bits_skip(in, leap & 255);
-            if (leap & LEAP_END)
+#pragma GCC unroll 8
+        for (unsigned i = 0; i < LEAPS_PER_REFILL; i++) {
+            const unsigned leap = table->leaps[in->bits >> (64 - LEAP_BITS)];
+            if (__builtin_expect(k + (leap >> ADVANCE_SHIFT) > 62, 0))
+                goto slow; /* the last of its symbols may belong to the next block */
+            k += leap >> ADVANCE_SHIFT;
+            sluice_jpeg_bits_skip(in, leap & NUM_BITS_MASK);
+            if (leap & IS_END)
                 return true;
         }
-        const uint32_t leap = table->leaps[in->bits >> (64 - INDEX_BITS)];
-        if (__builtin_expect(k + (leap >> 16) <= 62, 1))
-            continue;
-        int32_t value;
-        const enum symbol_kind kind = read_symbol(in, &table->lookup, &k, &value);
-        if (kind == SYMBOL_BAD)
+        continue;
+    slow:
+        switch (read_symbol(in, &table->lookup, &k, &size)) {
+        case SYMBOL_BAD:
             return false;
-        if (kind == SYMBOL_END || k == 63)
+        case SYMBOL_END:
             return true;
+        case SYMBOL_COEFFICIENT:
+            sluice_jpeg_bits_skip(in, size);
+            if (k == 63)
+                return true;
+        }
     }
 }
 
-/* Reads a block, times its quantisers, to window->coefficients.  *has_ac: there is more than
+/* Reads a block to window->coefficients.  *has_ac: there is more than
  * the DC. */
-static inline bool read_block(struct sluice_jpeg_window *window, struct sluice_jpeg_bits *in,
-                              struct plane *plane, bool *has_ac)
+static ALWAYS_INLINE bool read_block(struct sluice_jpeg_window *window, struct sluice_jpeg_bits *in,
+                                     struct plane *plane, bool *has_ac)
 {
     int16_t *coefficients = window->coefficients;
     const uint8_t *place = window->place;
-    const int32_t *quant = plane->quant;
     sluice_jpeg_bits_refill(in);
     if (!read_dc(in, plane->dc_table, &plane->dc) || plane->dc > INT16_MAX || plane->dc < INT16_MIN)
         return false;
-    const int32_t dc = plane->dc * quant[0];
-    /* Ones' complement magnitudes, or-ed: above the limit, which is all ones, if any is. */
-    uint32_t magnitudes = (uint32_t)(dc ^ dc >> 31);
-    coefficients[0] = (int16_t)dc;
+    coefficients[0] = (int16_t)plane->dc;
 
     const struct ac_table *table = plane->ac_table;
-    unsigned k = 0;
+    unsigned k = 0, size;
     for (;;) {
         sluice_jpeg_bits_refill(in);
-        bool is_slow = false;
-        for (unsigned i = 0; i < 2; i++) {
-            const struct step step = table->steps[in->bits >> (64 - INDEX_BITS)];
-            const unsigned k1 = k + step.advance1, k2 = k1 + step.advance2;
-            if (__builtin_expect(k2 > 62, 0)) {
-                is_slow = true;
-                break;
-            }
-            sluice_jpeg_bits_skip(in, step.num_bits);
-            const int32_t value1 = step.value1 * quant[k1], value2 = step.value2 * quant[k2];
-            magnitudes |= (uint32_t)(value1 ^ value1 >> 31) | (uint32_t)(value2 ^ value2 >> 31);
-            coefficients[place[k1]] = (int16_t)value1;
-            coefficients[place[k2]] = (int16_t)value2;
+#pragma GCC unroll 8
+        for (unsigned i = 0; i < STEPS_PER_REFILL; i++) {
+            const uint32_t step = table->steps[in->bits >> (64 - STEP_BITS)];
+            const unsigned k1 = k + (step >> FIRST_SHIFT & 31), k2 = k + (step >> BOTH_SHIFT & 63);
+            if (__builtin_expect(k2 > 62, 0))
+                goto slow;
+            sluice_jpeg_bits_skip(in, step & NUM_BITS_MASK);
+            coefficients[place[k2]] = (int16_t)((int32_t)(step << (27 - VALUE2_SHIFT)) >> 27);
+            coefficients[place[k1]] = (int16_t)((int32_t)step >> VALUE1_SHIFT);
             k = k2;
-            if (step.is_end)
+            if (step & IS_END)
                 goto end;
         }
-        if (!is_slow)
-            continue;
-        int32_t value;
-        const enum symbol_kind kind = read_symbol(in, &table->lookup, &k, &value);
-        if (kind == SYMBOL_BAD)
+        continue;
+    slow:
+        switch (read_symbol(in, &table->lookup, &k, &size)) {
+        case SYMBOL_BAD:
             return false;
-        if (kind == SYMBOL_VALUE) {
-            value *= quant[k];
-            magnitudes |= (uint32_t)(value ^ value >> 31);
-            coefficients[place[k]] = (int16_t)value;
+        case SYMBOL_END:
+            goto end;
+        case SYMBOL_COEFFICIENT:
+            coefficients[place[k]] = (int16_t)sluice_jpeg_extend(in->bits, size);
+            sluice_jpeg_bits_skip(in, size);
+            if (k == 63)
+                goto end;
         }
-        if (kind == SYMBOL_END || k == 63)
-            break;
     }
 end:
     *has_ac = k > 1 || coefficients[place[1]] != 0;
-    return magnitudes <= SLUICE_JPEG_MAX_COEFFICIENT;
+    return true;
 }
 
 /* A block without AC has one value, as jidctint.c's passes make of it. */
 static bool fill_block(int32_t dc, uint8_t *out, size_t stride)
 {
     const int32_t value = (dc + 4) >> 3;
-    if (value < -512 || value > 511)
+    if (dc < -16384 / 4 || value > 511)
         return false;
     const int32_t sample = value + 128;
     const int fill = sample < 0 ? 0 : sample > 255 ? 255 : sample;
@@ -328,8 +409,9 @@ static bool fill_block(int32_t dc, uint8_t *out, size_t stride)
     return true;
 }
 
-static bool reconstruct_block(struct sluice_jpeg_window *window, struct plane *plane, uint32_t row,
-                              uint32_t column, struct sluice_jpeg_bits *in)
+static ALWAYS_INLINE bool reconstruct_block(struct sluice_jpeg_window *window, struct plane *plane,
+                                            uint32_t row, uint32_t column,
+                                            struct sluice_jpeg_bits *in)
 {
     bool has_ac = false;
     if (!read_block(window, in, plane, &has_ac))
@@ -337,15 +419,16 @@ static bool reconstruct_block(struct sluice_jpeg_window *window, struct plane *p
     uint8_t *out = plane->samples + (size_t)(row - plane->first_row) * 8 * plane->stride +
                    (size_t)(column - plane->first_column) * 8;
     if (!has_ac)
-        return fill_block(window->coefficients[0], out, plane->stride);
-    const bool is_good = window->kernels->inverse_dct(window->coefficients, out, plane->stride);
+        return fill_block(window->coefficients[0] * plane->quantisers[0], out, plane->stride);
+    const bool is_good =
+        window->kernels->inverse_dct(window->coefficients, plane->quantisers, out, plane->stride);
     memset(window->coefficients, 0, sizeof(window->coefficients));
     return is_good;
 }
 
 /* The blocks of one MCU, each reconstructed or not. */
-static bool read_mcu(struct sluice_jpeg_window *window, uint32_t mcu_row, uint32_t mcu_column,
-                     struct sluice_jpeg_bits *in)
+static ALWAYS_INLINE bool read_mcu(struct sluice_jpeg_window *window, uint32_t mcu_row,
+                                   uint32_t mcu_column, struct sluice_jpeg_bits *in)
 {
     for (unsigned c = 0; c < window->num_planes; c++) {
         struct plane *plane = &window->planes[c];
@@ -364,7 +447,7 @@ static bool read_mcu(struct sluice_jpeg_window *window, uint32_t mcu_row, uint32
     return true;
 }
 
-static bool skip_mcu(struct sluice_jpeg_window *window, struct sluice_jpeg_bits *in)
+static ALWAYS_INLINE bool skip_mcu(struct sluice_jpeg_window *window, struct sluice_jpeg_bits *in)
 {
     for (unsigned c = 0; c < window->num_planes; c++) {
         struct plane *plane = &window->planes[c];
@@ -385,17 +468,19 @@ struct cursor {
 };
 
 /* What was read lies within the segment, to the bit. */
-static bool is_within_segment(const struct cursor *cursor, const struct sluice_jpeg_bits *in)
+static ALWAYS_INLINE bool is_within_segment(const struct cursor *cursor,
+                                            const struct sluice_jpeg_bits *in)
 {
     return sluice_jpeg_bits_position(in, cursor->start) <=
            (size_t)(cursor->end - cursor->start) * 8;
 }
 
+/* Reading starts again at cursor->start. */
 static bool next_segment(struct sluice_jpeg_window *window, struct cursor *cursor,
-                         uint32_t restart_interval, struct sluice_jpeg_bits *in)
+                         uint32_t restart_interval)
 {
     const struct sluice_jpeg_scan *scan = cursor->scan;
-    if ((cursor->start && !is_within_segment(cursor, in)) || cursor->segment >= scan->num_segments)
+    if (cursor->segment >= scan->num_segments)
         return false;
     const uint8_t *data = scan->data->data;
     cursor->start = data + (cursor->segment ? scan->segment_ends[cursor->segment - 1] : 0);
@@ -404,7 +489,6 @@ static bool next_segment(struct sluice_jpeg_window *window, struct cursor *curso
     cursor->mcus_left = restart_interval ? restart_interval : UINT32_MAX;
     for (unsigned c = 0; c < window->num_planes; c++)
         window->planes[c].dc = 0;
-    sluice_jpeg_bits_start(in, cursor->start);
     return true;
 }
 
@@ -430,8 +514,9 @@ static struct mcu_range wanted_mcus(const struct sluice_jpeg_window *window)
     return range;
 }
 
-static bool read_scan(struct sluice_jpeg_window *window, const struct sluice_jpeg *jpeg,
-                      const struct sluice_jpeg_scan *scan)
+static ALWAYS_INLINE bool read_scan_inline(struct sluice_jpeg_window *window,
+                                           const struct sluice_jpeg *jpeg,
+                                           const struct sluice_jpeg_scan *scan)
 {
     const struct mcu_range wanted = wanted_mcus(window);
     struct cursor cursor = {.scan = scan};
@@ -440,9 +525,12 @@ static bool read_scan(struct sluice_jpeg_window *window, const struct sluice_jpe
         const bool is_wanted_row = row >= wanted.first_row;
         const uint32_t columns = row + 1 == wanted.end_row ? wanted.end_column : jpeg->mcus_across;
         for (uint32_t column = 0; column < columns; column++) {
-            if (cursor.mcus_left == 0 &&
-                !next_segment(window, &cursor, jpeg->restart_interval, &in))
-                return false;
+            if (cursor.mcus_left == 0) {
+                if ((cursor.start && !is_within_segment(&cursor, &in)) ||
+                    !next_segment(window, &cursor, jpeg->restart_interval))
+                    return false;
+                sluice_jpeg_bits_start(&in, cursor.start);
+            }
             cursor.mcus_left -= jpeg->restart_interval > 0;
             const bool is_wanted =
                 is_wanted_row && column >= wanted.first_column && column < wanted.end_column;
@@ -455,6 +543,22 @@ static bool read_scan(struct sluice_jpeg_window *window, const struct sluice_jpe
     }
     return is_within_segment(&cursor, &in);
 }
+
+static bool read_scan(struct sluice_jpeg_window *window, const struct sluice_jpeg *jpeg,
+                      const struct sluice_jpeg_scan *scan)
+{
+    return read_scan_inline(window, jpeg, scan);
+}
+
+#ifdef SLUICE_HAVE_X86_KERNELS
+/* Shifts by a count in any register, which the chain from lookup to lookup consists of. */
+static __attribute__((target("bmi,bmi2"))) bool read_scan_bmi2(struct sluice_jpeg_window *window,
+                                                               const struct sluice_jpeg *jpeg,
+                                                               const struct sluice_jpeg_scan *scan)
+{
+    return read_scan_inline(window, jpeg, scan);
+}
+#endif
 
 static bool is_ycc(const struct sluice_jpeg *jpeg)
 {
@@ -474,6 +578,13 @@ static bool is_covered(const struct sluice_jpeg *jpeg)
     const uint64_t num_blocks = (uint64_t)jpeg->mcus_across * jpeg->mcus_down * jpeg->blocks_in_mcu;
     if (num_blocks * ((1u << SLUICE_JPEG_MAX_DC_CATEGORY) - 1) > INT32_MAX)
         return false;
+    for (unsigned c = 0; c < jpeg->num_components; c++) {
+        for (unsigned k = 0; k < 64; k++) {
+            const uint16_t quantiser = jpeg->quant[jpeg->components[c].quant][k];
+            if (quantiser < 1 || quantiser > SLUICE_JPEG_MAX_QUANTISER)
+                return false;
+        }
+    }
     if (jpeg->num_components == 1)
         return true;
     if (jpeg->num_components != 3 || !is_ycc(jpeg))
@@ -521,7 +632,7 @@ static void place_planes(struct sluice_jpeg_window *window, const struct sluice_
         plane->first_row = first / 8;
         plane->end_row = (end - 1) / 8 + 1;
         for (unsigned k = 0; k < 64; k++)
-            plane->quant[k] = jpeg->quant[component->quant][k];
+            plane->quantisers[window->place[k]] = (int16_t)jpeg->quant[component->quant][k];
     }
 }
 
@@ -675,7 +786,14 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
         return status;
     make_tables(window, &jpeg);
     window->kernels = kernels;
-    if (!read_scan(window, &jpeg, &scan)) {
+    bool is_good;
+#ifdef SLUICE_HAVE_X86_KERNELS
+    if (kernels != &sluice_jpeg_window_kernels_c && __builtin_cpu_supports("bmi2"))
+        is_good = read_scan_bmi2(window, &jpeg, &scan);
+    else
+#endif
+        is_good = read_scan(window, &jpeg, &scan);
+    if (!is_good) {
         memset(window->coefficients, 0, sizeof(window->coefficients));
         status = sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with a fault in its scan");
     }

@@ -65,19 +65,30 @@ static void store_two(uint8_t *a, uint8_t *b, __m128i rows)
     _mm_storel_epi64((__m128i *)(void *)b, _mm_unpackhi_epi64(rows, rows));
 }
 
-static bool inverse_dct(const int16_t coefficients[64], uint8_t *out, size_t stride)
+static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
+                        size_t stride)
 {
-    const __m256i *in = (const __m256i *)(const void *)coefficients;
-    __m256i sums[8];
-    transform_8(_mm256_loadu_si256(in), _mm256_loadu_si256(in + 1), _mm256_loadu_si256(in + 2),
-                _mm256_loadu_si256(in + 3), _mm256_set1_epi32(1 << 10), sums);
+    /* The sign bit says: not in -16384 .. 16383, here as in the next step. */
+    __m256i overflow = _mm256_setzero_si256(), in[4], sums[8];
+    for (unsigned i = 0; i < 4; i++) {
+        const __m256i a =
+            _mm256_loadu_si256((const __m256i *)(const void *)(coefficients + 16 * i));
+        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(quantisers + 16 * i));
+        in[i] = _mm256_mullo_epi16(a, b);
+        const __m256i high = _mm256_mulhi_epi16(a, b);
+        const __m256i is_word = _mm256_cmpeq_epi16(high, _mm256_srai_epi16(in[i], 15));
+        overflow = _mm256_or_si256(
+            overflow, _mm256_or_si256(_mm256_add_epi16(in[i], _mm256_set1_epi16(16384)),
+                                      _mm256_andnot_si256(is_word, _mm256_set1_epi16(-1))));
+    }
+    transform_8(in[0], in[1], in[2], in[3], _mm256_set1_epi32(1 << 10), sums);
 
     /* Row y's eight values stand as 0 4 2 6 | 7 1 5 3; two rows pack into pairs. */
-    __m256i rows[4], overflow = _mm256_setzero_si256();
+    __m256i rows[4];
     for (unsigned i = 0; i < 4; i++) {
         rows[i] = _mm256_packs_epi32(_mm256_srai_epi32(sums[2 * i], 11),
                                      _mm256_srai_epi32(sums[2 * i + 1], 11));
-        /* The sign bit says: not in -16384 .. 16383 (saturated values are not either). */
+        /* Saturated values are out of range, too. */
         overflow = _mm256_or_si256(overflow, _mm256_add_epi16(rows[i], _mm256_set1_epi16(16384)));
     }
     overflow = _mm256_and_si256(overflow, _mm256_set1_epi16((short)0x8000));

@@ -43,13 +43,19 @@ static void transform_8(const int32_t in[8], int32_t out[8])
 
 /* Columns, then rows, as jidctint.c.  Between the passes values carry 2 bits more than the
  * samples have, within 15 bits so that two of them add up in 16. */
-static bool inverse_dct(const int16_t coefficients[64], uint8_t *out, size_t stride)
+static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
+                        size_t stride)
 {
     int32_t work[8][8], in[8], sums[8];
     bool is_in_range = true;
     for (unsigned place = 0; place < 8; place++) {
-        for (unsigned v = 0; v < 8; v++)
-            in[order[v]] = coefficients[PLACE(v, place)];
+        for (unsigned v = 0; v < 8; v++) {
+            const int32_t value = coefficients[PLACE(v, place)] * quantisers[PLACE(v, place)];
+            is_in_range &= value >= -16384 && value <= 16383;
+            in[order[v]] = value;
+        }
+        if (!is_in_range)
+            return false;
         transform_8(in, sums);
         for (unsigned y = 0; y < 8; y++) {
             const int32_t value = (sums[y] + (1 << 10)) >> 11;

@@ -15,19 +15,21 @@
  *
  * Threads: pure functions over the caller's memory. */
 
-/* Where the coefficient of row v and column u of a block (times its quantiser) goes: rows
- * pair up as the transform combines them, columns stand so that its second pass finds the
- * same pairs. */
+/* Where the coefficient of row v and column u of a block goes, and its quantiser: rows pair up
+ * as the transform combines them, columns stand so that its second pass finds the same pairs. */
 extern const uint8_t sluice_jpeg_coefficient_place[64]; /* by v * 8 + u */
 
-/* Coefficients beyond this are for others to judge. */
-#define SLUICE_JPEG_MAX_COEFFICIENT 16383
+/* Quantisers beyond this are for others to judge. */
+#define SLUICE_JPEG_MAX_QUANTISER 32767
 
 struct sluice_jpeg_window_kernels {
-    /* Writes 8 rows of 8 samples.  |coefficients| are at most SLUICE_JPEG_MAX_COEFFICIENT.
-     * False: some value on the way left the range in which every build of libjpeg-turbo,
-     * with 16-bit SIMD arithmetic or without, gives the same; the samples are of no use then. */
-    bool (*inverse_dct)(const int16_t coefficients[64], uint8_t *out, size_t stride);
+    /* Writes 8 rows of 8 samples from coefficients times quantisers, each of which is 1 ..
+     * SLUICE_JPEG_MAX_QUANTISER.  False: some value on the way left the range in which every
+     * build of libjpeg-turbo, with 16-bit SIMD arithmetic or without, gives the same: products
+     * and what stands between the two passes -16,384 .. 16,383, samples -512 .. 511 around 128.
+     * The samples are of no use then. */
+    bool (*inverse_dct)(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
+                        size_t stride);
 
     /* sums[i] = 3 * near[i] + far[i] */
     void (*blend)(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums);

@@ -130,6 +130,10 @@ static bool check_ways(const uint8_t *bytes, size_t len, const struct sluice_rgb
                        sluice_status want, const struct sluice_box *box)
 {
     for (enum way way = 0; way < NUM_WAYS; way++) {
+        /* The scalar kernels take their time over a photograph; they are compared with the
+         * others on their own, too. */
+        if (way == WAY_WINDOW_C && len > 20000 && sluice_rng_below(&rng, 8) > 0)
+            continue;
         struct sluice_rgb part = {0};
         if (!decode_by(way, bytes, len, box, &part))
             continue;
@@ -220,7 +224,7 @@ static void every_first_row_equals_the_whole_cut(void)
     }
 }
 
-/* And every pair of first and last column, where upsampling looks across. */
+/* And every first column with many last ones, where upsampling looks across. */
 static void every_span_of_columns_equals_the_whole_cut(void)
 {
     for (size_t i = 0; i < NUM_TO_DAMAGE; i++) {
@@ -229,7 +233,7 @@ static void every_span_of_columns_equals_the_whole_cut(void)
         struct sluice_rgb all = {0};
         CU_ASSERT_EQUAL_FATAL(decode_reference(file->data, file->len, &all), SLUICE_OK);
         for (uint32_t left = 0; left < width; left++) {
-            for (uint32_t end = left + 1; end <= width; end += 1 + sluice_rng_below(&rng, 5)) {
+            for (uint32_t end = left + 1; end <= width; end += 1 + sluice_rng_below(&rng, 15)) {
                 const struct sluice_box box = {
                     .left = left, .top = 3, .width = end - left, .height = 14};
                 CU_ASSERT(check_box(file->data, file->len, &all, SLUICE_OK, &box));

@@ -45,14 +45,20 @@ static void fill_random(uint8_t *bytes, size_t len)
 }
 
 /* A block from tame to wild. */
-static void random_block(int16_t coefficients[64])
+static void random_block(int16_t coefficients[64], int16_t quantisers[64])
 {
-    static const uint32_t ranges[] = {20, 300, 2000, SLUICE_JPEG_MAX_COEFFICIENT};
+    static const uint32_t ranges[] = {20, 300, 2000, 16384, INT16_MAX};
+    static const uint32_t quantiser_ranges[] = {1, 1, 40, 255, SLUICE_JPEG_MAX_QUANTISER};
+    const uint32_t quantiser_range =
+        quantiser_ranges[sluice_rng_below(&rng, SLUICE_ARRAY_LEN(quantiser_ranges))];
     const uint32_t range = ranges[sluice_rng_below(&rng, SLUICE_ARRAY_LEN(ranges))];
     const uint32_t density = 1 + sluice_rng_below(&rng, 64);
     for (unsigned i = 0; i < 64; i++) {
         const int32_t value = (int32_t)sluice_rng_below(&rng, 2 * range + 1) - (int32_t)range;
         coefficients[i] = (int16_t)(sluice_rng_below(&rng, 64) < density ? value : 0);
+        quantisers[i] = (int16_t)(1 + sluice_rng_below(&rng, quantiser_range));
+        if (sluice_rng_below(&rng, 2))
+            coefficients[i] = (int16_t)(coefficients[i] / quantisers[i]);
     }
 }
 
@@ -60,12 +66,12 @@ static void check_inverse_dct(const struct sluice_jpeg_window_kernels *kernels)
 {
     unsigned num_good = 0, num_bad = 0;
     for (unsigned n = 0; n < 20000; n++) {
-        _Alignas(32) int16_t coefficients[64];
-        random_block(coefficients);
+        _Alignas(32) int16_t coefficients[64], quantisers[64];
+        random_block(coefficients, quantisers);
         const size_t stride = 8 + sluice_rng_below(&rng, 9), len = 7 * stride + 8;
         uint8_t *want = guarded_create(len), *got = guarded_create(len);
-        const bool is_good = scalar->inverse_dct(coefficients, want, stride);
-        CU_ASSERT_EQUAL_FATAL(kernels->inverse_dct(coefficients, got, stride), is_good);
+        const bool is_good = scalar->inverse_dct(coefficients, quantisers, want, stride);
+        CU_ASSERT_EQUAL_FATAL(kernels->inverse_dct(coefficients, quantisers, got, stride), is_good);
         CU_ASSERT_FATAL(!is_good || memcmp(want, got, len) == 0);
         *(is_good ? &num_good : &num_bad) += 1;
         for (unsigned y = 0; y < 7; y++) {
@@ -154,6 +160,8 @@ static void every_table_equals_the_scalar_one(void)
     }
 }
 
+static int16_t ones[64];
+
 /* In floating point, by its formula. */
 static double true_sample(const int16_t coefficients[64], unsigned x, unsigned y)
 {
@@ -176,7 +184,7 @@ static void the_scalar_transform_is_an_inverse_dct(void)
         for (unsigned i = 0; i < 6; i++)
             coefficients[sluice_rng_below(&rng, 64)] = (int16_t)(sluice_rng_below(&rng, 400) - 200);
         uint8_t out[64];
-        CU_ASSERT_FATAL(scalar->inverse_dct(coefficients, out, 8));
+        CU_ASSERT_FATAL(scalar->inverse_dct(coefficients, ones, out, 8));
         for (unsigned i = 0; i < 64; i++)
             CU_ASSERT(fabs(out[i] - true_sample(coefficients, i % 8, i / 8)) < 0.6);
     }
@@ -187,16 +195,20 @@ static void values_out_of_range_are_noticed(void)
 {
     uint8_t out[64];
     int16_t coefficients[64] = {0};
+    /* A product of 32 bits that would be small in 16. */
+    const int16_t large[64] = {[0] = 4096};
+    coefficients[0] = 16;
+    CU_ASSERT(!scalar->inverse_dct(coefficients, large, out, 8));
     coefficients[0] = 511 * 8 + 3;
-    CU_ASSERT(scalar->inverse_dct(coefficients, out, 8));
+    CU_ASSERT(scalar->inverse_dct(coefficients, ones, out, 8));
     CU_ASSERT_EQUAL(out[0], 255);
     coefficients[0] = 511 * 8 + 4;
-    CU_ASSERT(!scalar->inverse_dct(coefficients, out, 8));
+    CU_ASSERT(!scalar->inverse_dct(coefficients, ones, out, 8));
     coefficients[0] = -16384 / 4; /* the first pass carries two bits more */
-    CU_ASSERT(scalar->inverse_dct(coefficients, out, 8));
+    CU_ASSERT(scalar->inverse_dct(coefficients, ones, out, 8));
     CU_ASSERT_EQUAL(out[0], 0);
     coefficients[0] = -16384 / 4 - 1;
-    CU_ASSERT(!scalar->inverse_dct(coefficients, out, 8));
+    CU_ASSERT(!scalar->inverse_dct(coefficients, ones, out, 8));
 }
 
 int main(void)
@@ -207,5 +219,7 @@ int main(void)
         SLUICE_TEST(values_out_of_range_are_noticed),
     };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    for (unsigned i = 0; i < 64; i++)
+        ones[i] = 1;
     return sluice_test_run("jpeg_window_kernels", tests, SLUICE_TEST_COUNT(tests));
 }
