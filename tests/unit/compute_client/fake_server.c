@@ -211,6 +211,8 @@ static void make_payload(struct fake_server *s, const struct fetch *fetch,
     };
     reply->ops_done = is_wrong ? 5 : sample.ops_done;
     reply->form = is_wrong ? SLUICE_FORM_F32 : forms[sample.kind];
+    if (s->options.cut_every && s->replies % s->options.cut_every == 0)
+        reply->form = SLUICE_FORM_JPEG_CROP;
     reply->width = sample.width;
     reply->height = sample.height;
     reply->channels = sample.channels;

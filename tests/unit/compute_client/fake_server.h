@@ -40,6 +40,7 @@ struct fake_server_options {
     unsigned repeat_every;             /* every n-th reply comes twice */
     unsigned stray_every;              /* after every n-th comes one that nobody asked for */
     unsigned again_every;              /* every n-th reply is SLUICE_E_AGAIN or SLUICE_E_CLOSED */
+    unsigned cut_every;                /* every n-th reply says that its payload is a JPEG crop */
     unsigned wrong_kind_every;         /* every n-th reply says f32 but has the file's bytes */
     enum sluice_rpc_code refuse_fetch; /* not OK: every stream ends at once with it */
 };

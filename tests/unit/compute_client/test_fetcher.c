@@ -21,6 +21,7 @@ struct record {
     unsigned answers[MAX_ITEMS];
     sluice_status status[MAX_ITEMS];
     unsigned ops_done[MAX_ITEMS];
+    bool is_jpeg_crop[MAX_ITEMS];
     char error[MAX_ITEMS][200];
     uint64_t order[MAX_ITEMS]; /* tickets as they came */
     size_t num_answers, num_good, num_wrong;
@@ -42,6 +43,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     r->answers[t]++;
     r->status[t] = result->status;
     r->ops_done[t] = result->sample.ops_done;
+    r->is_jpeg_crop[t] = result->sample.is_jpeg_crop;
     memcpy(r->error[t], result->error, sizeof(result->error));
     if (r->num_answers < MAX_ITEMS)
         r->order[r->num_answers] = t;
@@ -273,6 +275,25 @@ static void a_payload_that_is_not_what_the_reply_says_is_that_samples_error(void
     bench_close(&b);
 }
 
+static void a_cut_file_is_told_from_a_whole_one(void)
+{
+    for (unsigned split = 0; split <= 2; split += 2) {
+        struct bench b;
+        bench_open(&b, &(struct fake_server_options){.cut_every = 10}, 5, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, 60, split), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+        size_t num_cut = 0, num_bad = 0;
+        for (size_t i = 0; i < 60; i++) {
+            num_cut += b.record.is_jpeg_crop[i];
+            num_bad += b.record.status[i] == SLUICE_E_CORRUPT;
+        }
+        /* Pixels are never a cut file. */
+        CU_ASSERT_EQUAL(num_cut, split == 0 ? 6 : 0);
+        CU_ASSERT_EQUAL(num_bad, split == 0 ? 0 : 6);
+        bench_close(&b);
+    }
+}
+
 static void keeps_to_what_the_server_queues(void)
 {
     struct bench b;
@@ -427,6 +448,7 @@ int main(void)
         SLUICE_TEST(again_and_closed_are_asked_again),
         SLUICE_TEST(fewer_ops_than_asked_for_are_an_answer),
         SLUICE_TEST(a_payload_that_is_not_what_the_reply_says_is_that_samples_error),
+        SLUICE_TEST(a_cut_file_is_told_from_a_whole_one),
         SLUICE_TEST(keeps_to_what_the_server_queues),
         SLUICE_TEST(grants_only_what_was_consumed),
         SLUICE_TEST(a_new_streams_window_leaves_out_what_is_still_held),
