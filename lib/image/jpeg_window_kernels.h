@@ -53,6 +53,9 @@ extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_c;
 #ifdef SLUICE_HAVE_X86_KERNELS
 extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_avx2;
 #endif
+#ifdef SLUICE_HAVE_NEON_KERNELS
+extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_neon;
+#endif
 
 /* 2^16 times the weights of the colour conversion, rounded: 1.402 - 1, 1.772 - 2,
  * -0.34414, 1 - 0.71414. */

@@ -7,6 +7,9 @@ const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level)
         return &sluice_kernels_avx512;
     if (level == SLUICE_CPU_AVX2)
         return &sluice_kernels_avx2;
+#elif defined(SLUICE_HAVE_NEON_KERNELS)
+    if (level == SLUICE_CPU_NEON)
+        return &sluice_kernels_neon;
 #else
     (void)level;
 #endif

@@ -82,5 +82,8 @@ extern const struct sluice_kernels sluice_kernels_c;
 extern const struct sluice_kernels sluice_kernels_avx2;
 extern const struct sluice_kernels sluice_kernels_avx512;
 #endif
+#ifdef SLUICE_HAVE_NEON_KERNELS
+extern const struct sluice_kernels sluice_kernels_neon;
+#endif
 
 #endif

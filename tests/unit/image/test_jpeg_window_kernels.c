@@ -150,7 +150,7 @@ static void check_colours(const struct sluice_jpeg_window_kernels *kernels)
 
 static void every_table_equals_the_scalar_one(void)
 {
-    for (enum sluice_cpu_level level = SLUICE_CPU_C; level <= SLUICE_CPU_AVX512; level++) {
+    for (enum sluice_cpu_level level = SLUICE_CPU_C; level <= SLUICE_CPU_NEON; level++) {
         if (level > sluice_cpu_detected())
             continue;
         const struct sluice_jpeg_window_kernels *kernels = sluice_jpeg_window_kernels_for(level);

@@ -293,7 +293,11 @@ static void the_vector_lookup_equals_it_and_stays_in_bounds(void)
 static void each_level_has_its_table(void)
 {
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_C), &sluice_kernels_c);
+#ifdef SLUICE_HAVE_NEON_KERNELS
+    CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_NEON), &sluice_kernels_neon);
+#else
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_NEON), &sluice_kernels_c);
+#endif
 #ifdef SLUICE_HAVE_X86_KERNELS
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX2), &sluice_kernels_avx2);
     CU_ASSERT_PTR_EQUAL(sluice_kernels_for(SLUICE_CPU_AVX512), &sluice_kernels_avx512);
