@@ -1,5 +1,8 @@
 #include "compute_client/choice.h"
 
+#include "base/log.h"
+#include "profiler/form_menu.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,10 +92,46 @@ size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice
     }
 }
 
-sluice_status sluice_choice_plan(const char *folder, const struct sluice_pipeline *pipeline,
-                                 const struct sluice_rates *rates, size_t num_samples,
-                                 size_t num_total, struct sluice_choice *choices,
-                                 struct sluice_err *err)
+/* The plan over all resources. */
+static sluice_status plan_auto(const struct sluice_choice_request *request,
+                               const struct sluice_cost_table *table,
+                               const struct sluice_pipeline *pipeline,
+                               struct sluice_choice *choices, uint8_t *choice,
+                               struct sluice_err *err)
+{
+    const struct sluice_choice file = sluice_choice_at(pipeline, 0);
+    struct sluice_form_menu menu = sluice_form_menu_init(table);
+    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] =
+        (request->forms >> SLUICE_FORM_JPEG_CROP & 1) &&
+        sluice_choice_cut(pipeline, file).form == SLUICE_FORM_JPEG_CROP;
+    menu.has_choice[SLUICE_CHOICE_U8_PACKED] =
+        (request->forms >> SLUICE_FORM_U8_PACKED & 1) &&
+        sluice_pipeline_u8_split(pipeline) == sluice_form_menu_split(SLUICE_CHOICE_U8_PACKED);
+    double bound_s;
+    const sluice_status status =
+        sluice_form_menu_plan(&menu, &request->rates, choice, &bound_s, err);
+    if (status != SLUICE_OK)
+        return status;
+    for (size_t i = 0; i < request->num_samples; i++) {
+        choices[i] = sluice_choice_at(pipeline, sluice_form_menu_split(choice[i]));
+        if (choice[i] == SLUICE_CHOICE_JPEG_CROP)
+            choices[i].form = SLUICE_FORM_JPEG_CROP;
+        else if (choice[i] == SLUICE_CHOICE_U8_PACKED)
+            choices[i].form = SLUICE_FORM_U8_PACKED;
+    }
+    const struct sluice_choice_forecast forecast =
+        sluice_form_menu_forecast(&menu, &request->rates, choice);
+    sluice_log(SLUICE_LOG_INFO,
+               "the plan takes %.3f s and %.1f MB, with %s the limit; no plan takes less than "
+               "%.3f s",
+               forecast.primal_s, (double)forecast.wire_bytes / 1e6,
+               sluice_resource_name(forecast.slowest), bound_s);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
+                                 const struct sluice_pipeline *pipeline,
+                                 struct sluice_choice *choices, struct sluice_err *err)
 {
     if (sluice_pipeline_num_ops(pipeline) + 1 != SLUICE_PROFILE_STAGES)
         return sluice_fail(err, SLUICE_E_INVALID,
@@ -100,25 +139,29 @@ sluice_status sluice_choice_plan(const char *folder, const struct sluice_pipelin
                            SLUICE_PROFILE_STAGES - 1, sluice_pipeline_num_ops(pipeline));
     struct sluice_cost_table table = {0};
     uint8_t *split = NULL;
-    sluice_status status = sluice_cost_table_read(folder, &table, err);
+    sluice_status status = sluice_cost_table_read(request->folder, &table, err);
     if (status != SLUICE_OK)
         goto end;
-    if (table.num_rows != num_samples && table.num_rows != num_total) {
+    if (table.num_rows != request->num_samples && table.num_rows != request->num_total) {
         status = sluice_fail(err, SLUICE_E_INVALID,
                              "the profile in %s has %zu samples and the training subset %zu: it "
                              "was made for other data",
-                             folder, table.num_rows, num_total);
+                             request->folder, table.num_rows, request->num_total);
         goto end;
     }
-    table.num_rows = num_samples;
-    split = malloc(num_samples ? num_samples : 1);
+    table.num_rows = request->num_samples;
+    split = malloc(table.num_rows ? table.num_rows : 1);
     if (!split) {
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
-                             num_samples);
+                             table.num_rows);
         goto end;
     }
-    status = sluice_plan_sophon(&table, rates, split, err);
-    for (size_t i = 0; status == SLUICE_OK && i < num_samples; i++)
+    if (request->mode == SLUICE_MODE_AUTO) {
+        status = plan_auto(request, &table, pipeline, choices, split, err);
+        goto end;
+    }
+    status = sluice_plan_sophon(&table, &request->rates, split, err);
+    for (size_t i = 0; status == SLUICE_OK && i < table.num_rows; i++)
         choices[i] = sluice_choice_at(pipeline, split[i]);
 end:
     free(split);

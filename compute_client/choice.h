@@ -58,11 +58,21 @@ struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes);
 
-/* SOPHON's plan for choices[0 .. num_samples) from the profile in `folder`, which must have
- * num_samples rows, or num_total of which the first are taken.  SLUICE_E_INVALID if it has not, or
- * if the pipeline has not the five stages that a profile knows. */
-SLUICE_MUST_USE sluice_status sluice_choice_plan(
-    const char *folder, const struct sluice_pipeline *pipeline, const struct sluice_rates *rates,
-    size_t num_samples, size_t num_total, struct sluice_choice *choices, struct sluice_err *err);
+/* The plan of a planned mode for choices[0 .. num_samples), from the profile in `folder`, which
+ * must have num_samples rows, or num_total of which the first are taken: SOPHON's, or for
+ * remote_auto the plan over all resources among the plain forms and those in `forms` (bits 1 <<
+ * enum sluice_form) that the pipeline has.  SLUICE_E_INVALID if the profile has other rows, or if
+ * the pipeline has not the five stages that a profile knows. */
+struct sluice_choice_request {
+    const char *folder;
+    enum sluice_mode mode;
+    uint32_t forms;
+    struct sluice_rates rates;
+    size_t num_samples, num_total;
+};
+SLUICE_MUST_USE sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
+                                                 const struct sluice_pipeline *pipeline,
+                                                 struct sluice_choice *choices,
+                                                 struct sluice_err *err);
 
 #endif

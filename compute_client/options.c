@@ -217,9 +217,10 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
          .type = SLUICE_OPTION_CHOICE,
          .value = &form,
          .choices = form_choices,
-         .help = "raw: plain files and pixels; jpeg_crop: for files, JPEGs of the MCUs that the "
-                 "crop needs; u8_packed: for pixels, losslessly packed ones (in remote_nooff "
-                 "those of the crop); auto: jpeg_crop in remote_auto, raw elsewhere."},
+         .help =
+             "raw: plain files and pixels; jpeg_crop: for files, JPEGs of the MCUs that the "
+             "crop needs; u8_packed: for pixels, losslessly packed ones (in remote_nooff "
+             "those of the crop); auto: what the plan finds best in remote_auto, raw elsewhere."},
         {.name = "remote-cpus",
          .type = SLUICE_OPTION_UINT,
          .value = &o.remote_cpus,
@@ -336,6 +337,7 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         o.mode = SLUICE_MODE_NOOFF;
     const bool is_cut =
         strcmp(form, "jpeg_crop") == 0 || (strcmp(form, "auto") == 0 && o.mode == SLUICE_MODE_AUTO);
+    o.has_any_form = strcmp(form, "auto") == 0 && o.mode == SLUICE_MODE_AUTO;
     /* A profile is of whole files. */
     o.remote_form = o.is_profiling                   ? SLUICE_FORM_RAW
                     : is_cut                         ? SLUICE_FORM_JPEG_CROP

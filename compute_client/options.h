@@ -19,6 +19,7 @@ struct sluice_options {
     char target[300];   /* host:port */
     enum sluice_mode mode;
     enum sluice_form remote_form; /* raw: whatever is plain; jpeg_crop; u8_packed */
+    bool has_any_form;            /* remote_auto: its plan may ask for any that the server has */
     enum sluice_on_error on_error;
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;

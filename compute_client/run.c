@@ -216,23 +216,29 @@ static sluice_status open_data(struct run *run, struct sluice_err *err)
 static sluice_status plan(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *options = run->options;
-    struct sluice_rates rates = {
-        .link_bytes_per_s = options->net_bw,
-        .storage_cores =
-            (double)(options->remote_cpus ? options->remote_cpus : run->info.prep_workers),
-        .compute_cores = (double)options->workers,
-        .gpu_samples_per_s = INFINITY,
+    struct sluice_choice_request request = {
+        .folder = options->profile_folder,
+        .mode = options->mode,
+        .forms = run->info.forms & (options->has_any_form ? ~0u : 1u << options->remote_form),
+        .rates = {.link_bytes_per_s = options->net_bw,
+                  .storage_cores = (double)(options->remote_cpus ? options->remote_cpus
+                                                                 : run->info.prep_workers),
+                  .compute_cores = (double)options->workers,
+                  .gpu_samples_per_s =
+                      options->consume_rate > 0 ? options->consume_rate : INFINITY},
+        .num_samples = run->train.num_ids,
+        .num_total = run->train.num_total,
     };
-    if (rates.link_bytes_per_s <= 0) {
+    double *link_bytes_per_s = &request.rates.link_bytes_per_s;
+    if (*link_bytes_per_s <= 0) {
         const sluice_status status =
-            sluice_client_probe(run->client, PROBE_BYTES, &rates.link_bytes_per_s, err);
+            sluice_client_probe(run->client, PROBE_BYTES, link_bytes_per_s, err);
         if (status != SLUICE_OK)
             return status;
         sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
-                   sluice_client_target(run->client), rates.link_bytes_per_s * 8e-6);
+                   sluice_client_target(run->client), *link_bytes_per_s * 8e-6);
     }
-    return sluice_choice_plan(options->profile_folder, run->train.pipeline, &rates,
-                              run->train.num_ids, run->train.num_total, run->train.choices, err);
+    return sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
 }
 
 /* The val subset has no profile: what is least on the wire, the file or the pixels. */
@@ -278,7 +284,8 @@ static sluice_status choose(struct run *run, struct sluice_err *err)
         for (size_t i = 0; i < run->train.num_ids; i++)
             run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
     }
-    choose_form(run, &run->train);
+    if (mode != SLUICE_MODE_AUTO || run->options->is_evaluate) /* whose plan weighs forms */
+        choose_form(run, &run->train);
     choose_form(run, &run->val);
     return SLUICE_OK;
 }

@@ -113,6 +113,19 @@ static const char *write_profile(size_t num_rows)
     return folder;
 }
 
+/* SOPHON's. */
+static sluice_status plan(const char *folder, const struct sluice_pipeline *pipeline,
+                          const struct sluice_rates *rates, size_t num_samples, size_t num_total,
+                          struct sluice_choice *choices, struct sluice_err *err)
+{
+    const struct sluice_choice_request request = {.folder = folder,
+                                                  .mode = SLUICE_MODE_SOPHON,
+                                                  .rates = *rates,
+                                                  .num_samples = num_samples,
+                                                  .num_total = num_total};
+    return sluice_choice_plan(&request, pipeline, choices, err);
+}
+
 static void the_plan_is_the_planners_in_the_plain_forms(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
@@ -124,7 +137,7 @@ static void the_plan_is_the_planners_in_the_plain_forms(void)
                                  .gpu_samples_per_s = INFINITY};
     struct sluice_choice choices[10];
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_choice_plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(choices[0].split, 0);
     CU_ASSERT_EQUAL(choices[0].form, SLUICE_FORM_RAW);
     for (int i = 1; i < 10; i++) {
@@ -133,11 +146,45 @@ static void the_plan_is_the_planners_in_the_plain_forms(void)
     }
     /* So fast a link that nothing is worth a core. */
     rates.link_bytes_per_s = 1e15;
-    CU_ASSERT_EQUAL(sluice_choice_plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
     for (int i = 0; i < 10; i++)
         CU_ASSERT_EQUAL(choices[i].split, 0);
     /* The first samples of a larger profile. */
-    CU_ASSERT_EQUAL(sluice_choice_plan(folder, pipeline, &rates, 4, 10, choices, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 4, 10, choices, &err), SLUICE_OK);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void the_plan_of_auto_weighs_all_resources_and_the_forms_it_may_use(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_choice_request request = {
+        .folder = write_profile(1000),
+        .mode = SLUICE_MODE_AUTO,
+        /* SOPHON's plan does not know that compute has one slow core and storage many. */
+        .rates = {1e15, 100, 0.01, INFINITY},
+        .num_samples = 1000,
+        .num_total = 1000,
+    };
+    struct sluice_choice choices[1000];
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_choice_plan(&request, pipeline, choices, &err), SLUICE_OK);
+    int counts[SLUICE_NUM_FORMS] = {0};
+    for (int i = 0; i < 1000; i++)
+        counts[choices[i].form]++;
+    CU_ASSERT(counts[SLUICE_FORM_F32] > 900);
+
+    /* A slow link and no end of cores: the fewest bytes, in each form that may be used. */
+    request.rates = (struct sluice_rates){1000, 1e9, 1e9, INFINITY};
+    for (uint32_t forms = 0; forms < 4; forms++) {
+        request.forms = (forms & 1) << SLUICE_FORM_JPEG_CROP | forms >> 1 << SLUICE_FORM_U8_PACKED;
+        CU_ASSERT_EQUAL(sluice_choice_plan(&request, pipeline, choices, &err), SLUICE_OK);
+        memset(counts, 0, sizeof(counts));
+        for (int i = 0; i < 1000; i++)
+            counts[choices[i].form]++;
+        CU_ASSERT_EQUAL(counts[SLUICE_FORM_JPEG_CROP] > 0, forms & 1);
+        CU_ASSERT_EQUAL(counts[SLUICE_FORM_U8_PACKED] > 900, forms >> 1);
+        CU_ASSERT_EQUAL(counts[SLUICE_FORM_U8] > 900, !(forms >> 1));
+    }
     sluice_pipeline_destroy(pipeline);
 }
 
@@ -150,15 +197,13 @@ static void a_profile_of_other_data_or_stages_is_refused(void)
     const struct sluice_rates rates = {1e6, 4, 4, INFINITY};
     struct sluice_choice choices[8];
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_choice_plan(folder, pipeline, &rates, 8, 8, choices, &err),
-                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 8, 8, choices, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "7"));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "8"));
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_choice_plan(folder, other, &rates, 7, 7, choices, &err),
-                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(plan(folder, other, &rates, 7, 7, choices, &err), SLUICE_E_INVALID);
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_choice_plan("/nonexistent", pipeline, &rates, 7, 7, choices, &err),
+    CU_ASSERT_EQUAL(plan("/nonexistent", pipeline, &rates, 7, 7, choices, &err),
                     SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexistent"));
     sluice_pipeline_destroy(pipeline);
@@ -173,6 +218,7 @@ int main(void)
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
+        SLUICE_TEST(the_plan_of_auto_weighs_all_resources_and_the_forms_it_may_use),
         SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
     };
     return sluice_test_run("choice", tests, SLUICE_TEST_COUNT(tests));
