@@ -200,7 +200,7 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     struct sluice_scratch *const scratches[] = {nodes->compute, nodes->measured};
     num_images_to_cut += sluice_pipeline_can_crop_jpeg(pipeline);
-    for (unsigned end = 2; end <= num_ops; end++) {
+    for (unsigned end = 2; end <= num_ops; end += num_ops > 2 ? num_ops - 2 : 1) {
         for (size_t s = 0; s < SLUICE_ARRAY_LEN(scratches); s++) {
             struct sluice_sample sample = start(file, id);
             if (sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, NULL)) {
