@@ -27,9 +27,9 @@ static int compare_leaves(const void *a, const void *b)
  * leaves and the nodes already joined, both of which rise. */
 static void measure_lengths(const struct leaf *leaves, unsigned num_leaves, unsigned *num_of_length)
 {
-    uint64_t weight[2 * NUM_LEAVES];
-    uint16_t parent[2 * NUM_LEAVES];
-    unsigned depth[2 * NUM_LEAVES];
+    uint64_t weight[2 * NUM_LEAVES] = {0};
+    uint16_t parent[2 * NUM_LEAVES] = {0};
+    unsigned depth[2 * NUM_LEAVES] = {0};
     for (unsigned i = 0; i < num_leaves; i++)
         weight[i] = leaves[i].weight;
     unsigned leaf = 0, node = num_leaves, end = num_leaves;
