@@ -1,6 +1,7 @@
 #include "image/pack.h"
 
 #include "base/buf.h"
+#include "image/pack_kernels.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@
  * frame (4 bytes each, 0: the stream is empty), the frames.  All little endian. */
 
 #define VERSION 1
-#define BLOCK 16
-#define NUM_SPREADS 6
+#define BLOCK SLUICE_PACK_BLOCK
+#define NUM_SPREADS SLUICE_PACK_SPREADS
 #define NUM_GROUPS 2 /* of planes: g, and the two differences */
 #define NUM_STREAMS (NUM_GROUPS * NUM_SPREADS)
 #define HEADER_LEN (8 + 4 * NUM_STREAMS)
@@ -35,11 +36,11 @@
 /* Fast mode: hardly any search for matches, of which residuals have few. */
 #define FAST_ZSTD_LEVEL (-50)
 
-/* Predicts in the row above the first one what no row says. */
-#define MIDDLE 128
+/* Of the blocks in the first row. */
 #define FIRST_SPREAD 2
 
 struct sluice_packer {
+    const struct sluice_pack_kernels *kernels;
     ZSTD_CCtx *compressor;
     ZSTD_DCtx *decompressor;
     struct sluice_buf *memory; /* of the call under way */
@@ -50,6 +51,7 @@ sluice_status sluice_packer_create(struct sluice_packer **packer, struct sluice_
     struct sluice_packer *p = calloc(1, sizeof(*p));
     if (!p)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a packer");
+    p->kernels = sluice_pack_kernels_for(sluice_cpu_level());
     *packer = p;
     return SLUICE_OK;
 }
@@ -83,51 +85,6 @@ static unsigned group_of(unsigned plane)
     return plane == 0 ? 0 : 1;
 }
 
-/* 0 .. NUM_SPREADS - 1, by the mean size of a block's residuals. */
-static unsigned spread_of(const uint8_t *residuals)
-{
-    static const unsigned bounds[NUM_SPREADS - 1] = {12, 24, 44, 80, 144};
-    unsigned sum = 0;
-    for (unsigned i = 0; i < BLOCK; i++) {
-        const uint8_t r = residuals[i];
-        const uint8_t negated = (uint8_t)-r;
-        sum += r < negated ? r : negated;
-    }
-    unsigned spread = 0;
-    for (unsigned i = 0; i < NUM_SPREADS - 1; i++)
-        spread += sum >= bounds[i];
-    return spread;
-}
-
-/* LOCO-I: a + b - c, held between a (left) and b (above); c is above a. */
-static inline int predict(int a, int b, int c)
-{
-    const int low = a < b ? a : b;
-    const int high = a < b ? b : a;
-    const int plane = a + b - c;
-    return plane < low ? low : plane > high ? high : plane;
-}
-
-static void split_row(const uint8_t *restrict pixels, size_t width, uint8_t *restrict g,
-                      uint8_t *restrict r, uint8_t *restrict b)
-{
-    for (size_t x = 0; x < width; x++) {
-        const uint8_t green = pixels[3 * x + 1];
-        g[x] = green;
-        r[x] = (uint8_t)(pixels[3 * x] - green + MIDDLE);
-        b[x] = (uint8_t)(pixels[3 * x + 2] - green + MIDDLE);
-    }
-}
-
-/* A row's first pixel is predicted from the one above it, whatever stands left of it. */
-static void residual_row(const uint8_t *restrict row, const uint8_t *restrict above, size_t width,
-                         uint8_t *restrict out)
-{
-    out[0] = (uint8_t)(row[0] - above[0]);
-    for (size_t x = 1; x < width; x++)
-        out[x] = (uint8_t)(row[x] - predict(row[x - 1], above[x], above[x - 1]));
-}
-
 struct packing {
     size_t width, padded; /* the width in whole blocks */
     uint32_t height;
@@ -138,25 +95,27 @@ struct packing {
     size_t lengths[NUM_STREAMS];
 };
 
-static void find_residuals(struct packing *p, const uint8_t *pixels)
+static void find_residuals(struct packing *p, const struct sluice_pack_kernels *kernels,
+                           const uint8_t *pixels)
 {
     const size_t num_blocks = p->padded / BLOCK;
     uint8_t *residuals = p->residuals, *spreads = p->spreads;
     for (unsigned plane = 0; plane < 3; plane++)
-        memset(p->rows[1][plane], MIDDLE, p->width);
+        memset(p->rows[1][plane], SLUICE_PACK_MIDDLE, p->width);
     for (uint32_t y = 0; y < p->height; y++) {
         uint8_t *const *row = p->rows[y & 1], *const *above = p->rows[~y & 1];
-        split_row(pixels + (size_t)y * p->width * 3, p->width, row[0], row[1], row[2]);
+        kernels->split_row(pixels + (size_t)y * p->width * 3, p->width, row);
         for (unsigned plane = 0; plane < 3; plane++) {
-            residual_row(row[plane], above[plane], p->width, residuals);
+            kernels->residual_row(row[plane], above[plane], p->width, residuals);
             memset(residuals + p->width, 0, p->padded - p->width);
+            if (y)
+                kernels->find_spreads(residuals - 3 * p->padded, num_blocks, spreads);
+            else
+                memset(spreads, FIRST_SPREAD, num_blocks);
             size_t *lengths = p->lengths + group_of(plane) * NUM_SPREADS;
-            for (size_t i = 0; i < num_blocks; i++) {
-                const unsigned spread =
-                    y ? spread_of(residuals - 3 * p->padded + i * BLOCK) : FIRST_SPREAD;
-                spreads[i] = (uint8_t)spread;
-                lengths[spread] += i + 1 < num_blocks ? BLOCK : p->width - i * BLOCK;
-            }
+            for (size_t i = 0; i < num_blocks; i++)
+                lengths[spreads[i]] += BLOCK;
+            lengths[spreads[num_blocks - 1]] -= p->padded - p->width;
             residuals += p->padded;
             spreads += num_blocks;
         }
@@ -287,7 +246,7 @@ sluice_status sluice_pack_rgb(struct sluice_packer *packer, const uint8_t *pixel
     p.residuals = at;
     p.spreads = p.residuals + 3 * padded * height;
     p.streams = p.spreads + 3 * padded / BLOCK * height;
-    find_residuals(&p, pixels);
+    find_residuals(&p, packer->kernels, pixels);
     fill_streams(&p);
 
     struct sluice_buf *buf;
@@ -308,8 +267,9 @@ sluice_status sluice_pack_rgb(struct sluice_packer *packer, const uint8_t *pixel
 struct unpacking {
     size_t width, padded;
     uint32_t height;
-    uint8_t *above[3];                                       /* the planes of the row above */
-    uint8_t *residuals[3];                                   /* of this row, `padded` */
+    uint8_t *above;        /* the planes of the row above, four bytes a pixel */
+    uint8_t *residuals[3]; /* of this row, `padded` */
+    uint8_t *spreads;      /* of one plane's blocks in this row */
     const uint8_t *streams[NUM_STREAMS], *ends[NUM_STREAMS]; /* what is left of each */
 };
 
@@ -368,49 +328,28 @@ static sluice_status read_streams(struct sluice_packer *packer, const uint8_t *b
 }
 
 /* Puts a row's residuals together, over those of the row above. */
-static bool gather_residuals(struct unpacking *u, bool is_first)
+static bool gather_residuals(struct unpacking *u, const struct sluice_pack_kernels *kernels,
+                             bool is_first)
 {
     const size_t num_blocks = u->padded / BLOCK;
     for (unsigned plane = 0; plane < 3; plane++) {
+        if (is_first)
+            memset(u->spreads, FIRST_SPREAD, num_blocks);
+        else
+            kernels->find_spreads(u->residuals[plane], num_blocks, u->spreads);
         const unsigned group = group_of(plane) * NUM_SPREADS;
         for (size_t i = 0; i < num_blocks; i++) {
-            uint8_t *block = u->residuals[plane] + i * BLOCK;
-            const unsigned s = group + (is_first ? FIRST_SPREAD : spread_of(block));
+            const unsigned s = group + u->spreads[i];
             const size_t count = i + 1 < num_blocks ? BLOCK : u->width - i * BLOCK;
             if ((size_t)(u->ends[s] - u->streams[s]) < count)
                 return false;
             /* A whole block even at the end: a buffer may be read beyond its bytes. */
-            memcpy(block, u->streams[s], BLOCK);
+            memcpy(u->residuals[plane] + i * BLOCK, u->streams[s], BLOCK);
             u->streams[s] += count;
         }
         memset(u->residuals[plane] + u->width, 0, u->padded - u->width);
     }
     return true;
-}
-
-/* One row of pixels.  The planes go side by side, as each waits for its own left pixel. */
-static void restore_row(const struct unpacking *u, uint8_t *restrict out)
-{
-    uint8_t *restrict g = u->above[0], *restrict r = u->above[1], *restrict b = u->above[2];
-    const uint8_t *restrict dg = u->residuals[0], *restrict dr = u->residuals[1],
-                            *restrict db = u->residuals[2];
-    int left_g = g[0], left_r = r[0], left_b = b[0];
-    int corner_g = left_g, corner_r = left_r, corner_b = left_b;
-    for (size_t x = 0; x < u->width; x++) {
-        const int above_g = g[x], above_r = r[x], above_b = b[x];
-        left_g = (predict(left_g, above_g, corner_g) + dg[x]) & 255;
-        left_r = (predict(left_r, above_r, corner_r) + dr[x]) & 255;
-        left_b = (predict(left_b, above_b, corner_b) + db[x]) & 255;
-        corner_g = above_g;
-        corner_r = above_r;
-        corner_b = above_b;
-        g[x] = (uint8_t)left_g;
-        r[x] = (uint8_t)left_r;
-        b[x] = (uint8_t)left_b;
-        out[3 * x] = (uint8_t)(left_r + left_g - MIDDLE);
-        out[3 * x + 1] = (uint8_t)left_g;
-        out[3 * x + 2] = (uint8_t)(left_b + left_g - MIDDLE);
-    }
 }
 
 sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *bytes, size_t len,
@@ -426,16 +365,17 @@ sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *byt
     if (!packer->decompressor)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for zstd's decompressor");
     const size_t pixel_bytes = u.width * u.height * 3;
-    status = reserve(packer, 6 * u.padded + pixel_bytes, err);
+    status = reserve(packer, (4 + 3 + 1) * u.padded + pixel_bytes, err);
     if (status != SLUICE_OK)
         return status;
     uint8_t *at = packer->memory->data;
-    for (unsigned plane = 0; plane < 3; plane++) {
-        u.above[plane] = at;
-        u.residuals[plane] = at + u.padded;
-        memset(u.above[plane], MIDDLE, u.padded);
-        at += 2 * u.padded;
-    }
+    u.above = at;
+    memset(u.above, SLUICE_PACK_MIDDLE, 4 * u.padded);
+    at += 4 * u.padded;
+    for (unsigned plane = 0; plane < 3; plane++, at += u.padded)
+        u.residuals[plane] = at;
+    u.spreads = at;
+    at += u.padded;
     status = read_streams(packer, bytes, &u, at, pixel_bytes, err);
     if (status != SLUICE_OK)
         return status;
@@ -446,11 +386,12 @@ sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *byt
         return status;
     pixels->len = pixel_bytes;
     for (uint32_t y = 0; y < u.height; y++) {
-        if (!gather_residuals(&u, y == 0)) {
+        if (!gather_residuals(&u, packer->kernels, y == 0)) {
             sluice_buf_unref(pixels);
             return sluice_fail(err, SLUICE_E_CORRUPT, "packed pixels: a stream ends too soon");
         }
-        restore_row(&u, pixels->data + (size_t)y * u.width * 3);
+        packer->kernels->restore_row((const uint8_t *const *)u.residuals, u.width, u.above,
+                                     pixels->data + (size_t)y * u.width * 3);
     }
     *rgb = (struct sluice_rgb){.width = (uint32_t)u.width, .height = u.height, .pixels = pixels};
     return SLUICE_OK;
