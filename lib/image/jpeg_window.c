@@ -13,14 +13,15 @@
  * crowd each other out of the first-level cache and take longer to make than they save. */
 #define INDEX_BITS SLUICE_JPEG_LOOKUP_BITS
 #define STEP_BITS 11
-#define LEAP_BITS 12
+#define LEAP_BITS 11
 #define TABLE_LEN (1u << INDEX_BITS)
 #define STEP_TABLE_LEN (1u << STEP_BITS)
 #define LEAP_TABLE_LEN (1u << LEAP_BITS)
 
-/* A refill of the reader is good for 56 bits. */
+/* A refill of the reader is good for 56 bits; the last value of a leap may have 15 more than
+ * its index. */
 #define STEPS_PER_REFILL (56 / STEP_BITS)
-#define LEAPS_PER_REFILL (56 / LEAP_BITS)
+#define LEAPS_PER_REFILL (56 / (LEAP_BITS + 15))
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -38,7 +39,8 @@
  *
  *     value1:9  value2:5  first:5  both:6  is_end:1  num_bits:6
  *
- * A leap is the same where values are not wanted: all symbols that the bits hold.
+ * A leap is the same where values are not wanted: all symbols whose codes the bits hold, even
+ * if the last one's value goes on behind them.
  *
  *     advance:9  is_end:1  num_bits:6 */
 #define NUM_BITS_MASK 63u
@@ -215,15 +217,13 @@ static void make_leaps(const struct code *codes, unsigned num_codes, uint16_t le
         for (unsigned c = 0; c < num_codes && codes[c].length <= n; c++) {
             const struct code *code = &codes[c];
             const unsigned num_bits = code->length + code->size;
-            if (num_bits > n)
-                continue;
             const unsigned advance = advance_of(code);
             const uint16_t first =
                 (uint16_t)(advance << ADVANCE_SHIFT | (advance ? 0 : IS_END) | num_bits);
             uint16_t *at = all + (1u << n) + (code->bits << (n - code->length));
-            /* Behind the end comes the leap of no bits. */
+            /* Behind the end, or a value that needs more bits, comes the leap of no bits. */
             const uint32_t len = 1u << (n - code->length);
-            const uint32_t rest_len = advance ? 1u << (n - num_bits) : 1;
+            const uint32_t rest_len = advance && num_bits < n ? 1u << (n - num_bits) : 1;
             const uint16_t *rests = all + rest_len;
             for (uint32_t i = 0; i < len; i++)
                 at[i] = (uint16_t)(first + rests[i & (rest_len - 1)]);
