@@ -5,7 +5,6 @@
 #include "image/codec.h"
 #include "image/codec_internal.h"
 #include "image/lookup.h"
-#include "image/pack.h"
 #include "image/resize.h"
 
 #include <stdlib.h>
@@ -20,7 +19,6 @@ struct routes {
     struct sluice_buf_pool *pool;
     struct sluice_codec *codec;
     struct sluice_resizer *resizer;
-    struct sluice_packer *packer;
     struct sluice_lookup lookup;
     uint8_t *batch;
     size_t row_bytes, next_row;
@@ -39,8 +37,7 @@ struct routes *bench_routes_create(void)
     const struct sluice_scratch_options measuring = {.pool = r->pool, .measure_ops = true};
     if (sluice_scratch_create(&options, &r->scratch, &err) ||
         sluice_scratch_create(&measuring, &r->measuring, &err) ||
-        sluice_codec_create(&r->codec, &err) || sluice_resizer_create(&r->resizer, &err) ||
-        sluice_packer_create(&r->packer, &err))
+        sluice_codec_create(&r->codec, &err) || sluice_resizer_create(&r->resizer, &err))
         bench_die("%s", err.text);
     sluice_lookup_init(&r->lookup, *sluice_pipeline_tail_table(r->train), SLUICE_LOOKUP_F32,
                        SLUICE_LOOKUP_CHW);
@@ -291,49 +288,41 @@ static struct bench_outcome crop_compute(struct routes *r, const struct bench_ta
     return (struct bench_outcome){us_since(start_ns), bytes};
 }
 
-/* The u8 after the flip, packed; NULL where that would not be smaller. */
-static struct sluice_buf *pack(struct routes *r, const struct bench_task *task,
-                               struct sluice_sample *sample)
+/* Packs the pixels at `split`, or leaves what the product would send in their place. */
+static void pack(struct routes *r, const struct bench_task *task, struct sluice_sample *sample,
+                 unsigned split)
 {
     struct sluice_err err = {0};
-    check(sluice_pipeline_run(r->train, r->scratch, sample, 3, &err), task, &err);
-    struct sluice_buf *packed = NULL;
-    const sluice_status status = sluice_pack_rgb(r->packer, sample->data->data, sample->width,
-                                                 sample->height, 0, r->pool, &packed, &err);
+    const sluice_status status = sluice_pipeline_pack(r->train, r->scratch, sample, split, &err);
     if (status != SLUICE_E_AGAIN)
         check(status, task, &err);
-    return packed;
 }
 
-static struct bench_outcome packed_storage(struct routes *r, const struct bench_task *task)
+static struct bench_outcome packed_storage(struct routes *r, const struct bench_task *task,
+                                           unsigned split)
 {
     struct sluice_sample sample = sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    struct sluice_buf *packed = pack(r, task, &sample);
-    const struct bench_outcome outcome = {us_since(start_ns),
-                                          packed ? packed->len : sample.data->len};
-    sluice_buf_unref(packed);
+    pack(r, task, &sample, split);
+    const struct bench_outcome outcome = {us_since(start_ns), sample.data->len};
     sluice_sample_clear(&sample);
     return outcome;
 }
 
-static struct bench_outcome packed_compute(struct routes *r, const struct bench_task *task)
+/* To u8, as compute(). */
+static struct bench_outcome packed_compute(struct routes *r, const struct bench_task *task,
+                                           unsigned split)
 {
     struct sluice_err err = {0};
     struct sluice_sample sample = sample_of(task);
-    struct sluice_buf *packed = pack(r, task, &sample);
-    struct bench_outcome outcome = {0, packed ? packed->len : sample.data->len};
+    pack(r, task, &sample, split);
+    const uint64_t bytes = sample.data->len;
+    uint8_t *out = next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    if (packed) {
-        struct sluice_rgb rgb;
-        check(sluice_unpack_rgb(r->packer, packed->data, packed->len, 0, r->pool, &rgb, &err), task,
-              &err);
-        sluice_buf_unref(rgb.pixels);
-    }
-    outcome.us = us_since(start_ns);
-    sluice_buf_unref(packed);
-    sluice_sample_clear(&sample);
-    return outcome;
+    check(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
+                                    sluice_pipeline_u8_bytes(r->train), &err),
+          task, &err);
+    return (struct bench_outcome){us_since(start_ns), bytes};
 }
 
 static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_task *task)
@@ -369,6 +358,20 @@ SPLIT(2)
 SPLIT(3)
 SPLIT(5)
 
+#define PACKED(split)                                                                              \
+    static struct bench_outcome packed_storage_##split(struct routes *r,                           \
+                                                       const struct bench_task *task)              \
+    {                                                                                              \
+        return packed_storage(r, task, split);                                                     \
+    }                                                                                              \
+    static struct bench_outcome packed_compute_##split(struct routes *r,                           \
+                                                       const struct bench_task *task)              \
+    {                                                                                              \
+        return packed_compute(r, task, split);                                                     \
+    }
+PACKED(1)
+PACKED(3)
+
 const struct bench_route bench_routes[] = {
     {"exact f32", REFERENCE_WHOLE, true, exact_f32},
     {"exact f32, libjpeg region", REFERENCE_WHOLE, true, region_by_libjpeg},
@@ -390,8 +393,10 @@ const struct bench_route bench_routes[] = {
     {"u8@2 compute", REFERENCE_NONE, false, compute_2},
     {"u8@3 storage", REFERENCE_NONE, false, storage_3},
     {"u8@3 compute", REFERENCE_NONE, false, compute_3},
-    {"u8_packed@3 storage", REFERENCE_NONE, false, packed_storage},
-    {"u8_packed@3 compute", REFERENCE_NONE, false, packed_compute},
+    {"u8_packed@1 storage", REFERENCE_NONE, false, packed_storage_1},
+    {"u8_packed@1 compute", REFERENCE_NONE, false, packed_compute_1},
+    {"u8_packed@3 storage", REFERENCE_NONE, false, packed_storage_3},
+    {"u8_packed@3 compute", REFERENCE_NONE, false, packed_compute_3},
     {"f32@5 storage", REFERENCE_NONE, false, storage_5},
     {"f32@5 compute", REFERENCE_NONE, false, compute_5},
 };
