@@ -15,6 +15,7 @@
 int sluice_profile_cmd_run(int argc, char **argv);
 int sluice_profile_cmd_plan(int argc, char **argv);
 int sluice_profile_cmd_whatif(int argc, char **argv);
+int sluice_profile_cmd_fit(int argc, char **argv);
 int sluice_profile_cmd_report(int argc, char **argv);
 
 /* Where a cost table comes from, as the options name it. */
