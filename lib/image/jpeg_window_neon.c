@@ -114,17 +114,27 @@ static inline uint16x8_t find_outside(int16x8_t values, uint16_t limit)
     return vandq_u16(moved, vdupq_n_u16((uint16_t) ~(2 * limit - 1)));
 }
 
-static bool inverse_dct(const int16_t coefficients[64], uint8_t *out, size_t stride)
+static inline int16x8_t multiply(int16x8_t a, int16x8_t b)
+{
+    return vcombine_s16(vqmovn_s32(vmull_s16(vget_low_s16(a), vget_low_s16(b))),
+                        vqmovn_s32(vmull_high_s16(a, b)));
+}
+
+static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
+                        size_t stride)
 {
     int16x8_t values[8];
+    uint16x8_t is_outside = vdupq_n_u16(0);
     for (unsigned i = 0; i < 8; i += 2) {
-        const int16x8x2_t pair = vld2q_s16(coefficients + (size_t)8 * i);
-        values[i] = pair.val[0];
-        values[i + 1] = pair.val[1];
+        const int16x8x2_t a = vld2q_s16(coefficients + (size_t)8 * i);
+        const int16x8x2_t b = vld2q_s16(quantisers + (size_t)8 * i);
+        values[i] = multiply(a.val[0], b.val[0]);
+        values[i + 1] = multiply(a.val[1], b.val[1]);
+        is_outside = vorrq_u16(is_outside, find_outside(values[i], 16384));
+        is_outside = vorrq_u16(is_outside, find_outside(values[i + 1], 16384));
     }
     struct sums sums[8];
     transform_8(values, sums);
-    uint16x8_t is_outside = vdupq_n_u16(0);
     for (unsigned y = 0; y < 8; y++) {
         values[y] = vcombine_s16(vqrshrn_n_s32(sums[y].low, 11), vqrshrn_n_s32(sums[y].high, 11));
         is_outside = vorrq_u16(is_outside, find_outside(values[y], 16384));

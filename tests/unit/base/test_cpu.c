@@ -12,6 +12,7 @@
 
 static struct sluice_test_output output;
 
+#if defined(__x86_64__)
 /* Does a line of /proc/cpuinfo's flags hold the word?  The kernel lists an
  * instruction set only if it also saves its registers. */
 static bool has_flag(const char *word)
@@ -31,6 +32,7 @@ static bool has_flag(const char *word)
         fclose(file);
     return found;
 }
+#endif
 
 static enum sluice_cpu_level expected_level(void)
 {
