@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "image/codec_internal.h"
 #include "image/jpeg_crop.h"
+#include "image/jpeg_index.h"
 #include "pipeline/pipeline.h"
 
 #include <ftw.h>
@@ -19,16 +20,30 @@
 struct image {
     struct sluice_buf *file;
     uint32_t width, height;
+    struct sluice_jpeg_index rows, steps; /* one point a row, and one every 8 MCUs; or {0} */
 };
 
 static struct image *images;
 static size_t num_images;
 
+static size_t index_bytes[2]; /* of all images */
+
+static size_t entry_bytes(const struct sluice_jpeg_index *index)
+{
+    struct sluice_buf *entry;
+    struct sluice_err err = {{0}};
+    if (sluice_jpeg_index_write(index, &entry, &err) != SLUICE_OK)
+        bench_die("%s", err.text);
+    const size_t len = entry->len;
+    sluice_buf_unref(entry);
+    return len;
+}
+
 static int add_file(const char *path, const struct stat *stat, int type, struct FTW *ftw)
 {
     (void)stat, (void)ftw;
     struct sluice_err err = {{0}};
-    struct image image;
+    struct image image = {0};
     struct sluice_image_info info;
     if (type != FTW_F)
         return 0;
@@ -41,6 +56,14 @@ static int add_file(const char *path, const struct stat *stat, int type, struct 
     }
     image.width = info.width;
     image.height = info.height;
+    if (sluice_jpeg_index_build(image.file->data, image.file->len, 0, 0, &image.rows, NULL) ==
+        SLUICE_OK) {
+        if (sluice_jpeg_index_build(image.file->data, image.file->len, 0, 8, &image.steps, &err) !=
+            SLUICE_OK)
+            bench_die("%s", err.text);
+        index_bytes[0] += entry_bytes(&image.rows);
+        index_bytes[1] += entry_bytes(&image.steps);
+    }
     images = realloc(images, (num_images + 1) * sizeof(*images));
     if (!images)
         bench_die("no memory");
@@ -51,7 +74,8 @@ static int add_file(const char *path, const struct stat *stat, int type, struct 
 /* What is done with an image: its bytes afterwards. */
 struct work {
     const char *name;
-    bool is_crop;
+    enum { DECODE, BOX, CROP } what;
+    enum { NO_INDEX, ROWS, STEPS } index;
     struct sluice_jpeg_crop_options options;
 };
 
@@ -66,13 +90,27 @@ static double run(const struct context *context, const struct image *image,
                   const struct sluice_box *box)
 {
     double bytes = (double)image->file->len;
-    if (context->work->is_crop) {
+    const struct work *work = context->work;
+    const struct sluice_jpeg_index *index = work->index == ROWS    ? &image->rows
+                                            : work->index == STEPS ? &image->steps
+                                                                   : NULL;
+    if (index && index->mcus_down == 0)
+        index = NULL;
+    if (work->what == CROP) {
         struct sluice_buf *crop;
-        if (sluice_jpeg_crop(image->file->data, image->file->len, box, &context->work->options,
-                             context->pool, &crop, NULL, NULL) == SLUICE_OK) {
+        struct sluice_jpeg_crop_options options = work->options;
+        options.index = index;
+        if (sluice_jpeg_crop(image->file->data, image->file->len, box, &options, context->pool,
+                             &crop, NULL, NULL) == SLUICE_OK) {
             bytes = (double)crop->len;
             sluice_buf_unref(crop);
         }
+    } else if (work->what == BOX) {
+        struct sluice_rgb rgb;
+        sluice_codec_set_index(context->codec, index);
+        if (sluice_codec_decode_region(context->codec, image->file->data, image->file->len, box, 0,
+                                       context->pool, &rgb, NULL) == SLUICE_OK)
+            sluice_buf_unref(rgb.pixels);
     } else {
         struct sluice_rgb rgb;
         if (sluice_jpeg_decode(context->codec, image->file->data, image->file->len,
@@ -119,11 +157,16 @@ int main(int argc, char **argv)
         bench_die("%s has no JPEG files", args.positional[0]);
 
     static const struct work works[] = {
-        {.name = "decode by libjpeg-turbo", .is_crop = false},
-        {.name = "crop", .is_crop = true},
-        {.name = "crop, optimal tables", .is_crop = true, .options = {.optimal_huffman = true}},
+        {.name = "decode by libjpeg-turbo", .what = DECODE},
+        {.name = "decode the box", .what = BOX},
+        {.name = "decode the box, index of rows", .what = BOX, .index = ROWS},
+        {.name = "decode the box, index of 8 MCUs", .what = BOX, .index = STEPS},
+        {.name = "crop", .what = CROP},
+        {.name = "crop, index of rows", .what = CROP, .index = ROWS},
+        {.name = "crop, index of 8 MCUs", .what = CROP, .index = STEPS},
+        {.name = "crop, optimal tables", .what = CROP, .options = {.optimal_huffman = true}},
         {.name = "crop by libjpeg-turbo",
-         .is_crop = true,
+         .what = CROP,
          .options = {.route = SLUICE_JPEG_CROP_BY_LIBJPEG}},
     };
     enum { NUM_WORKS = SLUICE_ARRAY_LEN(works) };
@@ -175,6 +218,10 @@ int main(int argc, char **argv)
         bench_row_number(&report, "us_p90", 1, bench_quantile(us[w], num_runs, 0.9));
         bench_row_number(&report, "bytes", 0, bench_mean(bytes[w], num_runs));
         bench_row_number(&report, "bytes_ratio", 3, bench_mean(bytes[w], num_runs) / file_bytes);
+        bench_row_number(&report, "index_bytes", 0,
+                         works[w].index == NO_INDEX
+                             ? 0
+                             : (double)index_bytes[works[w].index - ROWS] / (double)num_images);
         bench_row_number(&report, "reference_us", 1, reference);
         bench_row_number(&report, "ratio", 3, median / reference);
         bench_row_number(&report, "ratio_mean", 3, mean / reference_mean);
@@ -182,8 +229,11 @@ int main(int argc, char **argv)
         free(us[w]);
         free(bytes[w]);
     }
-    for (size_t i = 0; i < num_images; i++)
+    for (size_t i = 0; i < num_images; i++) {
         sluice_buf_unref(images[i].file);
+        sluice_jpeg_index_clear(&images[i].rows);
+        sluice_jpeg_index_clear(&images[i].steps);
+    }
     free(images);
     sluice_codec_destroy(context.codec);
     sluice_buf_pool_destroy(context.pool);

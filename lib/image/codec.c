@@ -305,8 +305,13 @@ static bool decode_window(struct sluice_codec *codec, const struct sluice_image_
         sluice_jpeg_window_kernels_for(sluice_cpu_level());
     return kernels != &sluice_jpeg_window_kernels_c && info->format == SLUICE_IMAGE_JPEG &&
            !info->is_progressive &&
-           sluice_jpeg_window_decode(codec->window, kernels, bytes, len, box, pool, rgb, NULL) ==
-               SLUICE_OK;
+           sluice_jpeg_window_decode(codec->window, kernels, bytes, len, box, codec->index, pool,
+                                     rgb, NULL) == SLUICE_OK;
+}
+
+void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg_index *index)
+{
+    codec->index = index;
 }
 
 static sluice_status decode_all(struct sluice_codec *codec, const struct sluice_image_info *info,

@@ -41,6 +41,7 @@ struct sluice_codec {
     uint8_t *row; /* one row in the file's own colours (CMYK) */
     size_t row_capacity;
     struct sluice_jpeg_window *window;
+    const struct sluice_jpeg_index *index; /* borrowed, or NULL */
 };
 
 /* At least `bytes` bytes at codec->row, contents undefined. */

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "image/codec_internal.h"
 #include "image/jpeg_crop_internal.h"
+#include "image/jpeg_index.h"
 
 #include <stdlib.h>
 
@@ -613,12 +614,57 @@ static uint8_t *put_stuffed(uint8_t *out, const uint8_t *end, const uint8_t *in,
 struct job {
     struct sluice_jpeg jpeg; /* with the tables of the crop, in the end */
     struct sluice_jpeg_scan scan;
+    struct sluice_jpeg_stretch stretch;    /* of the row at hand, with an index */
+    const struct sluice_jpeg_index *index; /* or NULL; it fits the file */
     struct sluice_jpeg_window window;
     struct sluice_buf *tables, *kept, *recoded, *crop;
 };
 
+/* walk_window() with an index: each row for itself, from the point before the window on. */
+static sluice_status walk_indexed(struct walker *walker, struct job *job, const uint8_t *bytes,
+                                  struct sluice_buf_pool *pool, struct sluice_err *err)
+{
+    struct sluice_jpeg_stretch *stretch = &job->stretch;
+    const uint32_t first = walker->first_column, end = walker->end_column;
+    sluice_status status = SLUICE_OK;
+    for (uint32_t row = walker->first_row; row < walker->end_row && status == SLUICE_OK; row++) {
+        if (!sluice_jpeg_stretch_read(stretch, job->index, &job->jpeg, bytes, row, first, end,
+                                      pool))
+            return fail_damaged(err);
+        walker->scan = &stretch->scan;
+        walker->segment = 1;
+        walker->end_bits = stretch->scan.segment_ends[0] * 8;
+        walker->mcus_left = stretch->mcus_left;
+        for (unsigned c = 0; c < job->jpeg.num_components; c++)
+            walker->dc[c] = (uint32_t)stretch->dc[c];
+        sluice_jpeg_bits_start(&walker->in, stretch->scan.data->data);
+        sluice_jpeg_bits_skip(&walker->in, stretch->bit);
+        sluice_jpeg_bits_refill(&walker->in);
+        status = walk(walker, row, stretch->column, first - stretch->column, false, err);
+        if (status == SLUICE_OK)
+            status = walk(walker, row, first, end - first, true, err);
+    }
+    return status;
+}
+
+/* Room for the bits of rows [first_row, first_row + num_rows), before any start of a run grows. */
+static size_t kept_room(const struct job *job, uint32_t first_row, uint32_t num_rows,
+                        size_t *num_segments)
+{
+    if (!job->index) {
+        *num_segments = job->scan.num_segments;
+        return job->scan.data->len;
+    }
+    const struct sluice_jpeg *jpeg = &job->jpeg;
+    const size_t num_mcus = (size_t)num_rows * jpeg->mcus_across;
+    *num_segments = 2 + (jpeg->restart_interval ? num_mcus / jpeg->restart_interval : 0);
+    uint32_t from, to;
+    sluice_jpeg_index_range(job->index, first_row, first_row + num_rows, &from, &to);
+    return to - from + 2 * (size_t)num_rows; /* rows may meet in a byte */
+}
+
 /* The kept MCUs' bits, as whole bytes, to job->kept. */
-static sluice_status cut(struct job *job, const struct sluice_box *box,
+static sluice_status cut(struct job *job, const uint8_t *bytes, const struct sluice_box *box,
                          struct sluice_buf_pool *pool, struct sluice_err *err)
 {
     struct sluice_jpeg *jpeg = &job->jpeg;
@@ -632,10 +678,12 @@ static sluice_status cut(struct job *job, const struct sluice_box *box,
         return status;
     /* A block that is coded again may grow by the longest DC code and its value, 27 bits. */
     const size_t num_columns = divide_up(window->width, jpeg->mcu_width);
+    size_t num_segments;
+    const size_t room = kept_room(job, first_row, num_rows, &num_segments);
     const size_t num_again =
-        (2 * num_columns + 3 * (size_t)num_rows + job->scan.num_segments) * jpeg->blocks_in_mcu;
-    status = sluice_buf_create(
-        pool, job->scan.data->len + num_again * 4 + SLUICE_JPEG_SCAN_SLACK + 16, &job->kept, err);
+        (2 * num_columns + 3 * (size_t)num_rows + num_segments) * jpeg->blocks_in_mcu;
+    status = sluice_buf_create(pool, room + num_again * 4 + SLUICE_JPEG_SCAN_SLACK + 16, &job->kept,
+                               err);
     if (status != SLUICE_OK)
         return status;
 
@@ -650,13 +698,34 @@ static sluice_status cut(struct job *job, const struct sluice_box *box,
     walker.end_row = first_row + num_rows;
     walker.first_column = first_column;
     walker.end_column = first_column + divide_up(window->width, jpeg->mcu_width);
-    status = walk_window(&walker, err);
+    status = job->index ? walk_indexed(&walker, job, bytes, pool, err) : walk_window(&walker, err);
     if (status != SLUICE_OK)
         return status;
     if (walker.out.count > 0)
         sluice_jpeg_put_bits(&walker.out, (1u << (8 - walker.out.count)) - 1, 8 - walker.out.count);
     job->kept->len = (size_t)(walker.out.next - job->kept->data);
     return SLUICE_OK;
+}
+
+/* Any failure: the whole scan must be read. */
+static sluice_status cut_indexed(struct job *job, const uint8_t *bytes, size_t len,
+                                 const struct sluice_box *box,
+                                 const struct sluice_jpeg_index *index,
+                                 struct sluice_buf_pool *pool)
+{
+    if (!index || !sluice_jpeg_index_fits(index, &job->jpeg, bytes, len))
+        return SLUICE_E_NOT_FOUND;
+    const struct sluice_jpeg original = job->jpeg; /* the crop's tables replace its own */
+    job->index = index;
+    const sluice_status status = cut(job, bytes, box, pool, NULL);
+    if (status != SLUICE_OK) {
+        sluice_buf_unref(job->tables);
+        sluice_buf_unref(job->kept);
+        job->tables = job->kept = NULL;
+        job->jpeg = original;
+        job->index = NULL;
+    }
+    return status;
 }
 
 static sluice_status recode(struct job *job, struct sluice_buf_pool *pool, struct sluice_err *err)
@@ -742,9 +811,12 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
         return sluice_fail(err, SLUICE_E_AGAIN, "the crop needs the whole image");
     if (may_overflow(jpeg))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values may overflow");
-    status = sluice_jpeg_scan_read(jpeg, pool, &job->scan, err);
-    if (status == SLUICE_OK)
-        status = cut(job, box, pool, err);
+    status = cut_indexed(job, bytes, len, box, options->index, pool);
+    if (status != SLUICE_OK) {
+        status = sluice_jpeg_scan_read(jpeg, pool, &job->scan, err);
+        if (status == SLUICE_OK)
+            status = cut(job, bytes, box, pool, err);
+    }
     if (status == SLUICE_OK && options->optimal_huffman)
         status = recode(job, pool, err);
     if (status == SLUICE_OK)
@@ -775,6 +847,7 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
             status = sluice_fail(&why, SLUICE_E_AGAIN, "a crop would not be smaller");
     }
     sluice_jpeg_scan_clear(&job.scan);
+    sluice_jpeg_stretch_clear(&job.stretch);
     sluice_buf_unref(job.tables);
     sluice_buf_unref(job.kept);
     sluice_buf_unref(job.recoded);

@@ -22,6 +22,7 @@
 
 struct sluice_buf;
 struct sluice_buf_pool;
+struct sluice_jpeg_index;
 
 /* Where the window lies that a crop holds. */
 struct sluice_jpeg_window {
@@ -42,6 +43,9 @@ struct sluice_jpeg_crop_options {
     uint64_t max_pixels; /* of the whole image; 0: the codec's limit */
     bool allow_larger;   /* a crop even if it is not smaller than the file (for tests) */
     enum sluice_jpeg_crop_route route;
+    /* Of this file, so that only the MCU rows needed are read; the crop is the same.  One
+     * that is not this file's is of no effect.  May be NULL. */
+    const struct sluice_jpeg_index *index;
 };
 
 /* *crop is a new buffer from `pool` (NULL: plain memory).  `options` NULL: all {0}.

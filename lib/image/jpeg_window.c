@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "image/codec_internal.h"
 #include "image/jpeg_entropy.h"
+#include "image/jpeg_index.h"
 
 #include <stdalign.h>
 #include <stdlib.h>
@@ -544,21 +545,111 @@ static ALWAYS_INLINE bool read_scan_inline(struct sluice_jpeg_window *window,
     return is_within_segment(&cursor, &in);
 }
 
-static bool read_scan(struct sluice_jpeg_window *window, const struct sluice_jpeg *jpeg,
-                      const struct sluice_jpeg_scan *scan)
+/* The same from an index's points, each row for itself. */
+static ALWAYS_INLINE bool read_rows_inline(struct sluice_jpeg_window *window,
+                                           const struct sluice_jpeg *jpeg, const uint8_t *bytes,
+                                           const struct sluice_jpeg_index *index,
+                                           struct sluice_jpeg_stretch *stretch,
+                                           struct sluice_buf_pool *pool)
 {
-    return read_scan_inline(window, jpeg, scan);
+    const struct mcu_range wanted = wanted_mcus(window);
+    for (uint32_t row = wanted.first_row; row < wanted.end_row; row++) {
+        if (!sluice_jpeg_stretch_read(stretch, index, jpeg, bytes, row, wanted.first_column,
+                                      wanted.end_column, pool))
+            return false;
+        const uint8_t *data = stretch->scan.data->data;
+        struct cursor cursor = {
+            .scan = &stretch->scan,
+            .segment = 1,
+            .mcus_left = stretch->mcus_left,
+            .start = data,
+            .end = data + stretch->scan.segment_ends[0],
+        };
+        struct sluice_jpeg_bits in;
+        sluice_jpeg_bits_start(&in, data);
+        sluice_jpeg_bits_skip(&in, stretch->bit);
+        for (unsigned c = 0; c < window->num_planes; c++)
+            window->planes[c].dc = stretch->dc[c];
+        for (uint32_t column = stretch->column; column < wanted.end_column; column++) {
+            if (cursor.mcus_left == 0) {
+                if (!is_within_segment(&cursor, &in) ||
+                    !next_segment(window, &cursor, jpeg->restart_interval))
+                    return false;
+                sluice_jpeg_bits_start(&in, cursor.start);
+            }
+            cursor.mcus_left -= jpeg->restart_interval > 0;
+            const bool is_wanted = column >= wanted.first_column;
+            if (!(is_wanted ? read_mcu(window, row, column, &in) : skip_mcu(window, &in)))
+                return false;
+            if (in.next > cursor.end + 8)
+                return false;
+        }
+        if (!is_within_segment(&cursor, &in))
+            return false;
+    }
+    return true;
+}
+
+/* What there is to read: all of a scan, or rows by way of an index. */
+struct source {
+    const struct sluice_jpeg *jpeg;
+    const struct sluice_jpeg_scan *scan;   /* or NULL, and then: */
+    const struct sluice_jpeg_index *index; /* it fits the file */
+    const uint8_t *bytes;                  /* of the file */
+    struct sluice_jpeg_stretch *stretch;
+    struct sluice_buf_pool *pool;
+};
+
+static ALWAYS_INLINE bool read_source_inline(struct sluice_jpeg_window *window,
+                                             const struct source *source)
+{
+    if (source->scan)
+        return read_scan_inline(window, source->jpeg, source->scan);
+    return read_rows_inline(window, source->jpeg, source->bytes, source->index, source->stretch,
+                            source->pool);
+}
+
+static bool read_source_plain(struct sluice_jpeg_window *window, const struct source *source)
+{
+    return read_source_inline(window, source);
 }
 
 #ifdef SLUICE_HAVE_X86_KERNELS
 /* Shifts by a count in any register, which the chain from lookup to lookup consists of. */
-static __attribute__((target("bmi,bmi2"))) bool read_scan_bmi2(struct sluice_jpeg_window *window,
-                                                               const struct sluice_jpeg *jpeg,
-                                                               const struct sluice_jpeg_scan *scan)
+static __attribute__((target("bmi,bmi2"))) bool read_source_bmi2(struct sluice_jpeg_window *window,
+                                                                 const struct source *source)
 {
-    return read_scan_inline(window, jpeg, scan);
+    return read_source_inline(window, source);
 }
 #endif
+
+static bool read_source(struct sluice_jpeg_window *window, const struct source *source)
+{
+    bool is_good;
+#ifdef SLUICE_HAVE_X86_KERNELS
+    if (window->kernels != &sluice_jpeg_window_kernels_c && __builtin_cpu_supports("bmi2"))
+        is_good = read_source_bmi2(window, source);
+    else
+#endif
+        is_good = read_source_plain(window, source);
+    if (!is_good)
+        memset(window->coefficients, 0, sizeof(window->coefficients));
+    return is_good;
+}
+
+static bool read_indexed(struct sluice_jpeg_window *window, const struct sluice_jpeg *jpeg,
+                         const uint8_t *bytes, size_t len, const struct sluice_jpeg_index *index,
+                         struct sluice_buf_pool *pool)
+{
+    if (!index || !sluice_jpeg_index_fits(index, jpeg, bytes, len))
+        return false;
+    struct sluice_jpeg_stretch stretch = {0};
+    const struct source source = {
+        .jpeg = jpeg, .index = index, .bytes = bytes, .stretch = &stretch, .pool = pool};
+    const bool is_read = read_source(window, &source);
+    sluice_jpeg_stretch_clear(&stretch);
+    return is_read;
+}
 
 static bool is_ycc(const struct sluice_jpeg *jpeg)
 {
@@ -763,8 +854,10 @@ static void write_pixels(struct sluice_jpeg_window *window, const struct sluice_
 sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
                                         const struct sluice_jpeg_window_kernels *kernels,
                                         const uint8_t *bytes, size_t len,
-                                        const struct sluice_box *box, struct sluice_buf_pool *pool,
-                                        struct sluice_rgb *rgb, struct sluice_err *err)
+                                        const struct sluice_box *box,
+                                        const struct sluice_jpeg_index *index,
+                                        struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+                                        struct sluice_err *err)
 {
     struct sluice_jpeg jpeg;
     sluice_status status = sluice_jpeg_parse(bytes, len, &jpeg, err);
@@ -781,21 +874,13 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
     status = reserve_memory(window, box, err);
     if (status != SLUICE_OK)
         return status;
-    status = sluice_jpeg_scan_read(&jpeg, pool, &scan, err);
-    if (status != SLUICE_OK)
-        return status;
     make_tables(window, &jpeg);
     window->kernels = kernels;
-    bool is_good;
-#ifdef SLUICE_HAVE_X86_KERNELS
-    if (kernels != &sluice_jpeg_window_kernels_c && __builtin_cpu_supports("bmi2"))
-        is_good = read_scan_bmi2(window, &jpeg, &scan);
-    else
-#endif
-        is_good = read_scan(window, &jpeg, &scan);
-    if (!is_good) {
-        memset(window->coefficients, 0, sizeof(window->coefficients));
-        status = sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with a fault in its scan");
+    if (!read_indexed(window, &jpeg, bytes, len, index, pool)) {
+        status = sluice_jpeg_scan_read(&jpeg, pool, &scan, err);
+        if (status == SLUICE_OK &&
+            !read_source(window, &(struct source){.jpeg = &jpeg, .scan = &scan}))
+            status = sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with a fault in its scan");
     }
     if (status == SLUICE_OK)
         status = sluice_image_alloc_rgb(pool, box->width, box->height, &pixels, err);

@@ -16,18 +16,22 @@
  *
  * Threads: one at a time a window. */
 
+struct sluice_jpeg_index;
 struct sluice_jpeg_window; /* tables and planes, kept from one image to the next */
 
 SLUICE_MUST_USE sluice_status sluice_jpeg_window_create(struct sluice_jpeg_window **window,
                                                         struct sluice_err *err);
 void sluice_jpeg_window_destroy(struct sluice_jpeg_window *window); /* NULL is allowed */
 
-/* The box's pixels in a new buffer from `pool`.  Any failure says that this decoder cannot
- * tell, not that the file is bad: SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT, SLUICE_E_NO_MEMORY;
- * SLUICE_E_INVALID: the box is empty or not within the image. *rgb is untouched then. */
+/* The box's pixels in a new buffer from `pool`.  With an `index` (may be NULL) only the MCU rows
+ * needed are read; one that is not this file's is of no effect.  The pixels are the same.  Any
+ * failure says that this decoder cannot tell, not that the file is bad: SLUICE_E_UNSUPPORTED or
+ * SLUICE_E_CORRUPT, SLUICE_E_NO_MEMORY; SLUICE_E_INVALID: the box is empty or not within the image.
+ * *rgb is untouched then. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_window_decode(
     struct sluice_jpeg_window *window, const struct sluice_jpeg_window_kernels *kernels,
-    const uint8_t *bytes, size_t len, const struct sluice_box *box, struct sluice_buf_pool *pool,
-    struct sluice_rgb *rgb, struct sluice_err *err);
+    const uint8_t *bytes, size_t len, const struct sluice_box *box,
+    const struct sluice_jpeg_index *index, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
+    struct sluice_err *err);
 
 #endif

@@ -22,7 +22,7 @@ static void check_level(enum sluice_cpu_level level, const uint8_t *data, size_t
     struct sluice_rgb part = {0};
     struct sluice_err err = {{0}};
     const sluice_status status = sluice_jpeg_window_decode(
-        window, sluice_jpeg_window_kernels_for(level), data, size, box, NULL, &part, &err);
+        window, sluice_jpeg_window_kernels_for(level), data, size, box, NULL, NULL, &part, &err);
     if (status != SLUICE_OK) {
         if (part.pixels || !err.text[0])
             abort();

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "image/codec.h"
+#include "image/jpeg_index.h"
 
 #include "jpeg_support.h"
 #include "support/test.h"
@@ -19,6 +20,25 @@ static struct sluice_codec *codec;
 static struct sluice_rng rng;
 
 enum way { FAST, OPTIMAL, LIBJPEG, LIBJPEG_OPTIMAL, NUM_WAYS };
+
+/* An index makes no difference, and a file of ours has one. */
+static void check_index(const struct sluice_buf *file, const struct sluice_box *box,
+                        const struct sluice_jpeg_crop_options *options,
+                        const struct sluice_buf *want)
+{
+    struct sluice_jpeg_index index;
+    struct sluice_buf *crop;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_jpeg_index_build(file->data, file->len, 0, sluice_rng_below(&rng, 4), &index, NULL),
+        SLUICE_OK);
+    struct sluice_jpeg_crop_options indexed = *options;
+    indexed.index = &index;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_jpeg_crop(file->data, file->len, box, &indexed, NULL, &crop, NULL, NULL), SLUICE_OK);
+    CU_ASSERT(crop->len == want->len && memcmp(crop->data, want->data, want->len) == 0);
+    sluice_buf_unref(crop);
+    sluice_jpeg_index_clear(&index);
+}
 
 /* What our own transcoder covers must not need the other. */
 static sluice_status crop_by(enum way way, bool is_progressive, const struct sluice_buf *file,
@@ -37,6 +57,8 @@ static sluice_status crop_by(enum way way, bool is_progressive, const struct slu
         sluice_jpeg_crop(file->data, file->len, box, &options, NULL, crop, window, &err);
     if (status != SLUICE_OK)
         printf("\nno crop: %s\n", err.text);
+    else if (way < LIBJPEG && !is_progressive)
+        check_index(file, box, &options, *crop);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "image/codec.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_index.h"
 #include "image/jpeg_window.h"
 #include "support/test.h"
 
@@ -108,9 +109,9 @@ static bool has_pixels_of(const struct sluice_rgb *part, const struct sluice_rgb
     return true;
 }
 
-/* The three ways to a box of a JPEG, each of which may decline, but not err.  How often each
+/* The ways to a box of a JPEG, each of which may decline, but not err.  How often each
  * did not decline: */
-enum way { WAY_LIBJPEG, WAY_WINDOW, WAY_WINDOW_C, NUM_WAYS };
+enum way { WAY_LIBJPEG, WAY_WINDOW, WAY_WINDOW_C, WAY_INDEX, NUM_WAYS };
 static unsigned num_accepted[NUM_WAYS];
 
 static bool decode_by(enum way way, const uint8_t *bytes, size_t len, const struct sluice_box *box,
@@ -121,9 +122,16 @@ static bool decode_by(enum way way, const uint8_t *bytes, size_t len, const stru
         return sluice_image_probe(bytes, len, &info, NULL) == SLUICE_OK &&
                info.format == SLUICE_IMAGE_JPEG &&
                sluice_jpeg_decode_region(&info, bytes, len, box, NULL, part);
-    const enum sluice_cpu_level level = way == WAY_WINDOW ? sluice_cpu_level() : SLUICE_CPU_C;
-    return sluice_jpeg_window_decode(window, sluice_jpeg_window_kernels_for(level), bytes, len, box,
-                                     NULL, part, NULL) == SLUICE_OK;
+    struct sluice_jpeg_index index = {0};
+    const uint32_t step = sluice_rng_below(&rng, 5);
+    if (way == WAY_INDEX && sluice_jpeg_index_build(bytes, len, 0, step, &index, NULL) != SLUICE_OK)
+        return false;
+    const enum sluice_cpu_level level = way == WAY_WINDOW_C ? SLUICE_CPU_C : sluice_cpu_level();
+    const sluice_status status =
+        sluice_jpeg_window_decode(window, sluice_jpeg_window_kernels_for(level), bytes, len, box,
+                                  way == WAY_INDEX ? &index : NULL, NULL, part, NULL);
+    sluice_jpeg_index_clear(&index);
+    return status == SLUICE_OK;
 }
 
 static bool check_ways(const uint8_t *bytes, size_t len, const struct sluice_rgb *all,
@@ -135,6 +143,9 @@ static bool check_ways(const uint8_t *bytes, size_t len, const struct sluice_rgb
         if (way == WAY_WINDOW_C && len > 20000 && sluice_rng_below(&rng, 8) > 0)
             continue;
         struct sluice_rgb part = {0};
+        /* Making an index takes longer than all the rest. */
+        if (way == WAY_INDEX && sluice_rng_below(&rng, 4) != 0)
+            continue;
         if (!decode_by(way, bytes, len, box, &part))
             continue;
         num_accepted[way]++;
@@ -455,8 +466,9 @@ int main(void)
         return 1;
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     const int rc = sluice_test_run("region", tests, SLUICE_TEST_COUNT(tests));
-    printf("boxes taken: libjpeg %u, window %u, window in C %u\n", num_accepted[WAY_LIBJPEG],
-           num_accepted[WAY_WINDOW], num_accepted[WAY_WINDOW_C]);
+    printf("boxes taken: libjpeg %u, window %u, window in C %u, indexed %u\n",
+           num_accepted[WAY_LIBJPEG], num_accepted[WAY_WINDOW], num_accepted[WAY_WINDOW_C],
+           num_accepted[WAY_INDEX]);
     sluice_codec_destroy(codec);
     sluice_jpeg_window_destroy(window);
     return rc;

@@ -29,7 +29,7 @@ static sluice_status decode(const struct sluice_buf *file, const struct sluice_b
                             struct sluice_rgb *rgb)
 {
     return sluice_jpeg_window_decode(window, sluice_jpeg_window_kernels_for(sluice_cpu_level()),
-                                     file->data, file->len, box, NULL, rgb, NULL);
+                                     file->data, file->len, box, NULL, NULL, rgb, NULL);
 }
 
 /* The status for a file of these options; nothing is written on failure. */
@@ -81,7 +81,7 @@ static void declines_rgb_planes(void)
     const struct sluice_box box = {.width = 1, .height = 1};
     struct sluice_rgb rgb = {0};
     CU_ASSERT_EQUAL(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c, bytes, len,
-                                              &box, NULL, &rgb, NULL),
+                                              &box, NULL, NULL, &rgb, NULL),
                     SLUICE_E_UNSUPPORTED);
     free(bytes);
 }

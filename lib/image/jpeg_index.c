@@ -1,0 +1,536 @@
+#include "image/jpeg_index.h"
+
+#include "base/buf.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+
+#define VERSION 1
+#define MAX_VARINT 10
+
+/* --- making --- */
+
+/* Follows positions in the unstuffed scan through the file. */
+struct file_position {
+    const uint8_t *raw;
+    size_t unstuffed;
+};
+
+static bool is_stuffed_or_plain(const uint8_t *raw)
+{
+    return raw[0] != 0xFF || raw[1] == 0;
+}
+
+/* Goes on to byte `wanted`, which is one of an MCU: behind any marker that stands before it.  The
+ * scan was read before, so it is known to end in EOI. */
+static void go_to(struct file_position *position, size_t wanted)
+{
+    for (;;) {
+        while (!is_stuffed_or_plain(position->raw)) {
+            while (*position->raw == 0xFF)
+                position->raw++;
+            position->raw++;
+        }
+        if (position->unstuffed == wanted)
+            return;
+        position->raw += *position->raw == 0xFF ? 2 : 1;
+        position->unstuffed++;
+    }
+}
+
+struct maker {
+    const struct sluice_jpeg *jpeg;
+    const struct sluice_jpeg_scan *scan;
+    struct sluice_jpeg_lookup dc[4], ac[4];
+    struct sluice_jpeg_bits in;
+    size_t segment, end_bits;
+    uint32_t mcus_left;
+    int32_t predictors[SLUICE_JPEG_MAX_COMPONENTS];
+};
+
+static bool pass_block(struct maker *maker, unsigned component)
+{
+    struct sluice_jpeg_bits *in = &maker->in;
+    sluice_jpeg_bits_refill(in);
+    unsigned entry =
+        sluice_jpeg_bits_peek_symbol(in, &maker->dc[maker->jpeg->components[component].dc]);
+    if (entry == 0)
+        return false;
+    sluice_jpeg_bits_skip(in, entry >> 8);
+    int32_t *dc = &maker->predictors[component];
+    *dc += sluice_jpeg_extend(in->bits, entry & 15);
+    sluice_jpeg_bits_skip(in, entry & 15);
+    if (*dc > INT16_MAX || *dc < INT16_MIN)
+        return false;
+    const struct sluice_jpeg_lookup *ac = &maker->ac[maker->jpeg->components[component].ac];
+    for (unsigned k = 1; k < 64; k++) {
+        sluice_jpeg_bits_refill(in);
+        entry = sluice_jpeg_bits_peek_symbol(in, ac);
+        const unsigned size = entry & 15, run = entry >> 4 & 15;
+        if (entry == 0)
+            return false;
+        sluice_jpeg_bits_skip(in, (entry >> 8) + size);
+        if (size == 0 && run < 15)
+            return run == 0;
+        k += run;
+        if (k > 63)
+            return false;
+    }
+    return true;
+}
+
+static bool pass_mcu(struct maker *maker)
+{
+    for (unsigned b = 0; b < maker->jpeg->blocks_in_mcu; b++) {
+        if (!pass_block(maker, maker->jpeg->block_component[b]))
+            return false;
+    }
+    return sluice_jpeg_bits_position(&maker->in, maker->scan->data->data) <= maker->end_bits;
+}
+
+static bool start_segment(struct maker *maker)
+{
+    const struct sluice_jpeg_scan *scan = maker->scan;
+    if (maker->segment == scan->num_segments)
+        return false;
+    sluice_jpeg_bits_start(&maker->in,
+                           scan->data->data +
+                               (maker->segment ? scan->segment_ends[maker->segment - 1] : 0));
+    maker->end_bits = scan->segment_ends[maker->segment++] * 8;
+    maker->mcus_left = maker->jpeg->restart_interval ? maker->jpeg->restart_interval : UINT32_MAX;
+    memset(maker->predictors, 0, sizeof(maker->predictors));
+    return true;
+}
+
+static bool fill_points(struct maker *maker, const uint8_t *bytes, struct sluice_jpeg_index *index)
+{
+    const struct sluice_jpeg *jpeg = maker->jpeg;
+    struct file_position position = {.raw = jpeg->scan};
+    struct sluice_jpeg_index_point *point = index->points;
+    for (uint32_t row = 0; row < jpeg->mcus_down; row++) {
+        for (uint32_t column = 0; column < jpeg->mcus_across; column++) {
+            if (maker->mcus_left == 0 && !start_segment(maker))
+                return false;
+            const size_t start = sluice_jpeg_bits_position(&maker->in, maker->scan->data->data);
+            int32_t predictors[SLUICE_JPEG_MAX_COMPONENTS];
+            memcpy(predictors, maker->predictors, sizeof(predictors));
+            /* First, as it tells that the byte looked for is there. */
+            if (!pass_mcu(maker))
+                return false;
+            maker->mcus_left -= jpeg->restart_interval > 0;
+            if (column % index->step != 0)
+                continue;
+            go_to(&position, start / 8);
+            point->offset = (uint32_t)(position.raw - bytes);
+            point->bit = start % 8;
+            for (unsigned c = 0; c < jpeg->num_components; c++)
+                point->dc[c] = (int16_t)predictors[c];
+            point++;
+        }
+    }
+    return true;
+}
+
+/* Where EOI stands, its fill bytes included. */
+static uint32_t find_end(const struct sluice_jpeg *jpeg, const uint8_t *bytes)
+{
+    const uint8_t *at = jpeg->scan;
+    for (;;) {
+        at = memchr(at, 0xFF, (size_t)(jpeg->scan + jpeg->scan_len - at));
+        const uint8_t *mark = at;
+        while (*at == 0xFF)
+            at++;
+        if (*at++ == 0xD9)
+            return (uint32_t)(mark - bytes);
+    }
+}
+
+/* Behind the bits before `point`: behind its byte if it holds some of them. */
+static uint32_t end_before(const struct sluice_jpeg_index *index, const uint8_t *bytes,
+                           uint32_t row, uint32_t point)
+{
+    const size_t i = (size_t)row * index->points_across + point;
+    if (i == (size_t)index->mcus_down * index->points_across)
+        return index->scan_end;
+    const struct sluice_jpeg_index_point *at = &index->points[i];
+    if (at->bit == 0)
+        return at->offset;
+    return at->offset + (bytes[at->offset] == 0xFF ? 2 : 1);
+}
+
+static uint32_t hash_row(const struct sluice_jpeg_index *index, const uint8_t *bytes, uint32_t row)
+{
+    const uint32_t from = index->points[(size_t)row * index->points_across].offset;
+    return (uint32_t)sluice_hash64(bytes + from, end_before(index, bytes, row + 1, 0) - from);
+}
+
+static sluice_status allocate(struct sluice_jpeg_index *index, struct sluice_err *err)
+{
+    const size_t num_points = (size_t)index->mcus_down * index->points_across;
+    index->points = calloc(num_points, sizeof(*index->points));
+    index->row_hashes = calloc(index->mcus_down, sizeof(*index->row_hashes));
+    if (!index->points || !index->row_hashes)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an index of %zu points",
+                           num_points);
+    return SLUICE_OK;
+}
+
+static sluice_status fill_index(const struct sluice_jpeg *jpeg, const uint8_t *bytes,
+                                struct sluice_jpeg_index *index, struct sluice_err *err)
+{
+    struct sluice_jpeg_scan scan = {0};
+    struct maker *maker = calloc(1, sizeof(*maker));
+    if (!maker)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for Huffman tables");
+    sluice_status status = allocate(index, err);
+    if (status == SLUICE_OK)
+        status = sluice_jpeg_scan_read(jpeg, NULL, &scan, err);
+    if (status == SLUICE_OK) {
+        maker->jpeg = jpeg;
+        maker->scan = &scan;
+        for (unsigned c = 0; c < jpeg->num_components; c++) {
+            const struct sluice_jpeg_component *component = &jpeg->components[c];
+            sluice_jpeg_lookup_init(&maker->dc[component->dc], &jpeg->dc[component->dc]);
+            sluice_jpeg_lookup_init(&maker->ac[component->ac], &jpeg->ac[component->ac]);
+        }
+        if (!fill_points(maker, bytes, index))
+            status = sluice_fail(err, SLUICE_E_CORRUPT, "JPEG scan is damaged");
+    }
+    if (status == SLUICE_OK) {
+        index->scan_end = find_end(jpeg, bytes);
+        for (uint32_t row = 0; row < index->mcus_down; row++)
+            index->row_hashes[row] = hash_row(index, bytes, row);
+    }
+    sluice_jpeg_scan_clear(&scan);
+    free(maker);
+    return status;
+}
+
+sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size_t len, int64_t mtime_ns,
+                                      uint32_t step, struct sluice_jpeg_index *out,
+                                      struct sluice_err *err)
+{
+    struct sluice_jpeg jpeg;
+    sluice_status status = sluice_jpeg_parse(bytes, len, &jpeg, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (len > UINT32_MAX)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of %zu bytes", len);
+    struct sluice_jpeg_index index = {
+        .file_len = len,
+        .mtime_ns = mtime_ns,
+        .scan_start = (uint32_t)(jpeg.scan - bytes),
+        .mcus_across = jpeg.mcus_across,
+        .mcus_down = jpeg.mcus_down,
+        .step = step && step < jpeg.mcus_across ? step : jpeg.mcus_across,
+        .num_components = jpeg.num_components,
+    };
+    index.points_across = (index.mcus_across + index.step - 1) / index.step;
+    index.head_hash = sluice_hash64(bytes, index.scan_start);
+    /* A point is an MCU, which takes bits: so no header asks for more memory than the file is. */
+    if ((uint64_t)jpeg.mcus_across * jpeg.mcus_down > (uint64_t)jpeg.scan_len * 8)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG of fewer bits than MCUs");
+    status = fill_index(&jpeg, bytes, &index, err);
+    if (status != SLUICE_OK) {
+        sluice_jpeg_index_clear(&index);
+        return status;
+    }
+    *out = index;
+    return SLUICE_OK;
+}
+
+void sluice_jpeg_index_clear(struct sluice_jpeg_index *index)
+{
+    free(index->points);
+    free(index->row_hashes);
+    *index = (struct sluice_jpeg_index){0};
+}
+
+/* --- bytes --- */
+
+static uint8_t *put_fixed(uint8_t *out, uint64_t value, unsigned len)
+{
+    for (unsigned i = 0; i < len; i++)
+        *out++ = (uint8_t)(value >> 8 * i);
+    return out;
+}
+
+static uint8_t *put_varint(uint8_t *out, uint64_t value)
+{
+    for (; value > 127; value >>= 7)
+        *out++ = (uint8_t)(value | 128);
+    *out++ = (uint8_t)value;
+    return out;
+}
+
+static uint64_t zigzag(int32_t value)
+{
+    return value < 0 ? 2 * (uint64_t) - (int64_t)value - 1 : 2 * (uint64_t)value;
+}
+
+static uint64_t first_bit(const struct sluice_jpeg_index_point *point)
+{
+    return (uint64_t)point->offset * 8 + point->bit;
+}
+
+sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
+                                      struct sluice_buf **out_entry, struct sluice_err *err)
+{
+    const size_t num_points = (size_t)index->mcus_down * index->points_across;
+    struct sluice_buf *entry;
+    /* A delta of DC takes 3 bytes, one of bits 5. */
+    const sluice_status status = sluice_buf_create(
+        NULL, 32 + 8 * MAX_VARINT + 4 * (size_t)index->mcus_down + num_points * (5 + 3 * 4), &entry,
+        err);
+    if (status != SLUICE_OK)
+        return status;
+    uint8_t *out = entry->data;
+    *out++ = VERSION;
+    *out++ = (uint8_t)index->num_components;
+    out = put_fixed(out, (uint64_t)index->mtime_ns, 8);
+    out = put_fixed(out, index->head_hash, 8);
+    out = put_varint(out, index->file_len);
+    out = put_varint(out, index->scan_start);
+    out = put_varint(out, index->scan_end - index->scan_start);
+    out = put_varint(out, index->mcus_across);
+    out = put_varint(out, index->mcus_down);
+    out = put_varint(out, index->step);
+    struct sluice_jpeg_index_point last = {.offset = index->scan_start};
+    for (size_t i = 0; i < num_points; i++) {
+        const struct sluice_jpeg_index_point *point = &index->points[i];
+        if (i % index->points_across == 0)
+            out = put_fixed(out, index->row_hashes[i / index->points_across], 4);
+        out = put_varint(out, first_bit(point) - first_bit(&last));
+        for (unsigned c = 0; c < index->num_components; c++)
+            out = put_varint(out, zigzag(point->dc[c] - last.dc[c]));
+        last = *point;
+    }
+    out = put_fixed(out, sluice_hash64(entry->data, (size_t)(out - entry->data)), 8);
+    entry->len = (size_t)(out - entry->data);
+    *out_entry = entry;
+    return SLUICE_OK;
+}
+
+struct reader {
+    const uint8_t *at, *end;
+    bool is_bad; /* stays so; values are 0 from then on */
+};
+
+static uint64_t get_fixed(struct reader *in, unsigned len)
+{
+    uint64_t value = 0;
+    in->is_bad = in->is_bad || (size_t)(in->end - in->at) < len;
+    for (unsigned i = 0; i < len && !in->is_bad; i++)
+        value |= (uint64_t)*in->at++ << 8 * i;
+    return value;
+}
+
+static uint64_t get_varint(struct reader *in, uint64_t most)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 63; shift += 7) {
+        const uint64_t byte = get_fixed(in, 1);
+        value |= (byte & 127) << shift;
+        if (byte < 128) {
+            in->is_bad = in->is_bad || value > most;
+            return in->is_bad ? 0 : value;
+        }
+    }
+    in->is_bad = true;
+    return 0;
+}
+
+static int32_t get_signed(struct reader *in)
+{
+    const int64_t value = (int64_t)get_varint(in, UINT32_MAX >> 8);
+    return (int32_t)(value & 1 ? -((value + 1) / 2) : value / 2);
+}
+
+static void get_points(struct reader *in, struct sluice_jpeg_index *index)
+{
+    const size_t num_points = (size_t)index->mcus_down * index->points_across;
+    uint64_t bit = (uint64_t)index->scan_start * 8;
+    int32_t dc[SLUICE_JPEG_MAX_COMPONENTS] = {0};
+    for (size_t i = 0; i < num_points && !in->is_bad; i++) {
+        struct sluice_jpeg_index_point *point = &index->points[i];
+        if (i % index->points_across == 0)
+            index->row_hashes[i / index->points_across] = (uint32_t)get_fixed(in, 4);
+        const uint64_t step = get_varint(in, (uint64_t)UINT32_MAX * 8);
+        bit += step;
+        /* The second byte of a stuffed one lies before the end as well. */
+        if ((i > 0 && step == 0) || bit / 8 >= index->scan_end) {
+            in->is_bad = true;
+            return;
+        }
+        point->offset = (uint32_t)(bit / 8);
+        point->bit = bit % 8;
+        for (unsigned c = 0; c < index->num_components; c++) {
+            dc[c] += get_signed(in);
+            in->is_bad = in->is_bad || dc[c] > INT16_MAX || dc[c] < INT16_MIN;
+            if (in->is_bad)
+                return;
+            point->dc[c] = (int16_t)dc[c];
+        }
+    }
+}
+
+sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size_t len,
+                                      struct sluice_jpeg_index *out, struct sluice_err *err)
+{
+    struct reader in = {.at = entry, .end = entry + len};
+    if (len < 9 || entry[0] != VERSION)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "not an index of a JPEG");
+    struct reader tail = {.at = in.end - 8, .end = in.end};
+    in.end -= 8;
+    if (get_fixed(&tail, 8) != sluice_hash64(entry, len - 8))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "index of a JPEG is damaged");
+    in.at++;
+    struct sluice_jpeg_index index = {0};
+    index.num_components = (unsigned)get_fixed(&in, 1);
+    index.mtime_ns = (int64_t)get_fixed(&in, 8);
+    index.head_hash = get_fixed(&in, 8);
+    index.file_len = get_varint(&in, UINT32_MAX);
+    index.scan_start = (uint32_t)get_varint(&in, index.file_len);
+    index.scan_end = index.scan_start + (uint32_t)get_varint(&in, index.file_len);
+    index.mcus_across = (uint32_t)get_varint(&in, 8192);
+    index.mcus_down = (uint32_t)get_varint(&in, 8192);
+    index.step = (uint32_t)get_varint(&in, index.mcus_across);
+    if (in.is_bad || index.num_components < 1 ||
+        index.num_components > SLUICE_JPEG_MAX_COMPONENTS || index.mcus_across < 1 ||
+        index.mcus_down < 1 || index.step < 1 || index.file_len < 2 ||
+        index.scan_end < index.scan_start || index.scan_end > index.file_len - 2)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "index of a JPEG contradicts itself");
+    index.points_across = (index.mcus_across + index.step - 1) / index.step;
+    const uint64_t num_points = (uint64_t)index.mcus_down * index.points_across;
+    if (num_points * (1 + index.num_components) + 4 * (uint64_t)index.mcus_down >
+        (size_t)(in.end - in.at))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "index of a JPEG is cut");
+    sluice_status status = allocate(&index, err);
+    if (status == SLUICE_OK) {
+        get_points(&in, &index);
+        if (in.is_bad || in.at != in.end)
+            status = sluice_fail(err, SLUICE_E_CORRUPT, "index of a JPEG contradicts itself");
+    }
+    if (status != SLUICE_OK) {
+        sluice_jpeg_index_clear(&index);
+        return status;
+    }
+    *out = index;
+    return SLUICE_OK;
+}
+
+/* --- use --- */
+
+bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
+                            const uint8_t *bytes, size_t len)
+{
+    if (index->file_len != len || index->scan_start != (size_t)(jpeg->scan - bytes) ||
+        index->num_components != jpeg->num_components || index->mcus_across != jpeg->mcus_across ||
+        index->mcus_down != jpeg->mcus_down ||
+        index->head_hash != sluice_hash64(bytes, index->scan_start))
+        return false;
+    /* A file cut short is refused, though its rows be there. */
+    size_t at = index->scan_end;
+    if (bytes[at++] != 0xFF)
+        return false;
+    while (at < len && bytes[at] == 0xFF)
+        at++;
+    return at < len && bytes[at] == 0xD9;
+}
+
+void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
+                             uint32_t end_row, uint32_t *from, uint32_t *to)
+{
+    *from = index->points[(size_t)first_row * index->points_across].offset;
+    *to = index->scan_end;
+    /* Two bytes more, for the last may be stuffed. */
+    if (end_row < index->mcus_down &&
+        index->points[(size_t)end_row * index->points_across].offset + 2 < index->scan_end)
+        *to = index->points[(size_t)end_row * index->points_across].offset + 2;
+}
+
+static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)
+{
+    struct sluice_jpeg_scan *scan = &stretch->scan;
+    if (scan->num_segments == stretch->segment_capacity) {
+        const size_t wanted = 2 * stretch->segment_capacity + 8;
+        size_t *larger = realloc(scan->segment_ends, wanted * sizeof(*larger));
+        if (!larger)
+            return false;
+        scan->segment_ends = larger;
+        stretch->segment_capacity = wanted;
+    }
+    scan->segment_ends[scan->num_segments++] = end;
+    return true;
+}
+
+/* `segment`: that of the first byte, which tells the markers to come. */
+static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpeg *jpeg,
+                    const uint8_t *in, const uint8_t *end, uint32_t segment)
+{
+    uint8_t *const start = stretch->scan.data->data, *out = start;
+    stretch->scan.num_segments = 0;
+    while (in < end) {
+        const uint8_t *mark = memchr(in, 0xFF, (size_t)(end - in));
+        const size_t run = (size_t)((mark ? mark : end) - in);
+        memcpy(out, in, run);
+        out += run;
+        if (!mark)
+            break;
+        in = mark + 1;
+        while (in < end && *in == 0xFF)
+            in++;
+        if (in == end)
+            return false;
+        if (*in == 0) {
+            if (in - mark != 1)
+                return false;
+            *out++ = 0xFF;
+        } else if (jpeg->restart_interval == 0 || *in != 0xD0 + segment++ % 8 ||
+                   !push_segment(stretch, (size_t)(out - start))) {
+            return false;
+        }
+        in++;
+    }
+    memset(out, 0, SLUICE_JPEG_SCAN_SLACK);
+    stretch->scan.data->len = (size_t)(out - start);
+    return push_segment(stretch, stretch->scan.data->len);
+}
+
+bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
+                              const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
+                              const uint8_t *bytes, uint32_t row, uint32_t first_column,
+                              uint32_t end_column, struct sluice_buf_pool *pool)
+{
+    const uint32_t first = first_column / index->step;
+    const uint32_t last = (end_column - 1) / index->step + 1;
+    const struct sluice_jpeg_index_point *point =
+        &index->points[(size_t)row * index->points_across + first];
+    const uint32_t end = end_before(index, bytes, row, last);
+    if (end > index->scan_end || end_before(index, bytes, row + 1, 0) > index->scan_end ||
+        hash_row(index, bytes, row) != index->row_hashes[row])
+        return false;
+    const size_t room = end - point->offset + SLUICE_JPEG_SCAN_SLACK;
+    if (!stretch->scan.data || stretch->scan.data->capacity < room) {
+        sluice_buf_unref(stretch->scan.data);
+        stretch->scan.data = NULL;
+        if (sluice_buf_create(pool, room + room / 2, &stretch->scan.data, NULL) != SLUICE_OK)
+            return false;
+    }
+    stretch->column = first * index->step;
+    stretch->bit = point->bit;
+    for (unsigned c = 0; c < index->num_components; c++)
+        stretch->dc[c] = point->dc[c];
+    const uint32_t interval = jpeg->restart_interval;
+    const uint32_t mcu = row * index->mcus_across + stretch->column;
+    stretch->mcus_left = interval ? interval - mcu % interval : UINT32_MAX;
+    return unstuff(stretch, jpeg, bytes + point->offset, bytes + end,
+                   interval ? mcu / interval : 0);
+}
+
+void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch)
+{
+    sluice_buf_unref(stretch->scan.data);
+    free(stretch->scan.segment_ends);
+    *stretch = (struct sluice_jpeg_stretch){0};
+}

@@ -1,0 +1,94 @@
+#ifndef SLUICE_IMAGE_JPEG_INDEX_H
+#define SLUICE_IMAGE_JPEG_INDEX_H
+
+#include "base/error.h"
+#include "image/jpeg_entropy.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where in a JPEG's scan its MCU rows begin, so that a reader of some rows need not parse
+ * those above.
+ *
+ * A point is an MCU's first bit and the DC predictors there; each row of MCUs has one at its
+ * first MCU and, on demand, one every so many MCUs.  An index is made from the file in full, and
+ * knows it again: by its length and time, by a hash of its headers, and by a hash of each row's
+ * bytes, which is compared when the row is read.  So what is read is what was indexed, and a
+ * reader touches nothing but the headers, the rows it needs and the end of the scan.
+ *
+ * Of the file nothing needs to be believed, nor of the index for the safety of memory.  But an
+ * index that was made to mislead is not told from a true one: it must come from where files come
+ * from.
+ *
+ * Threads: pure functions; an index may be shared. */
+
+struct sluice_buf;
+struct sluice_buf_pool;
+
+struct sluice_jpeg_index_point {
+    uint32_t offset; /* of the byte that holds the first bit, from the file's start */
+    uint8_t bit;     /* 0: its top one */
+    int16_t dc[SLUICE_JPEG_MAX_COMPONENTS];
+};
+
+struct sluice_jpeg_index {
+    uint64_t file_len;
+    int64_t mtime_ns;              /* 0: not known */
+    uint64_t head_hash;            /* of the bytes before scan_start */
+    uint32_t scan_start, scan_end; /* scan_end: the marker EOI */
+    uint32_t mcus_across, mcus_down;
+    uint32_t step; /* MCUs from a point to the next in its row */
+    uint32_t points_across;
+    unsigned num_components;
+    struct sluice_jpeg_index_point *points; /* mcus_down x points_across; owned */
+    uint32_t *row_hashes;                   /* mcus_down; owned */
+};
+
+/* `step` 0: one point a row.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: not a file
+ * that sluice_jpeg_parse() and its kin cover to the last bit.  *index is untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size_t len,
+                                                      int64_t mtime_ns, uint32_t step,
+                                                      struct sluice_jpeg_index *index,
+                                                      struct sluice_err *err);
+void sluice_jpeg_index_clear(struct sluice_jpeg_index *index); /* idempotent; fine on {0} */
+
+/* An index as bytes (docs/NUMERICS.md has the format), and back.  SLUICE_E_CORRUPT: not such
+ * bytes, or they contradict themselves. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
+                                                      struct sluice_buf **entry,
+                                                      struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size_t len,
+                                                      struct sluice_jpeg_index *index,
+                                                      struct sluice_err *err);
+
+/* Whether the index is that of a file with these headers and length; its rows are
+ * compared as they are read. */
+bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
+                            const uint8_t *bytes, size_t len);
+
+/* The bytes [*from, *to) of the file that MCU rows [first_row, end_row) need, besides those before
+ * scan_start and from scan_end on.  end_row is within the image. */
+void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
+                             uint32_t end_row, uint32_t *from, uint32_t *to);
+
+/* A part of an MCU row, ready to be read. */
+struct sluice_jpeg_stretch {
+    struct sluice_jpeg_scan scan; /* of this part alone; begins in the middle of a segment */
+    size_t segment_capacity;
+    uint32_t column;    /* the MCU that it begins with */
+    uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */
+    unsigned bit;       /* of the first byte */
+    int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
+};
+
+/* Unstuffs what MCUs [first_column, end_column) of a row need, from the last point not behind the
+ * first of them.  The index fits the file.  False: the row's bytes are not those indexed, or there
+ * is no memory.  `stretch` is {0} at first and may be used again. */
+bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
+                              const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
+                              const uint8_t *bytes, uint32_t row, uint32_t first_column,
+                              uint32_t end_column, struct sluice_buf_pool *pool);
+void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch); /* idempotent; fine on {0} */
+
+#endif
