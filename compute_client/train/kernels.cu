@@ -181,10 +181,9 @@ __global__ void maxpool_kernel(struct sluice_cuda_window w, I count, const float
 
 /* Gathers from the windows over an element, so that nothing is added in an order of chance. */
 template <typename I>
-__global__ void maxpool_backward_kernel(struct sluice_cuda_window w, I count,
-                                        const float4 *__restrict__ diff_out,
-                                        const uchar4 *__restrict__ which,
-                                        float4 *__restrict__ diff_in)
+__global__ void
+maxpool_backward_kernel(struct sluice_cuda_window w, I count, const float4 *__restrict__ diff_out,
+                        const uchar4 *__restrict__ which, float4 *__restrict__ diff_in)
 {
     for (I i = first_index<I>(); i < count; i += index_stride<I>()) {
         const place<I> p = place_of(i, w.c / 4, w.in_h, w.in_w);
@@ -323,8 +322,8 @@ cudaError_t column_sums(cudaStream_t stream, Op op, Finish finish, size_t rows, 
     const unsigned column_blocks = (unsigned)((num_c + COLUMNS - 1) / COLUMNS);
     const size_t wanted = (rows + SUM_ROWS * 8 - 1) / (SUM_ROWS * 8);
     const size_t room = column_blocks < MAX_SUM_BLOCKS ? MAX_SUM_BLOCKS / column_blocks : 1;
-    const size_t chunk = (rows + (wanted < room ? wanted : room) - 1) /
-                         (wanted < room ? wanted : room);
+    const size_t chunk =
+        (rows + (wanted < room ? wanted : room) - 1) / (wanted < room ? wanted : room);
     const unsigned num_chunks = (unsigned)((rows + chunk - 1) / chunk);
     double2 *partials = (double2 *)scratch;
     column_sums_kernel<<<dim3(column_blocks, num_chunks), dim3(COLUMNS, SUM_ROWS), 0, stream>>>(
@@ -337,7 +336,9 @@ cudaError_t column_sums(cudaStream_t stream, Op op, Finish finish, size_t rows, 
 struct bias_op {
     float *diffs;
     const float *values;
-    __device__ void begin(size_t) {}
+    __device__ void begin(size_t)
+    {
+    }
     __device__ void add(size_t i, double2 &sums)
     {
         float diff = diffs[i];
@@ -349,7 +350,10 @@ struct bias_op {
 
 struct bias_finish {
     float *diff_bias;
-    __device__ void operator()(size_t c, double2 sums) { diff_bias[c] = (float)sums.x; }
+    __device__ void operator()(size_t c, double2 sums)
+    {
+        diff_bias[c] = (float)sums.x;
+    }
 };
 
 /* The same bits forwards and backwards: the backward pass asks it where the relu was 0. */
@@ -360,7 +364,9 @@ __device__ float normalise(float value, float mean, float scale, float bias)
 
 struct moments_op {
     const float *in;
-    __device__ void begin(size_t) {}
+    __device__ void begin(size_t)
+    {
+    }
     __device__ void add(size_t i, double2 &sums)
     {
         const double value = in[i];
@@ -379,8 +385,7 @@ struct moments_finish {
         const double unbias = rows > 1 ? rows / (rows - 1) : 1;
         bn.mean[c] = (float)mean;
         bn.inverse_deviation[c] = (float)(1 / sqrt(variance + bn.epsilon));
-        bn.running_mean[c] =
-            (float)((1 - bn.momentum) * bn.running_mean[c] + bn.momentum * mean);
+        bn.running_mean[c] = (float)((1 - bn.momentum) * bn.running_mean[c] + bn.momentum * mean);
         bn.running_var[c] =
             (float)((1 - bn.momentum) * bn.running_var[c] + bn.momentum * unbias * variance);
     }
@@ -724,9 +729,8 @@ static cudaError_t normalise_all(cudaStream_t stream, const struct sluice_cuda_b
 cudaError_t sluice_cuda_batchnorm_train(cudaStream_t stream, const struct sluice_cuda_batchnorm *bn,
                                         size_t rows, const float *in, float *out)
 {
-    const cudaError_t error =
-        column_sums(stream, moments_op{in}, moments_finish{*bn, (double)rows}, rows, bn->num_c,
-                    bn->scratch);
+    const cudaError_t error = column_sums(stream, moments_op{in}, moments_finish{*bn, (double)rows},
+                                          rows, bn->num_c, bn->scratch);
     return error ? error : normalise_all(stream, bn, rows, in, out);
 }
 
