@@ -116,6 +116,7 @@ static const struct kernel_case {
     enum sluice_pass pass;
     enum sluice_lookup_type type;
     enum sluice_lookup_layout layout;
+    bool is_far;
     size_t bytes; /* written for one image */
 } cases[] = {
     {.name = "across 160", .run = resize_across, .in_size = 160, .bytes = 160 * SIDE * 3},
@@ -138,6 +139,7 @@ static const struct kernel_case {
      .bytes = SIDE * SIDE * 3},
     {.name = "flip", .run = flip, .bytes = SIDE * SIDE * 3},
     {.name = "lookup f32 chw", .run = look_up, .bytes = SIDE * SIDE * 3 * 4},
+    {.name = "lookup f32 chw far", .run = look_up, .is_far = true, .bytes = SIDE * SIDE * 3 * 4},
     {.name = "lookup f32 nhwc",
      .run = look_up,
      .layout = SLUICE_LOOKUP_NHWC,
@@ -190,6 +192,7 @@ static void measure(struct bench_report *report, struct work *work, const struct
     for (int i = 0; i < 3 * 256; i++)
         table[i / 256][i % 256] = ((float)(i % 256) / 255.0f - 0.45f) / 0.225f;
     sluice_lookup_init(&work->lookup, table, c->type, c->layout);
+    work->lookup.is_far = c->is_far;
 
     double *us = calloc(repeats * num_levels, sizeof(*us)), *ratios = calloc(repeats, sizeof(*us));
     if (!us || !ratios)

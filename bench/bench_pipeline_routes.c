@@ -41,6 +41,7 @@ struct routes *bench_routes_create(void)
         bench_die("%s", err.text);
     sluice_lookup_init(&r->lookup, *sluice_pipeline_tail_table(r->train), SLUICE_LOOKUP_F32,
                        SLUICE_LOOKUP_CHW);
+    r->lookup.is_far = true;
     r->row_bytes = sluice_pipeline_output_bytes(r->train);
     r->batch = aligned_alloc(4096, BATCH_ROWS * r->row_bytes);
     if (!r->batch)

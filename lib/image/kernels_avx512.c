@@ -356,8 +356,18 @@ static inline unsigned before_unpacking(unsigned i, unsigned word_bytes)
     return i / in_quarter % 4 * 16 + i / (4 * in_quarter) * in_quarter + i % in_quarter;
 }
 
+/* `is_far`: past the caches; `out` is aligned then.  It saves reading the lines that are about to
+ * be overwritten, if they are not in a cache. */
+static inline void store_64(void *out, __m512i value, bool is_far)
+{
+    if (is_far)
+        _mm512_stream_si512(out, value);
+    else
+        _mm512_storeu_si512(out, value);
+}
+
 /* Words from their bytes, `out` in order; the first `count` are stored. */
-static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count)
+static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t count, bool is_far)
 {
     const __m512i low_0 = _mm512_unpacklo_epi8(bytes[0], bytes[1]);
     const __m512i high_0 = _mm512_unpackhi_epi8(bytes[0], bytes[1]);
@@ -371,7 +381,7 @@ static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t 
     };
     if (count >= 64) {
         for (size_t i = 0; i < 4; i++)
-            _mm512_storeu_si512(out + 16 * i, words[i]);
+            store_64(out + 16 * i, words[i], is_far);
         return;
     }
     for (size_t i = 0; i < 4 && count > 16 * i; i++) {
@@ -381,13 +391,13 @@ static inline void store_words_32(const __m512i bytes[4], uint32_t *out, size_t 
     }
 }
 
-static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count)
+static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t count, bool is_far)
 {
     const __m512i words[2] = {_mm512_unpacklo_epi8(bytes[0], bytes[1]),
                               _mm512_unpackhi_epi8(bytes[0], bytes[1])};
     if (count >= 64) {
-        _mm512_storeu_si512(out, words[0]);
-        _mm512_storeu_si512(out + 32, words[1]);
+        store_64(out, words[0], is_far);
+        store_64(out + 32, words[1], is_far);
         return;
     }
     for (size_t i = 0; i < 2 && count > 32 * i; i++) {
@@ -399,7 +409,7 @@ static inline void store_words_16(const __m512i bytes[2], uint16_t *out, size_t 
 
 /* One channel of all pixels to its plane, so that its tables stay in registers. */
 static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
-                             unsigned channel, uint32_t *out)
+                             unsigned channel, uint32_t *out, bool is_far)
 {
     uint8_t order[64];
     for (unsigned i = 0; i < 64; i++)
@@ -415,12 +425,12 @@ static void look_up_plane_32(const uint8_t bytes[4][256], const uint8_t *pixels,
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
         for (int b = 0; b < 4; b++)
             words[b] = look_up_bytes(&tables[b], at, is_upper);
-        store_words_32(words, out + i, num_pixels - i);
+        store_words_32(words, out + i, num_pixels - i, is_far);
     }
 }
 
 static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels, size_t num_pixels,
-                             unsigned channel, uint16_t *out)
+                             unsigned channel, uint16_t *out, bool is_far)
 {
     uint8_t order[64];
     for (unsigned i = 0; i < 64; i++)
@@ -435,7 +445,7 @@ static void look_up_plane_16(const uint8_t bytes[4][256], const uint8_t *pixels,
         const __mmask64 is_upper = _mm512_movepi8_mask(at);
         for (int b = 0; b < 2; b++)
             words[b] = look_up_bytes(&tables[b], at, is_upper);
-        store_words_16(words, out + i, num_pixels - i);
+        store_words_16(words, out + i, num_pixels - i, is_far);
     }
 }
 
@@ -468,7 +478,7 @@ static void look_up_pixels_16(const struct sluice_lookup *lookup, const uint8_t 
                                                   look_up_bytes(&table, at, is_upper));
             }
         }
-        store_words_16(words, out + i, left);
+        store_words_16(words, out + i, left, false);
     }
 }
 
@@ -485,11 +495,16 @@ static void look_up(const struct sluice_lookup *lookup, const uint8_t *pixels, s
     }
     for (unsigned c = 0; c < 3; c++) {
         uint8_t *to = (uint8_t *)out + c * plane * sluice_lookup_value_bytes(lookup);
+        const bool is_far = lookup->is_far && (uintptr_t)to % 64 == 0;
         if (lookup->type == SLUICE_LOOKUP_F32)
-            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)(void *)to);
+            look_up_plane_32(lookup->bytes[c], pixels, num_pixels, c, (uint32_t *)(void *)to,
+                             is_far);
         else
-            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)(void *)to);
+            look_up_plane_16(lookup->bytes[c], pixels, num_pixels, c, (uint16_t *)(void *)to,
+                             is_far);
     }
+    if (lookup->is_far)
+        _mm_sfence(); /* such stores keep no order by themselves */
 }
 
 const struct sluice_kernels sluice_kernels_avx512 = {

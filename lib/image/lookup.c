@@ -50,6 +50,7 @@ void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
 {
     lookup->type = type;
     lookup->layout = layout;
+    lookup->is_far = false;
     for (int c = 0; c < 3; c++) {
         for (int v = 0; v < 256; v++) {
             const float value = table[c][v];

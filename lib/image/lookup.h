@@ -26,6 +26,9 @@ enum sluice_lookup_layout {
 struct sluice_lookup {
     enum sluice_lookup_type type;
     enum sluice_lookup_layout layout;
+    /* Outputs are read much later, if at all on this CPU (a batch's rows): where that is faster
+     * they go to memory past the caches.  False after init. */
+    bool is_far;
     uint32_t words[3][256];   /* the bits of each value; 16-bit types in the lower half */
     uint8_t bytes[3][4][256]; /* the same, byte by byte, lowest first: for byte permutes */
 };

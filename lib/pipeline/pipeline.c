@@ -136,6 +136,9 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
         sluice_tensor_table(pipeline->normalize, pipeline->tail_table);
         sluice_lookup_init(&pipeline->tensor_lookup, pipeline->tensor_table, SLUICE_LOOKUP_F32,
                            SLUICE_LOOKUP_CHW);
+        sluice_lookup_init(&pipeline->batch_lookup, pipeline->tail_table, SLUICE_LOOKUP_F32,
+                           SLUICE_LOOKUP_CHW);
+        pipeline->batch_lookup.is_far = true;
         sluice_lookup_init(&pipeline->tail_lookup, pipeline->tail_table, SLUICE_LOOKUP_F32,
                            SLUICE_LOOKUP_CHW);
     }

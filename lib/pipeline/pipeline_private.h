@@ -17,6 +17,7 @@ struct sluice_pipeline {
     sluice_pipeline_table tensor_table; /* to_tensor alone */
     sluice_pipeline_table tail_table;
     struct sluice_lookup tensor_lookup, tail_lookup; /* the same, for the kernels */
+    struct sluice_lookup batch_lookup;               /* the tail to a batch */
     char spec[SLUICE_SPEC_ROOM];
 };
 

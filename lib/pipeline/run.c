@@ -598,7 +598,7 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
         if (status)
             return status;
         const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
-        tail_to(pipeline, sample, &pipeline->tail_lookup, flip, out);
+        tail_to(pipeline, sample, &pipeline->batch_lookup, flip, out);
         if (scratch->measure_ops) {
             const unsigned op = sample->ops_done;
             memset(scratch->op_ns + op, 0, (num_ops - op) * sizeof(scratch->op_ns[0]));

@@ -16,8 +16,6 @@
 #define MIN_KEEPALIVE_MS 1000 /* rpc_server bears twice as many pings */
 #define KEEPALIVE_TIMEOUT_MS 10000
 
-#define READ_BYTES (256 << 10)
-
 /* A server that comes back is tried again within this many ms (plus the library's jitter of a
  * fifth); an attempt that gets no answer at all is given up after the last. */
 #define FIRST_BACKOFF_MS 100
@@ -77,10 +75,6 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
                 max_receive > INT32_MAX ? INT32_MAX : (int)max_receive),
         rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
         rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
-        /* The library reads in slices of 8 kB unless told; fewer and larger ones save a tenth of
-         * the client's CPU where replies are of 100 kB. */
-        rpc_arg(GRPC_ARG_TCP_READ_CHUNK_SIZE, READ_BYTES),
-        rpc_arg(GRPC_ARG_TCP_MIN_READ_CHUNK_SIZE, READ_BYTES),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
         rpc_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),

@@ -204,10 +204,13 @@ static void check_look_up(const struct sluice_kernels *kernels)
         struct sluice_lookup lookup;
         sluice_lookup_init(&lookup, table, (enum sluice_lookup_type)(i % 3),
                            (enum sluice_lookup_layout)(i / 3 % 2));
+        lookup.is_far = i / 6 % 2;
         const size_t value_bytes = sluice_lookup_value_bytes(&lookup);
         const bool is_planar = lookup.layout == SLUICE_LOOKUP_CHW;
         const size_t num_pixels = 1 + sluice_rng_below(&rng, i % 4 ? 200 : 1000);
-        const size_t plane = num_pixels + sluice_rng_below(&rng, 70);
+        size_t plane = num_pixels + sluice_rng_below(&rng, 70);
+        if (lookup.is_far)
+            plane = (plane + 31) & ~(size_t)31; /* all planes as aligned as the first */
         const size_t shift = sluice_rng_below(&rng, 64);
         uint8_t *in_memory = malloc(shift + num_pixels * 3), *in = in_memory + shift;
         fill_random(in, num_pixels * 3);
