@@ -87,9 +87,9 @@ static inline unsigned cheapest(const struct sluice_menu *menu, const float weig
 static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[NUM_LOADS])
 {
     unsigned num_active = 0;
-    for (unsigned char r = 0; r < NUM_LOADS; r++) {
+    for (int r = 0; r < NUM_LOADS; r++) {
         if (weight[r] > 0)
-            active[num_active++] = r;
+            active[num_active++] = (unsigned char)r;
     }
     return num_active;
 }
@@ -397,7 +397,7 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
                                   struct sluice_price_balance *balance,
                                   const struct sluice_menu *menu)
 {
-    uint8_t wanted[NUM_LOADS + 1];
+    uint8_t wanted[NUM_LOADS + 1] = {0};
     bool is_agreed = true;
     for (unsigned k = 0; k < plan->num_prices; k++) {
         choose_cheapest(menu, 1, plan->weight[k], &wanted[k]);

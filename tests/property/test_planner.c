@@ -195,7 +195,11 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
         CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, NULL, &streamed, &err), SLUICE_OK);
         CU_ASSERT(remade.largest <= SLUICE_MENU_BLOCK);
         const struct sluice_lp_result at_once = plan(menus, N, &capacities, NULL);
-        CU_ASSERT_EQUAL(memcmp(&streamed, &at_once, sizeof(streamed)), 0);
+        CU_ASSERT_EQUAL(streamed.primal_s, at_once.primal_s);
+        CU_ASSERT_EQUAL(streamed.dual_s, at_once.dual_s);
+        CU_ASSERT_EQUAL(streamed.num_passes, at_once.num_passes);
+        CU_ASSERT_EQUAL(memcmp(streamed.price, at_once.price, sizeof(streamed.price)), 0);
+        CU_ASSERT_EQUAL(memcmp(streamed.busy_s, at_once.busy_s, sizeof(streamed.busy_s)), 0);
 
         struct sluice_price_balance balance = {0};
         for (size_t i = 0; i < N; i++)

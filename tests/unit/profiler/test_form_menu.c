@@ -83,7 +83,7 @@ static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
                 CU_ASSERT(menu.has_choice[c] || plan.choices[c] == 0);
             CU_ASSERT_EQUAL(sluice_plan_sophon(&table, rates, choice, &err), SLUICE_OK);
             CU_ASSERT(bound_s <= sluice_form_menu_forecast(&menu, rates, choice).primal_s);
-            for (uint8_t c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
                 if (!menu.has_choice[c])
                     continue;
                 memset(choice, c, N);

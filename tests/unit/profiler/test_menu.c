@@ -9,7 +9,7 @@ static void keeps_costs_to_a_share_of_the_highest(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 2000; round++) {
-        double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_LOADS] = {{0}};
         const unsigned num_choices = 1 + sluice_rng_below(&rng, SLUICE_MENU_CHOICES);
         double highest[SLUICE_NUM_LOADS] = {0};
         const double size = exp2((int)sluice_rng_below(&rng, 120) - 60);
