@@ -444,7 +444,18 @@ int main(int argc, char **argv)
         close(ref.control);
         (void)waitpid(ref.pid, NULL, 0);
     }
-    for (size_t w = 0; w < num_workers; w++)
+    for (size_t w = 0; w < num_workers; w++) {
         (void)waitpid(workers[w].pid, NULL, 0);
+        free(workers[w].us);
+        free(workers[w].bytes);
+        free(workers[w].hash);
+    }
+    free(ref.us);
+    for (size_t i = 0; i < b.num_images; i++) {
+        sluice_buf_unref(b.images[i].file);
+        free(b.images[i].path);
+    }
+    free(b.images);
+    free(b.tasks);
     return num_wrong ? 1 : 0;
 }
