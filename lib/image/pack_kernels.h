@@ -46,5 +46,8 @@ extern const struct sluice_pack_kernels sluice_pack_kernels_c;
 #ifdef SLUICE_HAVE_X86_KERNELS
 extern const struct sluice_pack_kernels sluice_pack_kernels_avx2;
 #endif
+#ifdef SLUICE_HAVE_NEON_KERNELS
+extern const struct sluice_pack_kernels sluice_pack_kernels_neon;
+#endif
 
 #endif
