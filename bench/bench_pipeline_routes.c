@@ -4,6 +4,7 @@
 #include "bench/bench_pipeline.h"
 #include "image/codec.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_index.h"
 #include "image/lookup.h"
 #include "image/resize.h"
 
@@ -104,6 +105,27 @@ static struct bench_outcome finish(struct routes *r, const struct sluice_pipelin
 static struct bench_outcome exact_f32(struct routes *r, const struct bench_task *task)
 {
     return finish(r, r->train, task);
+}
+
+/* With an index of the file beside it, which is made and read before the clock starts. */
+static void set_index(struct routes *r, const struct bench_task *task,
+                      struct sluice_jpeg_index *index)
+{
+    const struct sluice_buf *file = task->image->file;
+    *index = (struct sluice_jpeg_index){0};
+    const bool is_made =
+        sluice_jpeg_index_build(file->data, file->len, 0, 8, index, NULL) == SLUICE_OK;
+    sluice_scratch_set_jpeg_index(r->scratch, is_made ? index : NULL);
+}
+
+static struct bench_outcome exact_f32_indexed(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_jpeg_index index;
+    set_index(r, task, &index);
+    const struct bench_outcome outcome = finish(r, r->train, task);
+    sluice_scratch_set_jpeg_index(r->scratch, NULL);
+    sluice_jpeg_index_clear(&index);
+    return outcome;
 }
 
 static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_task *task)
@@ -276,6 +298,16 @@ static struct bench_outcome crop_storage(struct routes *r, const struct bench_ta
     return outcome;
 }
 
+static struct bench_outcome crop_storage_indexed(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_jpeg_index index;
+    set_index(r, task, &index);
+    const struct bench_outcome outcome = crop_storage(r, task);
+    sluice_scratch_set_jpeg_index(r->scratch, NULL);
+    sluice_jpeg_index_clear(&index);
+    return outcome;
+}
+
 static struct bench_outcome crop_compute(struct routes *r, const struct bench_task *task)
 {
     struct sluice_err err = {0};
@@ -375,6 +407,7 @@ PACKED(3)
 
 const struct bench_route bench_routes[] = {
     {"exact f32", REFERENCE_WHOLE, true, exact_f32},
+    {"exact f32, index", REFERENCE_WHOLE, true, exact_f32_indexed},
     {"exact f32, libjpeg region", REFERENCE_WHOLE, true, region_by_libjpeg},
     {"exact f32, libjpeg whole", REFERENCE_WHOLE, true, whole_by_libjpeg},
     {"exact u8", REFERENCE_NONE, false, exact_u8},
@@ -387,6 +420,7 @@ const struct bench_route bench_routes[] = {
     {"raw@0 storage", REFERENCE_NONE, false, storage_0},
     {"raw@0 compute", REFERENCE_NONE, false, compute_0},
     {"jpeg_crop@0 storage", REFERENCE_NONE, false, crop_storage},
+    {"jpeg_crop@0 storage, index", REFERENCE_NONE, false, crop_storage_indexed},
     {"jpeg_crop@0 compute f32", REFERENCE_WHOLE, true, crop_compute},
     {"u8@1 storage", REFERENCE_NONE, false, storage_1},
     {"u8@1 compute", REFERENCE_NONE, false, compute_1},

@@ -207,6 +207,12 @@ SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_
                                                     struct sluice_err *err); /* NULL: all {0} */
 void sluice_scratch_destroy(struct sluice_scratch *scratch);                 /* NULL is allowed */
 
+/* An index (image/jpeg_index.h) of the JPEG that comes next, borrowed; NULL: none.  Decoding and
+ * cutting its file take less time with it, and make the same; it is of no effect on others. */
+struct sluice_jpeg_index;
+void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
+                                   const struct sluice_jpeg_index *index);
+
 /* With measure_ops: thread CPU ns that op `op` took when it last ran here; 0 for a
  * flip that had nothing to do.  finish() makes to_tensor and normalize in one pass,
  * which counts under to_tensor. */

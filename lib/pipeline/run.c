@@ -32,7 +32,15 @@ struct sluice_scratch {
     uint64_t max_pixels;
     bool measure_ops;
     uint64_t op_ns[SLUICE_MAX_OPS];
+    const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
 };
+
+void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
+                                   const struct sluice_jpeg_index *index)
+{
+    scratch->jpeg_index = index;
+    sluice_codec_set_index(scratch->codec, index);
+}
 
 sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
                                     struct sluice_scratch **out, struct sluice_err *err)
@@ -687,6 +695,7 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
     const struct sluice_jpeg_crop_options options = {
         .optimal_huffman = optimal_huffman,
         .max_pixels = scratch->max_pixels,
+        .index = scratch->jpeg_index,
     };
     struct sluice_buf *crop;
     status =

@@ -1,8 +1,10 @@
 #include "pipeline/pipeline.h"
 
 #include "base/buf.h"
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "image/codec.h"
+#include "image/jpeg_index.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -390,6 +392,49 @@ static void a_cut_file_is_decoded_with_its_crop_only(void)
     sluice_pipeline_destroy(p);
 }
 
+/* The first row is of no use to a crop below it, and may even be damaged. */
+static void an_index_spares_the_rows_above(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_jpeg_index index = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 0, &index, NULL),
+                          SLUICE_OK);
+    struct sluice_sample want = cut_sample(p, scratch, file);
+    struct sluice_sample cut = file_sample(file, want.key.sample_id), u8 = cut, want_u8 = cut;
+    u8.data = sluice_buf_ref(file);
+    want_u8.data = sluice_buf_ref(file);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(p, scratch, &want_u8, 2, NULL), SLUICE_OK);
+    memset(file->data + index.points[0].offset, 0xAA,
+           index.points[1].offset - index.points[0].offset);
+
+    sluice_scratch_set_jpeg_index(scratch, &index);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, NULL), SLUICE_OK);
+    CU_ASSERT(cut.data->len == want.data->len &&
+              memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
+    /* Without SIMD the decoder is libjpeg-turbo, which knows of no index. */
+    if (sluice_cpu_level() != SLUICE_CPU_C) {
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(p, scratch, &u8, 2, NULL), SLUICE_OK);
+        CU_ASSERT(u8.data->len == want_u8.data->len &&
+                  memcmp(u8.data->data, want_u8.data->data, u8.data->len) == 0);
+    }
+    sluice_sample_clear(&u8);
+
+    sluice_scratch_set_jpeg_index(scratch, NULL);
+    u8 = file_sample(file, want.key.sample_id);
+    CU_ASSERT(sluice_pipeline_run(p, scratch, &u8, 2, NULL) != SLUICE_OK ||
+              memcmp(u8.data->data, want_u8.data->data, u8.data->len) != 0);
+    sluice_sample_clear(&u8);
+    sluice_sample_clear(&cut);
+    sluice_sample_clear(&want);
+    sluice_sample_clear(&want_u8);
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
 static void what_cannot_be_cut_stays_as_it_is(void)
 {
     struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=30,center_crop=24");
@@ -657,6 +702,7 @@ int main(void)
         SLUICE_TEST(op_times_are_kept_when_asked_for),
         SLUICE_TEST(a_pool_gets_every_buffer_back),
         SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
+        SLUICE_TEST(an_index_spares_the_rows_above),
         SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
         SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
         SLUICE_TEST(packed_pixels_stand_at_a_u8_split),
