@@ -518,7 +518,7 @@ struct crop_job {
     struct jpeg_decompress_struct in;
     struct jpeg_source_mgr source;
     struct encode_job out; /* its cinfo, destination and writer; its errors are not used */
-    struct sluice_jpeg_window window;
+    struct sluice_jpeg_crop_box window;
 };
 
 static void count_warning(j_common_ptr cinfo, int level)
@@ -678,8 +678,8 @@ sluice_status sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len,
                                        const struct sluice_box *box,
                                        const struct sluice_jpeg_crop_options *options,
                                        uint64_t max_pixels, struct sluice_buf_pool *pool,
-                                       struct sluice_buf **crop, struct sluice_jpeg_window *window,
-                                       struct sluice_err *err)
+                                       struct sluice_buf **crop,
+                                       struct sluice_jpeg_crop_box *window, struct sluice_err *err)
 {
     struct crop_job job = {
         .out =

@@ -44,8 +44,8 @@ static void plan_axis(uint32_t from, uint32_t count, uint32_t size, uint32_t ste
 }
 
 sluice_status sluice_jpeg_crop_plan(const struct sluice_jpeg_grid *grid,
-                                    const struct sluice_box *box, struct sluice_jpeg_window *window,
-                                    struct sluice_err *err)
+                                    const struct sluice_box *box,
+                                    struct sluice_jpeg_crop_box *window, struct sluice_err *err)
 {
     if (box->width < 1 || box->height < 1 || box->left >= grid->width || box->top >= grid->height ||
         box->width > grid->width - box->left || box->height > grid->height - box->top)
@@ -62,7 +62,7 @@ sluice_status sluice_jpeg_crop_plan(const struct sluice_jpeg_grid *grid,
     const uint32_t columns = divide_up((right - left) * grid->min_h, grid->max_h);
     if (left > 0 && columns <= PLAIN_UPSAMPLING_COLUMNS)
         left -= grid->mcu_width;
-    *window = (struct sluice_jpeg_window){
+    *window = (struct sluice_jpeg_crop_box){
         .full_width = grid->width,
         .full_height = grid->height,
         .left = left,
@@ -84,7 +84,7 @@ static uint8_t *put16(uint8_t *out, uint32_t value)
 }
 
 void sluice_jpeg_crop_put_head(uint8_t head[SLUICE_JPEG_CROP_HEAD],
-                               const struct sluice_jpeg_window *window)
+                               const struct sluice_jpeg_crop_box *window)
 {
     memcpy(head, head_start, sizeof(head_start));
     uint8_t *out = head + sizeof(head_start);
@@ -95,12 +95,12 @@ void sluice_jpeg_crop_put_head(uint8_t head[SLUICE_JPEG_CROP_HEAD],
 }
 
 sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
-                                      struct sluice_jpeg_window *out, struct sluice_err *err)
+                                      struct sluice_jpeg_crop_box *out, struct sluice_err *err)
 {
     if (len < SLUICE_JPEG_CROP_HEAD || memcmp(bytes, head_start, sizeof(head_start)) != 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "not a crop of a JPEG");
     const uint8_t *in = bytes + sizeof(head_start);
-    struct sluice_jpeg_window window = {
+    struct sluice_jpeg_crop_box window = {
         .full_width = sluice_be16(in),
         .full_height = sluice_be16(in + 2),
         .left = sluice_be16(in + 4),
@@ -539,7 +539,7 @@ static uint8_t *put_bytes(uint8_t *out, const void *bytes, size_t len)
 }
 
 static uint8_t *put_headers(uint8_t *out, const struct sluice_jpeg *jpeg,
-                            const struct sluice_jpeg_window *window)
+                            const struct sluice_jpeg_crop_box *window)
 {
     static const uint8_t jfif[] = {0xFF, 0xE0, 0, 16, 'J', 'F', 'I', 'F', 0,
                                    1,    1,    0, 0,  1,   0,   1,   0,   0};
@@ -616,7 +616,7 @@ struct job {
     struct sluice_jpeg_scan scan;
     struct sluice_jpeg_stretch stretch;    /* of the row at hand, with an index */
     const struct sluice_jpeg_index *index; /* or NULL; it fits the file */
-    struct sluice_jpeg_window window;
+    struct sluice_jpeg_crop_box window;
     struct sluice_buf *tables, *kept, *recoded, *crop;
 };
 
@@ -668,7 +668,7 @@ static sluice_status cut(struct job *job, const uint8_t *bytes, const struct slu
                          struct sluice_buf_pool *pool, struct sluice_err *err)
 {
     struct sluice_jpeg *jpeg = &job->jpeg;
-    const struct sluice_jpeg_window *window = &job->window;
+    const struct sluice_jpeg_crop_box *window = &job->window;
     const uint32_t first_row = window->top / jpeg->mcu_height;
     const uint32_t first_column = window->left / jpeg->mcu_width;
     const uint32_t num_rows = divide_up(window->height, jpeg->mcu_height);
@@ -827,7 +827,7 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
 sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sluice_box *box,
                                const struct sluice_jpeg_crop_options *options,
                                struct sluice_buf_pool *pool, struct sluice_buf **crop,
-                               struct sluice_jpeg_window *window, struct sluice_err *err)
+                               struct sluice_jpeg_crop_box *window, struct sluice_err *err)
 {
     static const struct sluice_jpeg_crop_options defaults = {0};
     if (!options)

@@ -25,7 +25,7 @@ struct sluice_buf_pool;
 struct sluice_jpeg_index;
 
 /* Where the window lies that a crop holds. */
-struct sluice_jpeg_window {
+struct sluice_jpeg_crop_box {
     uint32_t full_width, full_height; /* of the whole image */
     uint32_t left, top, width, height;
 };
@@ -56,13 +56,13 @@ struct sluice_jpeg_crop_options {
 SLUICE_MUST_USE sluice_status sluice_jpeg_crop(
     const uint8_t *bytes, size_t len, const struct sluice_box *box,
     const struct sluice_jpeg_crop_options *options, struct sluice_buf_pool *pool,
-    struct sluice_buf **crop, struct sluice_jpeg_window *window, struct sluice_err *err);
+    struct sluice_buf **crop, struct sluice_jpeg_crop_box *window, struct sluice_err *err);
 
 /* What a crop says of itself.  SLUICE_E_CORRUPT: not such a crop, or its sizes
  * contradict each other; afterwards the window is inside the image, at most
  * 65,535 x 65,535, and as large as the JPEG's frame header says. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
-                                                      struct sluice_jpeg_window *window,
+                                                      struct sluice_jpeg_crop_box *window,
                                                       struct sluice_err *err);
 
 #endif

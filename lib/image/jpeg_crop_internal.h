@@ -10,7 +10,7 @@
  * the window's origin, 16 bits each. */
 #define SLUICE_JPEG_CROP_HEAD 22
 void sluice_jpeg_crop_put_head(uint8_t head[SLUICE_JPEG_CROP_HEAD],
-                               const struct sluice_jpeg_window *window);
+                               const struct sluice_jpeg_crop_box *window);
 
 /* What the window of a box follows from. */
 struct sluice_jpeg_grid {
@@ -22,7 +22,7 @@ struct sluice_jpeg_grid {
 /* SLUICE_E_INVALID: the box is not inside the image. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_crop_plan(const struct sluice_jpeg_grid *grid,
                                                     const struct sluice_box *box,
-                                                    struct sluice_jpeg_window *window,
+                                                    struct sluice_jpeg_crop_box *window,
                                                     struct sluice_err *err);
 
 /* Behind sluice_jpeg_crop(), through the coefficients (codec_jpeg.c); max_pixels is
@@ -31,7 +31,7 @@ SLUICE_MUST_USE sluice_status
 sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len, const struct sluice_box *box,
                          const struct sluice_jpeg_crop_options *options, uint64_t max_pixels,
                          struct sluice_buf_pool *pool, struct sluice_buf **crop,
-                         struct sluice_jpeg_window *window, struct sluice_err *err);
+                         struct sluice_jpeg_crop_box *window, struct sluice_err *err);
 
 /* Bits to the end of memory that has 8 bytes of room behind the last bit. */
 struct sluice_jpeg_bit_writer {

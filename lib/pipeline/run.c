@@ -296,7 +296,7 @@ static sluice_status find_box(const struct sluice_pipeline *pipeline,
         return status;
     }
 
-    struct sluice_jpeg_window window;
+    struct sluice_jpeg_crop_box window;
     const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, &window, err);
     if (status)
         return status;

@@ -24,7 +24,7 @@ static void check_crop(const uint8_t *data, size_t size, const struct sluice_box
                        const struct sluice_jpeg_crop_options *options)
 {
     struct sluice_buf *crop = NULL;
-    struct sluice_jpeg_window window, told;
+    struct sluice_jpeg_crop_box window, told;
     struct sluice_err err = {{0}};
     if (sluice_jpeg_crop(data, size, box, options, NULL, &crop, &window, &err) != SLUICE_OK) {
         REQUIRE(err.text[0] && !crop);
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!codec && sluice_codec_create(&codec, NULL) != SLUICE_OK)
         abort();
-    struct sluice_jpeg_window window;
+    struct sluice_jpeg_crop_box window;
     if (sluice_jpeg_crop_window(data, size, &window, NULL) == SLUICE_OK)
         REQUIRE(window.left + window.width <= window.full_width &&
                 window.top + window.height <= window.full_height);

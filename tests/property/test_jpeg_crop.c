@@ -43,7 +43,7 @@ static void check_index(const struct sluice_buf *file, const struct sluice_box *
 /* What our own transcoder covers must not need the other. */
 static sluice_status crop_by(enum way way, bool is_progressive, const struct sluice_buf *file,
                              const struct sluice_box *box, struct sluice_buf **crop,
-                             struct sluice_jpeg_window *window)
+                             struct sluice_jpeg_crop_box *window)
 {
     const struct sluice_jpeg_crop_options options = {
         .optimal_huffman = way == OPTIMAL || way == LIBJPEG_OPTIMAL,
@@ -78,7 +78,7 @@ static struct sluice_box random_box(uint32_t width, uint32_t height)
 }
 
 static bool has_same_pixels(const struct sluice_rgb *all, const struct sluice_rgb *part,
-                            const struct sluice_jpeg_window *window, const struct sluice_box *box)
+                            const struct sluice_jpeg_crop_box *window, const struct sluice_box *box)
 {
     for (uint32_t y = box->top; y < box->top + box->height; y++) {
         const uint8_t *a = all->pixels->data + ((size_t)y * all->width + box->left) * 3;
@@ -91,7 +91,7 @@ static bool has_same_pixels(const struct sluice_rgb *all, const struct sluice_rg
     return true;
 }
 
-static bool is_inside(const struct sluice_jpeg_window *window, const struct sluice_box *box)
+static bool is_inside(const struct sluice_jpeg_crop_box *window, const struct sluice_box *box)
 {
     return box->left >= window->left && box->top >= window->top &&
            box->left + box->width <= window->left + window->width &&
@@ -102,7 +102,7 @@ static void check_pixels(const struct sluice_buf *file, const struct sluice_rgb 
                          const struct sluice_box *box, enum way way, bool is_progressive)
 {
     struct sluice_buf *crop = NULL;
-    struct sluice_jpeg_window window, told;
+    struct sluice_jpeg_crop_box window, told;
     struct sluice_rgb part = {0};
     CU_ASSERT_EQUAL_FATAL(crop_by(way, is_progressive, file, box, &crop, &window), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_jpeg_crop_window(crop->data, crop->len, &told, NULL), SLUICE_OK);
@@ -147,7 +147,7 @@ static void crops_of_any_file_give_its_pixels(void)
  * of a block but its own pixels, and the box has none of them, it may be blank. */
 static bool has_same_blocks(const struct jpeg_test_coefficients *all,
                             const struct jpeg_test_coefficients *part, unsigned c,
-                            const struct sluice_jpeg_window *window, const struct sluice_box *box)
+                            const struct sluice_jpeg_crop_box *window, const struct sluice_box *box)
 {
     const bool is_single = all->num_components == 1;
     const uint32_t h = is_single ? 1 : all->h[c], v = is_single ? 1 : all->v[c];
@@ -184,7 +184,7 @@ static void crops_hold_the_coefficients_of_the_file(void)
         for (int n = 0; n < 8; n++) {
             const struct sluice_box box = random_box(width, height);
             struct sluice_buf *crop = NULL;
-            struct sluice_jpeg_window window;
+            struct sluice_jpeg_crop_box window;
             CU_ASSERT_EQUAL_FATAL(crop_by((enum way)(n % NUM_WAYS), options->is_progressive, file,
                                           &box, &crop, &window),
                                   SLUICE_OK);

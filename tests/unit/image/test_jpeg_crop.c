@@ -47,7 +47,7 @@ static bool contains(const struct sluice_buf *buf, const char *text)
 static void the_box_must_be_inside(void)
 {
     struct sluice_buf *file = small_file(NULL), *out = NULL;
-    struct sluice_jpeg_window window = {.left = 12345};
+    struct sluice_jpeg_crop_box window = {.left = 12345};
     static const struct sluice_box boxes[] = {
         {0, 0, 0, 8},  {0, 0, 8, 0},  {96, 0, 1, 1},          {0, 80, 1, 1},
         {90, 0, 7, 8}, {0, 80, 8, 1}, {1, 0, UINT32_MAX, 80}, {UINT32_MAX, 0, 2, 2},
@@ -267,7 +267,7 @@ static void a_crop_says_where_it_was(void)
     struct sluice_buf *file =
         small_file(&(struct sluice_jpeg_encode_options){.h_samp = 1, .v_samp = 1});
     struct sluice_buf *out = NULL;
-    struct sluice_jpeg_window window = {0}, told = {0};
+    struct sluice_jpeg_crop_box window = {0}, told = {0};
     const struct sluice_box box = {19, 33, 20, 9};
     CU_ASSERT_EQUAL_FATAL(
         sluice_jpeg_crop(file->data, file->len, &box, &larger, NULL, &out, &window, NULL),
