@@ -1,0 +1,50 @@
+"""What a sweep is made of: modes, machines and the cells that they span."""
+import collections
+import re
+
+Mode = collections.namedtuple("Mode", "name title flags planner")
+
+# planner: the line of `offload_profile whatif` that forecasts the mode, if there is one.
+MODES = {mode.name: mode for mode in (
+    Mode("no-off", "no-off", ("--dataset-mode", "remote_nooff"), "nooff"),
+    Mode("all-off", "all-off", ("--dataset-mode", "remote_alloff"), "alloff"),
+    Mode("resize-off", "resize-off", ("--dataset-mode", "remote_piloff"), "piloff"),
+    Mode("sophon", "SOPHON", ("--dataset-mode", "remote_sophon"), "greedy"),
+    Mode("auto", "ours", ("--dataset-mode", "remote_auto"), "lp"),
+    Mode("crop", "lossless crop for every file",
+         ("--dataset-mode", "remote_nooff", "--remote-form", "jpeg_crop"), None),
+    Mode("packed", "packed pixels for every file",
+         ("--dataset-mode", "remote_piloff", "--remote-form", "u8_packed"), None),
+)}
+DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
+FIXED_MODES = ("no-off", "all-off", "resize-off", "crop", "packed")
+
+# One pair of machines and the link between them.
+Setup = collections.namedtuple("Setup", "link mbit storage_cores compute_cores")
+
+UNITS = {"": 1, "kbit": 1e-3, "mbit": 1, "gbit": 1e3}
+
+
+def parse_mbit(text):
+    """"500mbit", "10gbit" or a number of Mbit/s; raises ValueError."""
+    match = re.fullmatch(r"([0-9.]+)([kmg]bit)?", text.strip().lower())
+    value = float(match.group(1)) * UNITS[match.group(2) or ""] if match else 0
+    if value <= 0:
+        raise ValueError(f"{text!r} is no bandwidth such as 500mbit")
+    return value
+
+
+def mbit_text(mbit):
+    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit:g} Mbit/s"
+
+
+def setup_text(setup):
+    return (f"{mbit_text(setup.mbit)}, {setup.storage_cores} storage and "
+            f"{setup.compute_cores} compute cores")
+
+
+def setups_of(link, bandwidths, storage_cores, compute_cores):
+    """Every combination, the fastest first: an early end leaves the more telling part."""
+    return [Setup(link, mbit, storage, compute)
+            for compute in compute_cores for storage in storage_cores
+            for mbit in sorted(bandwidths, reverse=True)]

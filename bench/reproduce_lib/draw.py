@@ -1,0 +1,25 @@
+"""What is made of the records: cells.csv and the table on the terminal."""
+from . import cells, records
+
+
+def draw(folder):
+    """Makes everything anew; lines to print."""
+    kept = records.Records(folder)
+    summary = records.summarize(kept)
+    if not summary:
+        return []
+    kept.check_digests()
+    records.write_cells(kept, summary)
+    lines = [f"{'setup':<46} {'mode':<10} {'s a pass':>9} {'plan':>9} {'ratio':>6} "
+             f"{'/fixed':>6} {'/SOPHON':>7} {'B/sample':>9}"]
+    for cell in summary:
+        setup = cells.setup_text(records.setup_of(cell))
+        columns = [f"{cell['seconds']:9.4f}"]
+        for key, width, digits in (("plan_seconds", 9, 4), ("measured_over_plan", 6, 3),
+                                   ("measured_over_best_fixed", 6, 3),
+                                   ("measured_over_sophon", 7, 3)):
+            value = cell[key]
+            columns.append(f"{value:{width}.{digits}f}" if value is not None else " " * width)
+        lines.append(f"{setup:<46} {cell['mode']:<10} {' '.join(columns)} "
+                     f"{cell['bytes_per_sample']:9.0f}")
+    return lines

@@ -1,0 +1,64 @@
+"""What the planner says, by asking offload_profile."""
+import json
+import os
+import subprocess
+
+from . import cells, records
+
+OPENIMAGES_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
+
+
+class PlanError(Exception):
+    pass
+
+
+def _ask(command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise PlanError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def make_profile(programs, root, folder, cores, seed):
+    """A profile taken on one core of the storage node, once per sweep."""
+    if os.path.exists(os.path.join(folder, "prep_times.csv")):
+        return None
+    command = [*cores.prefix(cores.storage[:1]), os.path.join(programs, "offload_profile"), "run",
+               root, "-o", folder, "--seed", seed, "--log-level", "warn"]
+    _ask(command)
+    return " ".join(map(str, command))
+
+
+def forecasts(programs, folder, link, setup, gpu_rate):
+    """{planner: its forecast}, and the command that gave it, for one pass over the images."""
+    command = [os.path.join(programs, "offload_profile"), "whatif", "--profile-folder", folder,
+               "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}", "--remote-cpus",
+               setup.storage_cores, "--local-cpus", setup.compute_cores, "--form", "jpeg_crop",
+               "--form", "u8_packed", "--json"]
+    if gpu_rate:
+        command += ["--gpu-rate", f"{gpu_rate:g}"]
+    return {plan["planner"]: plan for plan in _ask(command)}, " ".join(map(str, command))
+
+
+def replay_openimages(programs, sizes, mbit, storage_cores, compute_cores):
+    """The bytes of each mode for published sizes, planned for these rates without any image."""
+    found = []
+    for name in OPENIMAGES_MODES:
+        mode = cells.MODES[name]
+        command = [os.path.join(programs, "offload_profile"), "plan", "--sizes", sizes,
+                   "--times-model", "--planner", mode.planner, "--net-bw", f"{mbit:g}",
+                   "--remote-cpus", storage_cores, "--local-cpus", compute_cores, "--json"]
+        forms = [("", ())]
+        if name == "auto":
+            forms = [(", plain forms", ()),
+                     (", all forms", ("--form", "jpeg_crop", "--form", "u8_packed"))]
+        for suffix, flags in forms:
+            (plan,) = _ask([*command, *flags])
+            found.append({
+                "mode": mode.title + suffix, "samples": plan["samples"],
+                "wire_bytes": plan["wire_bytes"], "seconds": plan["primal_s"],
+                "slowest": plan["slowest"], "choices": records.choices_text(plan["choices"]),
+                "command": " ".join(map(str, [*command, *flags]))})
+    return found
+

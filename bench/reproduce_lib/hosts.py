@@ -1,0 +1,258 @@
+"""Two hosts out of one machine: cores of their own, and a link of a rate between them.
+
+Where it can (root, ip, tc) the link is a veth pair between two network namespaces, shaped in both
+directions; elsewhere the server itself holds what it sends to the rate.  Everything here ends
+with the process that made it, even if that is killed: the namespaces have no names but belong to a
+child, and children die with their parent.
+"""
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+STORAGE_ADDRESS, COMPUTE_ADDRESS = "10.213.7.1", "10.213.7.2"
+# Of an Ethernet frame of 1514 bytes, 1448 are TCP's payload (IPv4, timestamps); tbf counts frames.
+PAYLOAD_SHARE = 1448 / 1514
+PR_SET_PDEATHSIG = 1
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 15
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class HostError(Exception):
+    pass
+
+
+def _die_with_parent():
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def spawn(command, **options):
+    """A child that a terminal's Ctrl-C does not reach: we end it in our own order."""
+    return subprocess.Popen([str(part) for part in command], start_new_session=True,
+                            preexec_fn=_die_with_parent, **options)
+
+
+def end(process, sig=signal.SIGTERM):
+    if process is None or process.poll() is not None:
+        return
+    process.send_signal(sig)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+# --- cores ---
+
+def _siblings(cpu):
+    path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return str(cpu)
+
+
+def usable_cpus():
+    """CPUs of this process, one of each physical core first, then their other threads."""
+    cores = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        cores.setdefault(_siblings(cpu), []).append(cpu)
+    threads = max(len(cpus) for cpus in cores.values())
+    return [cpus[i] for i in range(threads) for cpus in cores.values() if i < len(cpus)], len(cores)
+
+
+class Cores:
+    """Which CPUs the storage node and the compute node have.
+
+    shared: how many CPUs both have as there are too few; shares_threads: whether they are two
+    threads of one physical core somewhere.
+    """
+
+    def __init__(self, storage_cores, compute_cores):
+        cpus, num_physical = usable_cpus()
+        take = [cpus[i % len(cpus)] for i in range(storage_cores + compute_cores)]
+        self.storage = sorted(set(take[:storage_cores]))
+        self.compute = sorted(set(take[storage_cores:]))
+        self.shared = max(0, storage_cores + compute_cores - len(cpus))
+        self.shares_threads = storage_cores + compute_cores > num_physical
+        self.is_pinned = shutil.which("taskset") is not None
+
+    def prefix(self, cpus):
+        return ["taskset", "-c", ",".join(map(str, cpus))] if self.is_pinned else []
+
+    def warning(self):
+        if not self.is_pinned:
+            return "there is no taskset (util-linux): nothing is pinned"
+        if self.shared:
+            return (f"too few cores: {self.shared} of {len(os.sched_getaffinity(0))} belong to "
+                    "both nodes, so the nodes slow each other down and no plan can hold")
+        if self.shares_threads:
+            return "more CPUs than physical cores are used: some are two threads of one"
+        return None
+
+
+# --- links ---
+
+class LinkLimit:
+    """Loopback; the server holds what it sends to the rate."""
+    name = "link-limit"
+    text = "loopback, the rate held by offload_server --link-limit (bytes of gRPC messages)"
+    storage_address = "127.0.0.1"
+    storage_prefix = compute_prefix = ()
+
+    def set_rate(self, mbit):
+        self.server_flags = ("--link-limit", f"{mbit:g}mbit")
+
+    def plan_mbit(self, mbit):
+        return mbit
+
+    def close(self):
+        pass
+
+
+class Namespaces:
+    """A veth pair between two network namespaces, each end shaped by tbf."""
+    name = "netns"
+    text = ("two network namespaces, a veth pair with tc tbf on both ends (bytes of Ethernet "
+            f"frames: a plan gets {PAYLOAD_SHARE:.3f} of the rate)")
+    storage_address = STORAGE_ADDRESS
+    server_flags = ()
+
+    def __init__(self):
+        self.holders = []
+        try:
+            self.storage_prefix = self._hold()
+            self.compute_prefix = self._hold()
+            pids = [str(holder.pid) for holder in self.holders]
+            _run("ip", "link", "add", "storage0", "netns", pids[0], "type", "veth",
+                 "peer", "name", "compute0", "netns", pids[1])
+            for prefix, device, address in (
+                    (self.storage_prefix, "storage0", STORAGE_ADDRESS),
+                    (self.compute_prefix, "compute0", COMPUTE_ADDRESS)):
+                _run(*prefix, "ip", "addr", "add", f"{address}/30", "dev", device)
+                _run(*prefix, "ip", "link", "set", device, "up")
+        except BaseException:
+            self.close()
+            raise
+
+    def _hold(self):
+        """A child in a namespace of its own; the namespace goes when it goes."""
+        holder = spawn(["unshare", "--net", "sh", "-c",
+                        "ip link set lo up && echo ready && exec cat"],
+                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       text=True)
+        self.holders.append(holder)
+        if holder.stdout.readline() != "ready\n":
+            raise HostError(f"no network namespace: {holder.communicate()[1].strip()}")
+        return ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
+
+    def set_rate(self, mbit):
+        # A burst of 2 ms, and no less than TCP hands down at once.
+        burst = max(int(mbit * 1e6 / 8 * 0.002), 128 * 1024)
+        for prefix, device in ((self.storage_prefix, "storage0"),
+                               (self.compute_prefix, "compute0")):
+            _run(*prefix, "tc", "qdisc", "replace", "dev", device, "root", "tbf",
+                 "rate", f"{mbit * 1000:.0f}kbit", "burst", str(burst), "latency", "50ms")
+
+    def plan_mbit(self, mbit):
+        return mbit * PAYLOAD_SHARE
+
+    def close(self):
+        for holder in self.holders:
+            end(holder, signal.SIGKILL)
+            for pipe in (holder.stdin, holder.stdout, holder.stderr):
+                pipe.close()
+        self.holders = []
+
+
+def _run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HostError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def make_link(is_root_allowed):
+    """The link and why it is of that kind."""
+    if not is_root_allowed:
+        return LinkLimit(), "--no-root"
+    if os.geteuid() != 0:
+        return LinkLimit(), "not root"
+    missing = [name for name in ("ip", "tc", "unshare", "nsenter") if not shutil.which(name)]
+    if missing:
+        return LinkLimit(), f"no {' and no '.join(missing)} (iproute2, util-linux)"
+    try:
+        link = Namespaces()
+        link.set_rate(1000)
+        return link, "root, ip and tc"
+    except HostError as error:
+        return LinkLimit(), str(error)
+
+
+# --- the storage node ---
+
+def cpu_seconds(pid):
+    """CPU time that a process has used, all its threads together."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """offload_server on its cores, behind the link."""
+
+    def __init__(self, program, root, link, cores, storage_cores, log_path):
+        self.process = None
+        command = [*link.storage_prefix, *cores.prefix(cores.storage), program, "--root", root,
+                   "--listen", f"{link.storage_address}:0", "--prep-workers", storage_cores,
+                   *link.server_flags]
+        self.command = " ".join(map(str, command))
+        with open(log_path, "ab") as log:
+            self.process = spawn(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            self.close()
+            raise HostError(f"{self.command}: it said {line!r}; see {log_path}")
+        self.address = line.split()[-1]
+
+    def cpu_seconds(self):
+        return cpu_seconds(self.process.pid)
+
+    def close(self):
+        if self.process:
+            end(self.process)
+            self.process.stdout.close()
+            self.process = None
+
+
+def machine():
+    """What the figures depend on."""
+    cpu = "unknown"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith(("model name", "Model")):
+                    cpu = line.split(":", 1)[1].strip()
+                    break
+    except OSError:
+        pass
+    cpus, num_physical = usable_cpus()
+    return {"cpu": cpu, "cpus": len(cpus), "physical_cores": num_physical,
+            "kernel": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}"}
+
+
+def tcp_congestion_control():
+    try:
+        with open("/proc/sys/net/ipv4/tcp_congestion_control", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return "unknown"
+
+
+def now():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,48 @@
+"""One measured epoch."""
+import json
+import os
+import subprocess
+import tempfile
+
+from . import hosts
+
+
+class MeasureError(Exception):
+    pass
+
+
+def train_command(programs, link, cores, server, setup, mode, options):
+    """options: profile, repeat, round, seed, device, consume_rate, batch, arch"""
+    command = [*link.compute_prefix, *cores.prefix(cores.compute),
+               os.path.join(programs, "offload_train"), "--host", server.address, *mode.flags,
+               "--profile-folder", options["profile"],
+               "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}",
+               "--remote-cpus", setup.storage_cores, "-j", setup.compute_cores,
+               "--device", options["device"], "--repeat", options["repeat"],
+               "--start-epoch", options["round"], "--epochs", options["round"] + 1,
+               "--seed", options["seed"], "-b", options["batch"], "-p", 0, "--no-val", "--json"]
+    if options["consume_rate"]:
+        command += ["--consume-rate", f"{options['consume_rate']:g}"]
+    if options["device"] != "none":
+        command += ["-a", options["arch"]]
+    return [str(part) for part in command]
+
+
+def run_epoch(command, server, log_path):
+    """The epoch's report with the CPU time of both nodes: `storage_cpu_s`, `compute_cpu_s`."""
+    storage_before = server.cpu_seconds()
+    with tempfile.TemporaryFile() as out, open(log_path, "ab") as log:
+        process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            hosts.end(process)
+        out.seek(0)
+        lines = out.read().decode().splitlines()
+    if process.returncode != 0 or not lines:
+        raise MeasureError(f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
+    report = json.loads(lines[-1])
+    report["storage_cpu_s"] = server.cpu_seconds() - storage_before
+    report["compute_cpu_s"] = usage.ru_utime + usage.ru_stime
+    return report

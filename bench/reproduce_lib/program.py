@@ -1,0 +1,334 @@
+"""The command line of bench/reproduce and the loop over the cells."""
+import argparse
+import csv
+import math
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+from . import cells, draw, forecast, hosts, measure, records
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
+OVERHEAD_S = 0.4  # of an epoch's process: start, list of samples, end
+
+OPENIMAGES_FIELDS = ("mode", "samples", "wire_bytes", "seconds", "slowest", "choices", "command")
+
+
+def _list_of(parse):
+    def parse_all(text):
+        try:
+            found = [parse(part) for part in text.split(",") if part.strip()]
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(error) from None
+        if not found:
+            raise argparse.ArgumentTypeError("an empty list")
+        return list(dict.fromkeys(found))
+    return parse_all
+
+
+def _count(text):
+    value = int(text)
+    if value < 1:
+        raise ValueError(f"{text!r} is below 1")
+    return value
+
+
+def _mode(text):
+    if text not in cells.MODES:
+        raise ValueError(f"no mode is called {text!r}: {', '.join(cells.MODES)}")
+    return text
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="bench/reproduce",
+        description="Measures every mode on two hosts made of this machine, over bandwidths and "
+                    "cores, compares with the plan, and draws tables, figures and a page.",
+        epilog="A call that is broken off goes on where it was when it is repeated. Exit code "
+               f"{UNFINISHED}: --max-seconds are over and cells are left.")
+    parser.add_argument("dir", nargs="?", metavar="DIR", help="Any folder of images.")
+    parser.add_argument("--out", metavar="FOLDER", help="Where everything goes.")
+    parser.add_argument("--draw", metavar="FOLDER",
+                        help="Only makes cells.csv, figures and page of what FOLDER holds.")
+    parser.add_argument("--openimages", metavar="CSV",
+                        help="Plans the published sizes of 40,000 OpenImages, without images, and "
+                             "prints the bytes of each mode.")
+    parser.add_argument("--modes", type=_list_of(_mode), default=list(cells.DEFAULT_MODES),
+                        help=f"Of {', '.join(cells.MODES)} (default: "
+                             f"{','.join(cells.DEFAULT_MODES)}).")
+    parser.add_argument("--bandwidths", type=_list_of(cells.parse_mbit),
+                        default=[50, 100, 250, 500, 1000, 2500, 10000],
+                        help="Such as 50mbit,10gbit (default: seven from 50mbit to 10gbit).")
+    parser.add_argument("--storage-cores", type=_list_of(_count), metavar="N,...",
+                        help="Default: one, and as many as --compute-cores leaves.")
+    parser.add_argument("--compute-cores", type=_list_of(_count), metavar="N,...",
+                        help="Default: half of the CPUs.")
+    parser.add_argument("--epochs", type=_count, default=3, metavar="N",
+                        help="Measured epochs of each cell, of which the median counts (3).")
+    parser.add_argument("--repeat", type=int, default=0, metavar="R",
+                        help="Times that each image comes in an epoch; 0: so often that the "
+                             "fastest mode takes --seconds.")
+    parser.add_argument("--seconds", type=float, default=3, metavar="S", help="See --repeat (3).")
+    parser.add_argument("--device", choices=("none", "cuda"), default="none",
+                        help="Where the model learns; none: batches are only consumed.")
+    parser.add_argument("--arch", default="alexnet", help="The model of --device cuda.")
+    parser.add_argument("--batch", type=_count, default=256, metavar="N")
+    parser.add_argument("--consume-rate", type=float, default=0, metavar="N",
+                        help="Samples a second that --device none takes; 0: as they come.")
+    parser.add_argument("--gpu-rate", type=float, default=0, metavar="N",
+                        help="Samples a second to plan with for --device cuda.")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-root", action="store_true",
+                        help="No network namespaces: the server limits the link.")
+    parser.add_argument("--max-seconds", type=float, default=math.inf, metavar="S",
+                        help="Starts no epoch that would end later.")
+    parser.add_argument("--reforecast", action="store_true",
+                        help="Asks the planner again about setups that have a forecast.")
+    parser.add_argument("--bin", default=os.environ.get(
+        "SLUICE_BIN", os.path.join(TOP, "build/release/bin")), metavar="FOLDER",
+                        help="The programs (build/release/bin).")
+    options = parser.parse_args(arguments)
+    if options.draw and (options.dir or options.out):
+        parser.error("--draw FOLDER goes with neither DIR nor --out")
+    if not options.draw and not options.out:
+        parser.error("--out FOLDER or --draw FOLDER is needed")
+    if not options.draw and not options.dir and not options.openimages:
+        parser.error("DIR or --openimages CSV is needed")
+    num_cpus = len(os.sched_getaffinity(0))
+    if not options.compute_cores:
+        options.compute_cores = [max(1, num_cpus // 2)]
+    if not options.storage_cores:
+        options.storage_cores = sorted({1, max(1, num_cpus - max(options.compute_cores))})
+    return options
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def warn(text):
+    print(f"reproduce: {text}", file=sys.stderr, flush=True)
+
+
+def _clock(seconds):
+    seconds = int(seconds + 0.5)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def commit():
+    """The commit, with a + if files differ; SLUICE_COMMIT where there is no repository."""
+    try:
+        found = subprocess.run(["git", "-C", TOP, "describe", "--always", "--dirty=+",
+                                "--exclude=*"], capture_output=True, text=True, check=False)
+        if found.returncode == 0:
+            return found.stdout.strip()
+    except OSError:
+        pass
+    return os.environ.get("SLUICE_COMMIT", "unknown")
+
+
+class Sweep:
+    """Everything of one call that measures."""
+
+    def __init__(self, options):
+        self.options = options
+        self.root = os.path.abspath(options.dir)
+        os.makedirs(options.out, exist_ok=True)
+        self.out = os.path.abspath(options.out)
+        self.records = records.Records(self.out)
+        self.commit = commit()
+        self.link, self.why = hosts.make_link(not options.no_root)
+        self.started = time.monotonic()
+        self.slowness = 1.0  # measured over planned, of late
+        self.todo, self.done = [], 0
+        self.plans = {}  # (setup, mode) -> seconds of one pass
+
+    def begin(self):
+        options = self.options
+        self.records.keep_settings({
+            "images": self.root, "seed": options.seed, "device": options.device,
+            "batch": options.batch, "consume_rate": options.consume_rate,
+            "machine": hosts.machine()})
+        self.records.add_run({
+            "started": hosts.now(), "commit": self.commit, "command": shlex.join(sys.argv),
+            "link": self.link.name, "link_text": self.link.text, "link_why": self.why,
+            "congestion_control": hosts.tcp_congestion_control(),
+            "load_average": os.getloadavg()[0]})
+        say(f"link: {self.link.text} ({self.why})")
+
+    def forecast_of(self, setup, profile):
+        """Asks the planner unless an earlier call did; keeps it in forecast.csv."""
+        asked = None
+        for name in self.options.modes:
+            mode = cells.MODES[name]
+            known = self.records.forecast(setup, name)
+            if known and not self.options.reforecast:
+                self.plans[setup, name] = known["seconds"]
+                continue
+            if not mode.planner:
+                continue
+            if asked is None:
+                asked, command = forecast.forecasts(
+                    self.options.bin, profile, self.link, setup,
+                    self.options.consume_rate or self.options.gpu_rate)
+            plan = asked[mode.planner]
+            busy = {f"busy_{key}": value for key, value in plan["busy_s"].items()}
+            self.records.forecasts.append({
+                **setup._asdict(), "mode": name, "seconds": plan["primal_s"],
+                "wire_bytes": plan["wire_bytes"], "slowest": plan["slowest"], "gap": plan["gap"],
+                "choices": records.choices_text(plan["choices"]), "commit": self.commit,
+                "command": command,
+                **{key: busy.get(key, 0) for key in records.FORECAST_FIELDS
+                   if key.startswith("busy_")}})
+            self.plans[setup, name] = plan["primal_s"]
+
+    def repeat_of(self, setup):
+        known = self.records.repeat_of(setup)
+        if self.options.repeat > 0:
+            if known not in (None, self.options.repeat):
+                raise ValueError(f"{cells.setup_text(setup)} was measured with --repeat {known}")
+            return self.options.repeat
+        if known:
+            return known
+        passes = [seconds for (of, _), seconds in self.plans.items()
+                  if of == setup and seconds > 0]
+        return max(1, math.ceil(self.options.seconds / min(passes))) if passes else 1
+
+    def expected(self, setup, name, repeat, _number):
+        known = [seconds for (of, _), seconds in self.plans.items() if of == setup]
+        seconds = self.plans.get((setup, name)) or max(known, default=1)
+        return seconds * repeat * self.slowness + OVERHEAD_S
+
+    def elapsed(self):
+        return time.monotonic() - self.started
+
+    def run(self):
+        """Whether every cell is measured."""
+        options = self.options
+        self.begin()
+        setups = cells.setups_of(self.link.name, options.bandwidths, options.storage_cores,
+                                 options.compute_cores)
+        first = hosts.Cores(setups[0].storage_cores, setups[0].compute_cores)
+        profile = os.path.join(self.out, "profile")
+        made = forecast.make_profile(options.bin, self.root, profile, first, options.seed)
+        if made:
+            with open(self.records.path("profile.txt"), "w", encoding="utf-8") as file:
+                file.write(made + "\n")
+        todo = []
+        for setup in setups:
+            self.forecast_of(setup, profile)
+            repeat = self.repeat_of(setup)
+            # Modes take turns, so that what drifts on the machine meets all of them.
+            todo += [(setup, name, repeat, number) for number in range(options.epochs)
+                     for name in options.modes if not self.records.has(setup, name, number)]
+        total = len(setups) * options.epochs * len(options.modes)
+        say(f"{total - len(todo)} of {total} epochs are measured")
+        self.todo = todo
+        for setup in dict.fromkeys(item[0] for item in todo):
+            if not self.run_setup(setup, profile):
+                say(f"--max-seconds: {len(self.todo)} epochs are left; the same call goes on")
+                return False
+        return True
+
+    def has_time(self, item):
+        """The first epoch of a call is always run, so that repeated calls come to an end."""
+        return not self.done or self.elapsed() + self.expected(*item) <= self.options.max_seconds
+
+    def run_setup(self, setup, profile):
+        """Works off the head of the list as far as it is of this setup; false: no time left."""
+        if not self.has_time(self.todo[0]):
+            return False
+        options = self.options
+        cores = hosts.Cores(setup.storage_cores, setup.compute_cores)
+        if cores.warning():
+            warn(f"{setup.storage_cores}+{setup.compute_cores} cores: {cores.warning()}")
+        self.link.set_rate(setup.mbit)
+        server = hosts.Server(os.path.join(options.bin, "offload_server"), self.root, self.link,
+                              cores, setup.storage_cores, self.records.path("server.log"))
+        try:
+            while self.todo and self.todo[0][0] == setup:
+                if not self.has_time(self.todo[0]):
+                    return False
+                text = self.run_one(*self.todo[0], cores, server, profile)
+                del self.todo[0]
+                self.done += 1
+                left = sum(self.expected(*item) for item in self.todo)
+                say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
+        finally:
+            server.close()
+        return True
+
+    def run_one(self, setup, name, repeat, number, cores, server, profile):
+        options = self.options
+        mode = cells.MODES[name]
+        command = measure.train_command(options.bin, self.link, cores, server, setup, mode, {
+            "profile": profile, "repeat": repeat, "round": number, "seed": options.seed,
+            "device": options.device, "consume_rate": options.consume_rate,
+            "batch": options.batch, "arch": options.arch})
+        report = measure.run_epoch(command, server, self.records.path("train.log"))
+        row = {
+            **setup._asdict(), "mode": name, "round": number, "repeat": repeat,
+            "cores_shared": cores.shared, "commit": self.commit, "date": hosts.now(),
+            "choices": records.choices_text(report["choices"]),
+            "command": f"{server.command} & {' '.join(command)}"}
+        for key in records.ROW_FIELDS:
+            if key.startswith("stall_"):
+                row[key] = round(report["stalls"].get(key[len("stall_"):], 0), 6)
+            elif key not in row:
+                row[key] = report[key]
+        self.records.rows.append(row)
+        self.records.check_digests()
+        plan = self.plans.get((setup, name))
+        text = f"{cells.setup_text(setup)}: {name:<10} {report['seconds']:8.3f} s"
+        if plan:
+            ratio = report["seconds"] / (plan * repeat)
+            text += f", plan {plan * repeat:8.3f} s, ratio {ratio:.3f}"
+            self.slowness += 0.2 * (min(max(ratio, 0.2), 5) - self.slowness)
+        return f"{text}, {report['bytes_per_sample']:9.0f} bytes a sample"
+
+
+def replay_openimages(options):
+    found = forecast.replay_openimages(options.bin, options.openimages, 500, 48, 8)
+    say(f"{options.openimages}: {found[0]['samples']} images at 500 Mbit/s, 48 storage cores")
+    for plan in found:
+        say(f"  {plan['mode']:<22} {plan['wire_bytes'] / 1e9:7.2f} GB  {plan['choices']}")
+    folder = options.out or options.draw
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "openimages.csv"), "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, OPENIMAGES_FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+
+
+def _stop(number, _frame):
+    raise SystemExit(128 + number)
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    try:
+        is_done = True
+        if options.openimages:
+            replay_openimages(options)
+        if options.dir:
+            sweep = Sweep(options)
+            try:
+                is_done = sweep.run()
+            finally:
+                sweep.link.close()
+        for line in draw.draw(options.out or options.draw):
+            say(line)
+        return 0 if is_done else UNFINISHED
+    except KeyboardInterrupt:
+        warn("broken off; the same call goes on")
+        return 130
+    except (ValueError, OSError, forecast.PlanError, hosts.HostError, measure.MeasureError,
+            records.DigestError) as error:
+        warn(error)
+        return 1

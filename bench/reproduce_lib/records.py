@@ -1,0 +1,200 @@
+"""The files of a sweep: rows are appended as they are measured, so that it can go on later.
+
+    settings.json   what must not change between two calls, and the machine
+    rows.csv        one line for each measured epoch
+    forecast.csv    one line for each setup and mode: what the plan says; the last one counts
+    runs.jsonl      one object for each call: options, commit, load, dates
+    cells.csv       what follows from the first two, made anew each time
+"""
+import collections
+import csv
+import json
+import os
+import statistics
+
+from . import cells
+
+ROW_FIELDS = (
+    "link", "mbit", "storage_cores", "compute_cores", "mode", "round", "repeat", "samples",
+    "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
+    "stall_storage_cpu", "stall_network", "stall_compute_cpu", "stall_trainer", "choices",
+    "storage_cpu_s", "compute_cpu_s", "cores_shared", "commit", "date", "command")
+FORECAST_FIELDS = (
+    "link", "mbit", "storage_cores", "compute_cores", "mode", "seconds", "wire_bytes", "slowest",
+    "busy_disk", "busy_storage_cpu", "busy_network", "busy_compute_cpu", "busy_gpu", "gap",
+    "choices", "commit", "command")
+CELL_FIELDS = (
+    "link", "mbit", "storage_cores", "compute_cores", "mode", "rounds", "repeat", "seconds",
+    "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
+    "plan_wire_bytes", "plan_slowest", "measured_over_plan", "measured_over_best_fixed",
+    "measured_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
+    "stall_compute_cpu", "stall_trainer", "storage_cpu_s", "compute_cpu_s", "choices")
+NUMBERS = {
+    "mbit": float, "storage_cores": int, "compute_cores": int, "round": int, "repeat": int,
+    "samples": int, "seconds": float, "wire_bytes": int, "errors": int, "reduced": int,
+    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "cores_shared": int,
+    "gap": float, "stall_disk": float, "stall_storage_cpu": float, "stall_network": float,
+    "stall_compute_cpu": float, "stall_trainer": float, "busy_disk": float,
+    "busy_storage_cpu": float, "busy_network": float, "busy_compute_cpu": float,
+    "busy_gpu": float}
+
+
+class Table:
+    """A CSV file that grows; a line that a kill cut short is dropped when it is read."""
+
+    def __init__(self, path, fields):
+        self.path, self.fields, self.rows = path, fields, []
+        if not os.path.exists(path):
+            return
+        with open(path, encoding="utf-8", newline="") as file:
+            text = file.read()
+        whole = text[:text.rfind("\n") + 1]
+        if whole != text:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(whole)
+        for raw in csv.DictReader(whole.splitlines()):
+            self.rows.append({key: NUMBERS.get(key, str)(value) for key, value in raw.items()})
+
+    def append(self, row):
+        is_new = not os.path.exists(self.path) or os.path.getsize(self.path) == 0
+        with open(self.path, "a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, self.fields, lineterminator="\n")
+            if is_new:
+                writer.writeheader()
+            writer.writerow(row)
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows.append({key: row[key] for key in self.fields})
+
+
+def setup_of(row):
+    return cells.Setup(row["link"], row["mbit"], row["storage_cores"], row["compute_cores"])
+
+
+def choices_text(choices):
+    return " ".join(f"{name}:{count}" for name, count in sorted(choices.items()))
+
+
+class Records:
+    def __init__(self, folder):
+        self.folder = folder
+        self.rows = Table(os.path.join(folder, "rows.csv"), ROW_FIELDS)
+        self.forecasts = Table(os.path.join(folder, "forecast.csv"), FORECAST_FIELDS)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def settings(self):
+        try:
+            with open(self.path("settings.json"), encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return None
+
+    def keep_settings(self, settings):
+        """The first call writes them; raises ValueError where a later one differs."""
+        before = self.settings()
+        if before is None:
+            with open(self.path("settings.json"), "w", encoding="utf-8") as file:
+                json.dump(settings, file, indent=1)
+            return
+        for key, value in settings.items():
+            if before.get(key) != value:
+                raise ValueError(f"{self.folder} was measured with {key} {before.get(key)!r}, and "
+                                 f"this is {value!r}: take another --out")
+
+    def add_run(self, run):
+        with open(self.path("runs.jsonl"), "a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")
+
+    def runs(self):
+        try:
+            with open(self.path("runs.jsonl"), encoding="utf-8") as file:
+                return [json.loads(line) for line in file if line.endswith("\n")]
+        except FileNotFoundError:
+            return []
+
+    def has(self, setup, mode, number):
+        return any(setup_of(row) == setup and row["mode"] == mode and row["round"] == number
+                   for row in self.rows.rows)
+
+    def repeat_of(self, setup):
+        """What earlier rows of this setup had: all must have the same, or digests differ."""
+        for row in self.rows.rows:
+            if setup_of(row) == setup:
+                return row["repeat"]
+        return None
+
+    def forecast(self, setup, mode):
+        found = None
+        for row in self.forecasts.rows:
+            if setup_of(row) == setup and row["mode"] == mode:
+                found = row
+        return found
+
+    def check_digests(self):
+        """Equal draws must give equal data, whatever the mode, the machine and the link."""
+        seen = {}
+        for row in self.rows.rows:
+            first = seen.setdefault((row["repeat"], row["round"]), row)
+            if row["digest"] != first["digest"] or row["errors"] != first["errors"]:
+                raise DigestError(
+                    f"DIGESTS DIFFER: {first['mode']} at {cells.setup_text(setup_of(first))} "
+                    f"delivered {first['digest']} with {first['errors']} bad samples, "
+                    f"{row['mode']} at {cells.setup_text(setup_of(row))} {row['digest']} with "
+                    f"{row['errors']} (round {row['round']}, {row['repeat']} times the images)")
+        return len(seen)
+
+
+class DigestError(Exception):
+    pass
+
+
+def summarize(records):
+    """A dict for each setup and mode in the order of CELL_FIELDS; seconds and bytes are those of
+    one pass over the images (an epoch of `repeat` passes, divided)."""
+    groups = collections.OrderedDict()
+    for row in records.rows.rows:
+        groups.setdefault((setup_of(row), row["mode"]), []).append(row)
+    found = []
+    for (setup, mode), rows in groups.items():
+        passes = sorted(row["seconds"] / row["repeat"] for row in rows)
+        cell = dict(setup._asdict(), mode=mode, rounds=len(rows), repeat=rows[0]["repeat"],
+                    seconds=statistics.median(passes), seconds_min=passes[0],
+                    seconds_max=passes[-1])
+        # Of the row in the middle, so that what is told belongs together.
+        middle = sorted(rows, key=lambda row: row["seconds"])[(len(rows) - 1) // 2]
+        for field in ("wire_bytes", "storage_cpu_s", "compute_cpu_s"):
+            cell[field] = middle[field] / middle["repeat"]
+        cell["bytes_per_sample"] = middle["wire_bytes"] / middle["samples"]
+        for field in ROW_FIELDS:
+            if field.startswith("stall_") or field == "choices":
+                cell[field] = middle[field]
+        plan = records.forecast(setup, mode)
+        cell["plan_seconds"] = plan["seconds"] if plan else None
+        cell["plan_wire_bytes"] = plan["wire_bytes"] if plan else None
+        cell["plan_slowest"] = plan["slowest"] if plan else None
+        cell["measured_over_plan"] = \
+            cell["seconds"] / plan["seconds"] if plan and plan["seconds"] > 0 else None
+        found.append(cell)
+    by_key = {(setup_of(cell), cell["mode"]): cell for cell in found}
+    for cell in found:
+        setup = setup_of(cell)
+        fixed = [by_key[setup, mode]["seconds"] for mode in cells.FIXED_MODES
+                 if (setup, mode) in by_key]
+        sophon = by_key.get((setup, "sophon"))
+        cell["measured_over_best_fixed"] = cell["seconds"] / min(fixed) if fixed else None
+        cell["measured_over_sophon"] = cell["seconds"] / sophon["seconds"] if sophon else None
+    order = list(cells.MODES)
+    found.sort(key=lambda cell: (cell["link"], cell["compute_cores"], cell["storage_cores"],
+                                 cell["mbit"], order.index(cell["mode"])))
+    return found
+
+
+def write_cells(records, summary):
+    with open(records.path("cells.csv"), "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, CELL_FIELDS, lineterminator="\n")
+        writer.writeheader()
+        for cell in summary:
+            writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value
+                             for key, value in cell.items()})
