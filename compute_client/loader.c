@@ -24,7 +24,8 @@ struct row {
 
     uint32_t position, sample_id;
     struct sluice_choice choice;
-    uint64_t requested_ns, arrived_ns, done_ns;
+    uint64_t requested_ns, arrived_ns, started_ns, done_ns;
+    uint64_t cpu_ns;                    /* of the worker; only if the chooser wants to know */
     struct sluice_source_result result; /* its sample is taken by the job */
     unsigned ops_done;                  /* of the reply */
     size_t charged;                     /* bytes counted against the bound */
@@ -48,9 +49,10 @@ struct sluice_loader {
     pthread_mutex_t lock;
     pthread_cond_t ready; /* for the trainer: a slot is ready, or it is over */
     pthread_cond_t room;  /* for the loader thread */
-    size_t next_item;     /* to be asked for */
-    size_t num_taken;     /* batches that next() has handed out or passed over */
-    size_t num_released;  /* batches whose slot is free again */
+    size_t next_item;     /* to be asked for; written by the loader's thread alone */
+    size_t num_unanswered;
+    size_t num_taken;    /* batches that next() has handed out or passed over */
+    size_t num_released; /* batches whose slot is free again */
     size_t charged_bytes;
     bool is_running; /* an epoch is under way */
     bool is_stopped, has_failed;
@@ -64,6 +66,10 @@ struct sluice_loader {
     uint64_t wire_bytes_before;
     pthread_t thread;
     struct sluice_hasher *chain; /* the trainer's */
+
+    /* The loader thread's alone. */
+    struct sluice_ask ask; /* for the next item */
+    bool has_ask;
 
     /* Constant. */
     struct sluice_loader_options options;
@@ -100,6 +106,26 @@ static struct row *row_of(struct sluice_loader *loader, size_t item)
 
 /* --- the end of a row, on whatever thread it comes to --- */
 
+static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
+{
+    const struct sluice_epoch *epoch = &row->loader->epoch;
+    const struct sluice_row_seen seen = {
+        .index = epoch->first_item + (size_t)item,
+        .asked = row->choice,
+        .got = {.split = (uint8_t)row->ops_done, .form = (uint8_t)row->result.form},
+        .status = status,
+        .payload_bytes = row->result.payload_bytes,
+        .requested_ns = row->requested_ns,
+        .arrived_ns = row->arrived_ns,
+        .started_ns = row->started_ns ? row->started_ns : row->done_ns,
+        .done_ns = row->done_ns,
+        .storage_ns = row->result.storage_ns,
+        .storage_cpu_ns = row->result.storage_cpu_ns,
+        .compute_cpu_ns = row->cpu_ns,
+    };
+    epoch->chooser.on_row(epoch->chooser.ctx, &seen);
+}
+
 static void complete_row(struct row *row, sluice_status status)
 {
     struct sluice_loader *loader = row->loader;
@@ -109,6 +135,8 @@ static void complete_row(struct row *row, sluice_status status)
     sluice_sample_clear(&row->result.sample);
     row->done_ns = sluice_clock_ns();
     slot->batch.status[row->index] = status;
+    if (loader->epoch.chooser.on_row)
+        tell_chooser(row, status, row->result.ticket);
 
     struct sluice_source *source = loader->epoch.source;
     pthread_mutex_lock(&loader->lock);
@@ -220,6 +248,9 @@ static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *sta
         return;
     }
     struct worker *worker = state;
+    const bool is_watched = loader->epoch.chooser.on_row;
+    row->started_ns = sluice_clock_ns();
+    const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
     struct sluice_batch *batch = &row->slot->batch;
     uint8_t *out = batch->pixels + row->index * batch->row_bytes;
     struct sluice_err err = {0};
@@ -234,6 +265,8 @@ static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *sta
             sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
     if (status != SLUICE_OK)
         memcpy(row->error, err.text, sizeof(row->error) - 1);
+    if (is_watched)
+        row->cpu_ns = sluice_thread_cpu_ns() - cpu_start;
     complete_row(row, status);
 }
 
@@ -250,10 +283,15 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     result->sample = (struct sluice_sample){0};
     if (row->result.status != SLUICE_OK) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
+        pthread_mutex_lock(&loader->lock);
+        loader->num_unanswered--; /* completing it gives the signal */
+        pthread_mutex_unlock(&loader->lock);
         complete_row(row, row->result.status);
         return;
     }
     pthread_mutex_lock(&loader->lock);
+    loader->num_unanswered--;
+    pthread_cond_signal(&loader->room);
     loader->charged_bytes += row->result.payload_bytes - row->charged;
     row->charged = row->result.payload_bytes;
     pthread_mutex_unlock(&loader->lock);
@@ -298,12 +336,18 @@ size_t sluice_loader_max_items(const struct sluice_loader *loader)
 
 /* --- reading ahead --- */
 
-static size_t expected_bytes(const struct sluice_loader *loader, size_t item)
+static const struct sluice_sampler_item *next_drawn(const struct sluice_loader *loader)
+{
+    return &loader->epoch.items[loader->epoch.first_item + loader->next_item];
+}
+
+/* Of the next item, as it will be asked for. */
+static size_t expected_bytes(const struct sluice_loader *loader)
 {
     const struct sluice_epoch *epoch = &loader->epoch;
-    const uint32_t position = epoch->items[epoch->first_item + item].position;
-    return sluice_choice_bytes(epoch->pipeline, epoch->choices[position],
-                               (size_t)epoch->manifest->entries[epoch->ids[position]].bytes);
+    const uint32_t sample_id = epoch->ids[next_drawn(loader)->position];
+    return sluice_choice_bytes(epoch->pipeline, loader->ask.choice,
+                               (size_t)epoch->manifest->entries[sample_id].bytes);
 }
 
 /* Under the lock: whether the next item may be asked for. */
@@ -312,9 +356,10 @@ static bool has_room(const struct sluice_loader *loader)
     const size_t batch = loader->next_item / loader->options.batch_size;
     if (batch >= loader->num_released + loader->options.num_slots)
         return false;
+    if (loader->num_unanswered > 0 && loader->num_unanswered >= loader->ask.max_unanswered)
+        return false;
     return loader->charged_bytes == 0 ||
-           loader->charged_bytes + expected_bytes(loader, loader->next_item) <=
-               loader->options.payload_bytes;
+           loader->charged_bytes + expected_bytes(loader) <= loader->options.payload_bytes;
 }
 
 /* Under the lock: makes the next item's row ready for its answer. */
@@ -322,7 +367,7 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
 {
     const struct sluice_epoch *epoch = &loader->epoch;
     const size_t item = loader->next_item;
-    const struct sluice_sampler_item *drawn = &epoch->items[epoch->first_item + item];
+    const struct sluice_sampler_item *drawn = next_drawn(loader);
     struct row *row = row_of(loader, item);
 
     if (row->index == 0) {
@@ -335,14 +380,17 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
     }
     row->position = drawn->position;
     row->sample_id = epoch->ids[drawn->position];
-    row->choice = epoch->choices[drawn->position];
+    row->choice = loader->ask.choice;
     row->requested_ns = now;
+    row->started_ns = row->cpu_ns = 0;
     row->result = (struct sluice_source_result){0};
-    row->charged = expected_bytes(loader, item);
+    row->charged = expected_bytes(loader);
     row->error[0] = '\0';
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
     loader->charged_bytes += row->charged;
+    loader->num_unanswered++;
     loader->next_item++;
+    loader->has_ask = false;
     return (struct sluice_source_item){
         .ticket = item,
         .key = {.seed = epoch->seed, .epoch = drawn->draw_epoch, .sample_id = row->sample_id},
@@ -352,33 +400,49 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
     };
 }
 
+/* Under the lock. */
+static bool has_more(const struct sluice_loader *loader)
+{
+    return loader->is_running && !loader->is_stopped && !loader->has_failed &&
+           loader->next_item < items_left(loader);
+}
+
+/* The next item for the source, if there may be one now or, with `waits`, as soon as there may.
+ * False: not now, or never. */
+static bool take_next(struct sluice_loader *loader, bool waits, struct sluice_source_item *item)
+{
+    if (!loader->has_ask && loader->next_item < items_left(loader)) {
+        const struct sluice_chooser *chooser = &loader->epoch.chooser;
+        loader->ask = chooser->choose(chooser->ctx, loader->epoch.first_item + loader->next_item,
+                                      next_drawn(loader));
+        loader->has_ask = true;
+    }
+    pthread_mutex_lock(&loader->lock);
+    while (waits && has_more(loader) && !has_room(loader))
+        pthread_cond_wait(&loader->room, &loader->lock);
+    const bool is_taken = has_more(loader) && has_room(loader);
+    if (is_taken)
+        *item = begin_row(loader, sluice_clock_ns());
+    pthread_mutex_unlock(&loader->lock);
+    return is_taken;
+}
+
 static void *loader_main(void *ctx)
 {
     struct sluice_loader *loader = ctx;
     struct sluice_source *source = loader->epoch.source;
     struct sluice_source_item items[MAX_PER_REQUEST];
 
-    pthread_mutex_lock(&loader->lock);
     for (;;) {
-        while (loader->is_running && !loader->is_stopped && !loader->has_failed &&
-               loader->next_item < items_left(loader) && !has_room(loader))
-            pthread_cond_wait(&loader->room, &loader->lock);
-        if (!loader->is_running || loader->is_stopped || loader->has_failed ||
-            loader->next_item == items_left(loader))
-            break;
         size_t count = 0;
-        const uint64_t now = sluice_clock_ns();
-        while (count < MAX_PER_REQUEST && loader->next_item < items_left(loader) &&
-               has_room(loader))
-            items[count++] = begin_row(loader, now);
-        pthread_mutex_unlock(&loader->lock);
+        while (count < MAX_PER_REQUEST && take_next(loader, count == 0, &items[count]))
+            count++;
+        if (count == 0)
+            return NULL;
         const sluice_status status = source->request(source, items, count);
         if (status != SLUICE_OK)
             fail(loader, status, "the source of samples is closed");
-        pthread_mutex_lock(&loader->lock);
     }
-    pthread_mutex_unlock(&loader->lock);
-    return NULL;
 }
 
 /* --- the trainer's side --- */
@@ -481,8 +545,12 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped");
         if (!is_ready)
             return sluice_fail(err, loader->failure, "%s", loader->failure_text);
+        const uint64_t now = sluice_clock_ns();
         if (has_waited)
-            attribute_wait(loader, slot->last, from, sluice_clock_ns());
+            attribute_wait(loader, slot->last, from, now);
+        const struct sluice_chooser *chooser = &loader->epoch.chooser;
+        if (chooser->on_batch)
+            chooser->on_batch(chooser->ctx, slot->batch.n, has_waited ? now - from : 0, now);
         loader->num_taken++;
         const sluice_status status = note_errors(loader, slot, err);
         if (status != SLUICE_OK)
@@ -526,7 +594,8 @@ sluice_status sluice_loader_start(struct sluice_loader *loader, const struct slu
     loader->epoch = *epoch;
     loader->stats = (struct sluice_epoch_stats){0};
     loader->next_item = loader->num_taken = loader->num_released = 0;
-    loader->charged_bytes = 0;
+    loader->num_unanswered = loader->charged_bytes = 0;
+    loader->has_ask = false;
     loader->num_batches =
         (items_left(loader) + loader->options.batch_size - 1) / loader->options.batch_size;
     loader->wire_bytes_before = epoch->source->wire_bytes(epoch->source);

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "compute_client/batch.h"
-#include "compute_client/choice.h"
+#include "compute_client/chooser.h"
 #include "compute_client/sampler.h"
 #include "compute_client/source.h"
 #include "datasets/manifest.h"
@@ -24,9 +24,10 @@
  *                  release() <------- trainer <-------- next() when all rows are in
  *
  * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
- * What is read ahead is bounded twice: by the slots, and by payload_bytes of
+ * What is read ahead is bounded three times: by the slots, by payload_bytes of
  * samples that were asked for and are not finished (their expected size until
- * they arrive, then their true one; a single larger sample is let through).
+ * they arrive, then their true one; a single larger sample is let through), and
+ * by the items that the chooser wants unanswered at most.
  *
  * Threads: next and release belong to one thread, the trainer's; stop may come
  * from any; events come from the source's threads. */
@@ -67,8 +68,8 @@ struct sluice_epoch {
     struct sluice_source *source;
     const struct sluice_pipeline *pipeline;
     const struct sluice_manifest *manifest;
-    const uint32_t *ids;                 /* sample ids of the subset, by position */
-    const struct sluice_choice *choices; /* by position */
+    const uint32_t *ids; /* sample ids of the subset, by position */
+    struct sluice_chooser chooser;
     uint64_t seed;
     const struct sluice_sampler_item *items;
     size_t num_items;

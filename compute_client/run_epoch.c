@@ -144,7 +144,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
             .pipeline = part->pipeline,
             .manifest = run->manifest,
             .ids = part->ids,
-            .choices = part->choices,
+            .chooser = sluice_chooser_fixed(part->choices),
             .seed = o->seed,
             .items = items,
             .num_items = count,

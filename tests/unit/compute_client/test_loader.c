@@ -149,7 +149,7 @@ static void start_epoch(struct sluice_loader *loader, struct sluice_source *sour
         .pipeline = pipeline,
         .manifest = dataset->manifest,
         .ids = ids,
-        .choices = choices,
+        .chooser = sluice_chooser_fixed(choices),
         .seed = SEED,
         .items = items,
         .num_items = NUM_SAMPLES,
@@ -546,6 +546,130 @@ static void a_sample_larger_than_the_bound_is_let_through_alone(void)
     sluice_loader_destroy(loader);
 }
 
+/* Asks for split 0 and 3 by turns, with a bound on what is unanswered, and notes what it sees. */
+struct watching {
+    pthread_mutex_t lock;
+    uint32_t max_unanswered;
+    size_t num_chosen, num_rows, num_good, num_batches, num_samples;
+    bool is_in_order, is_consistent;
+};
+
+static struct sluice_ask watching_choose(void *ctx, size_t index,
+                                         const struct sluice_sampler_item *item)
+{
+    struct watching *watching = ctx;
+    pthread_mutex_lock(&watching->lock);
+    watching->is_in_order &= index == watching->num_chosen && item->position < NUM_SAMPLES;
+    watching->num_chosen++;
+    const uint32_t max_unanswered = watching->max_unanswered;
+    pthread_mutex_unlock(&watching->lock);
+    return (struct sluice_ask){.choice = sluice_choice_at(pipeline, index % 2 ? 3 : 0),
+                               .max_unanswered = max_unanswered};
+}
+
+static void watching_row(void *ctx, const struct sluice_row_seen *row)
+{
+    struct watching *watching = ctx;
+    pthread_mutex_lock(&watching->lock);
+    watching->num_rows++;
+    watching->num_good += row->status == SLUICE_OK;
+    watching->is_consistent &=
+        row->index < NUM_SAMPLES && row->asked.split == (row->index % 2 ? 3 : 0) &&
+        row->got.split <= row->asked.split && row->payload_bytes > 0 &&
+        row->requested_ns <= row->arrived_ns && row->arrived_ns <= row->started_ns &&
+        row->started_ns <= row->done_ns && row->compute_cpu_ns > 0;
+    pthread_mutex_unlock(&watching->lock);
+}
+
+static void watching_batch(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns)
+{
+    struct watching *watching = ctx;
+    pthread_mutex_lock(&watching->lock);
+    watching->num_batches++;
+    watching->num_samples += n;
+    watching->is_consistent &= waited_ns < now_ns;
+    pthread_mutex_unlock(&watching->lock);
+}
+
+static struct sluice_chooser watching_chooser(struct watching *watching)
+{
+    pthread_mutex_init(&watching->lock, NULL);
+    watching->is_in_order = watching->is_consistent = true;
+    return (struct sluice_chooser){
+        .choose = watching_choose,
+        .on_row = watching_row,
+        .on_batch = watching_batch,
+        .ctx = watching,
+    };
+}
+
+static void start_watched(struct sluice_loader *loader, struct sluice_source *source,
+                          struct watching *watching, const struct sluice_sampler_item *items)
+{
+    const struct sluice_epoch epoch = {
+        .source = source,
+        .pipeline = pipeline,
+        .manifest = good.manifest,
+        .ids = ids,
+        .chooser = watching_chooser(watching),
+        .seed = SEED,
+        .items = items,
+        .num_items = NUM_SAMPLES,
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+}
+
+static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
+{
+    struct sluice_sampler_item items[NUM_SAMPLES];
+    fill_items(items, 0);
+    struct watching watching = {.max_unanswered = UINT32_MAX};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
+    start_watched(net.loader, net.source, &watching, items);
+    struct reference reference;
+    make_reference(&good, items, NUM_SAMPLES, &reference);
+    check_batches(net.loader, &reference, 0);
+    (void)sluice_loader_finish(net.loader);
+    CU_ASSERT_EQUAL(watching.num_chosen, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_rows, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_good, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_samples, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_batches, (NUM_SAMPLES + BATCH - 1) / BATCH);
+    CU_ASSERT_TRUE(watching.is_in_order);
+    CU_ASSERT_TRUE(watching.is_consistent);
+    net_close(&net);
+}
+
+static void no_more_is_unanswered_than_the_chooser_wants(void)
+{
+    struct sluice_sampler_item items[NUM_SAMPLES];
+    fill_items(items, 0);
+    struct held held;
+    held_init(&held);
+    /* 0 counts as 1: a chooser cannot bring the epoch to a stop. */
+    for (uint32_t bound = 0; bound <= 3; bound += 3) {
+        held.num_asked = 0;
+        struct watching watching = {.max_unanswered = bound};
+        const size_t most = bound ? bound : 1;
+        struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 8});
+        start_watched(loader, &held.source, &watching, items);
+        for (size_t i = 0; i < NUM_SAMPLES; i++) {
+            const size_t ahead = i + most < NUM_SAMPLES ? i + most : NUM_SAMPLES;
+            wait_asked(&held, ahead);
+            CU_ASSERT_EQUAL(num_asked(&held), ahead);
+            answer(&held, loader, i);
+            if (i % BATCH == BATCH - 1 || i == NUM_SAMPLES - 1) {
+                const struct sluice_batch *batch = NULL;
+                CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+                sluice_loader_release(loader);
+            }
+        }
+        (void)sluice_loader_finish(loader);
+        sluice_loader_destroy(loader);
+    }
+}
+
 static void stop_wakes_a_waiting_next_for_good(void)
 {
     struct sluice_sampler_item items[NUM_SAMPLES];
@@ -676,6 +800,8 @@ int main(void)
         SLUICE_TEST(reads_ahead_as_far_as_the_slots_and_no_further),
         SLUICE_TEST(reads_ahead_as_far_as_the_bytes_and_no_further),
         SLUICE_TEST(a_sample_larger_than_the_bound_is_let_through_alone),
+        SLUICE_TEST(the_chooser_is_asked_once_per_item_and_sees_every_row),
+        SLUICE_TEST(no_more_is_unanswered_than_the_chooser_wants),
         SLUICE_TEST(stop_wakes_a_waiting_next_for_good),
         SLUICE_TEST(a_source_that_gives_up_ends_the_epoch_with_its_words),
         SLUICE_TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for),

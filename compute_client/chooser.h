@@ -1,0 +1,51 @@
+#ifndef SLUICE_COMPUTE_CLIENT_CHOOSER_H
+#define SLUICE_COMPUTE_CLIENT_CHOOSER_H
+
+#include "base/error.h"
+#include "compute_client/choice.h"
+#include "compute_client/sampler.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Who says what each sample is asked for, at the moment that it is, and is told
+ * what came of it.  A loader has one for each epoch.
+ *
+ * Threads: stand beside each function; none is called with a lock held. */
+
+/* What an item is asked for.  It waits while max_unanswered items are on their way, so that a
+ * chooser that changes its mind does not wait for what was asked before; 0 counts as 1. */
+struct sluice_ask {
+    struct sluice_choice choice;
+    uint32_t max_unanswered;
+};
+
+/* The way of one item, from the request to its row in the batch.
+ *
+ *     requested --- away: storage_ns, and the network --- arrived - started - done
+ *                        (queue and storage_cpu_ns)          (compute_cpu_ns) */
+struct sluice_row_seen {
+    size_t index; /* in the epoch's items */
+    struct sluice_choice asked, got;
+    sluice_status status; /* of the row; `got` only if it is SLUICE_OK */
+    size_t payload_bytes;
+    uint64_t requested_ns, arrived_ns;
+    uint64_t started_ns, done_ns; /* by a worker; equal if none had it */
+    uint64_t storage_ns, storage_cpu_ns, compute_cpu_ns;
+};
+
+struct sluice_chooser {
+    /* Once per item, in the order of the items, on the loader's thread. */
+    struct sluice_ask (*choose)(void *ctx, size_t index, const struct sluice_sampler_item *item);
+    /* Any thread; NULL: not wanted. */
+    void (*on_row)(void *ctx, const struct sluice_row_seen *row);
+    /* The trainer gets a batch of n samples at now_ns, for which it waited so long; on its
+     * thread; NULL: not wanted. */
+    void (*on_batch)(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns);
+    void *ctx;
+};
+
+/* choices[position], borrowed, and as many as there is room for. */
+struct sluice_chooser sluice_chooser_fixed(const struct sluice_choice *choices);
+
+#endif
