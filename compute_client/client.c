@@ -393,6 +393,7 @@ static sluice_status listing_manifest(const struct listing *listing, const char 
             .has_hash = row->has_hash,
             .width = row->width,
             .height = row->height,
+            .coding = row->coding,
         };
         for (int k = 0; k < 8 && row->has_hash; k++) {
             entries[i].hash.high = entries[i].hash.high << 8 | row->hash[k];

@@ -7,6 +7,7 @@
 #include "datasets/manifest.h"
 #include "datasets/parallel.h"
 #include "image/codec.h"
+#include "image/coding.h"
 
 #include <jansson.h>
 
@@ -54,6 +55,7 @@ static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
     if (sluice_image_probe(file->data, file->len, &info, &why) == SLUICE_OK) {
         entry->width = info.width;
         entry->height = info.height;
+        entry->coding = sluice_coding_of(&info);
     } else {
         sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", index->root, entry->path, why.text);
         atomic_fetch_add(&index->num_bad, 1);

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "image/coding.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -441,7 +442,10 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
 
 /* --- the file --- */
 
-#define FIRST_LINE "# sluice manifest 1"
+#define FIRST_LINE "# sluice manifest 2"
+#define FIRST_LINE_1 "# sluice manifest 1" /* the same without the column `coding` */
+
+#define NUM_FIELDS 8
 
 /* Tab, newline and backslash in a name are written \t, \n and \\. */
 static void write_escaped(FILE *file, const char *text)
@@ -488,7 +492,7 @@ static void write_rows(FILE *file, const void *ctx)
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,
             FIRST_LINE "\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
-                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\n",
+                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\n",
             id, manifest->num_classes, manifest->num_entries);
     for (size_t i = 0; i < manifest->num_classes; i++) {
         fputs("class\t", file);
@@ -501,9 +505,9 @@ static void write_rows(FILE *file, const void *ctx)
         if (entry->has_hash)
             sluice_hash128_hex(entry->hash, hash);
         write_escaped(file, entry->path);
-        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\n", (unsigned long long)entry->bytes,
+        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\n", (unsigned long long)entry->bytes,
                 entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
-                entry->height, hash);
+                entry->height, hash, sluice_coding_name(entry->coding));
     }
 }
 
@@ -519,6 +523,7 @@ struct reader {
     char *line; /* the current one, without its newline */
     size_t capacity;
     size_t line_number;
+    size_t num_fields; /* of a sample, in this version */
 };
 
 static sluice_status corrupt(const struct reader *reader, const char *what, struct sluice_err *err)
@@ -582,18 +587,18 @@ static sluice_status read_entry(struct reader *reader, struct builder *builder,
     const sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    char *fields[7];
+    char *fields[NUM_FIELDS] = {NULL};
     size_t num_fields = 0;
-    for (char *at = reader->line; at && num_fields < 7; num_fields++) {
+    for (char *at = reader->line; at && num_fields < reader->num_fields; num_fields++) {
         fields[num_fields] = at;
         at = strchr(at, '\t');
         if (at)
             *at++ = '\0';
-        if (num_fields == 6 && at)
-            return corrupt(reader, "more than 7 fields", err);
+        if (num_fields + 1 == reader->num_fields && at)
+            return corrupt(reader, "too many fields", err);
     }
-    if (num_fields != 7)
-        return corrupt(reader, "fewer than 7 fields", err);
+    if (num_fields != reader->num_fields)
+        return corrupt(reader, "too few fields", err);
 
     struct sluice_manifest_entry row = {0};
     uint64_t label, width, height;
@@ -616,6 +621,8 @@ static sluice_status read_entry(struct reader *reader, struct builder *builder,
     row.subset = is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN;
     row.width = (uint32_t)width;
     row.height = (uint32_t)height;
+    if (fields[7]) /* a later version may know more */
+        row.coding = sluice_coding_parse(fields[7]);
     return add_entry(builder, &row, fields[0], strlen(fields[0]), err);
 }
 
@@ -627,8 +634,12 @@ static sluice_status read_all(struct reader *reader, struct builder *builder,
     sluice_status status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;
-    if (strcmp(reader->line, FIRST_LINE) != 0)
-        return corrupt(reader, "not a manifest of version 1", err);
+    if (strcmp(reader->line, FIRST_LINE) == 0)
+        reader->num_fields = NUM_FIELDS;
+    else if (strcmp(reader->line, FIRST_LINE_1) == 0)
+        reader->num_fields = NUM_FIELDS - 1;
+    else
+        return corrupt(reader, "not a manifest of version 1 or 2", err);
     status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;

@@ -182,6 +182,7 @@ static sluice_status put_rows(struct sluice_context *context, struct listing *li
             .is_val = entry->subset == SLUICE_SUBSET_VAL,
             .width = entry->width,
             .height = entry->height,
+            .coding = entry->coding,
             .has_hash = entry->has_hash,
         };
         if (entry->has_hash)

@@ -83,6 +83,7 @@ struct sluice_wire_sample_info {
     uint32_t label;
     bool is_val;
     uint32_t width, height;
+    uint8_t coding; /* image/coding.h */
     bool has_hash;
     uint8_t hash[16];
 };

@@ -89,6 +89,7 @@ static bool rows_init(struct rows *rows, const struct sluice_wire_list *list)
         info->is_val = sample->is_val;
         info->width = sample->width;
         info->height = sample->height;
+        info->coding = sample->coding;
         if (sample->has_hash)
             info->hash =
                 (ProtobufCBinaryData){.len = sizeof(sample->hash), .data = (uint8_t *)sample->hash};
@@ -133,6 +134,7 @@ static sluice_status get_sample_info(const Sluice__V1__SampleInfo *wire,
     sample->is_val = wire->is_val;
     sample->width = wire->width;
     sample->height = wire->height;
+    sample->coding = wire->coding <= UINT8_MAX ? (uint8_t)wire->coding : 0;
     sample->has_hash = wire->hash.len != 0;
     if (sample->has_hash)
         memcpy(sample->hash, wire->hash.data, sizeof(sample->hash));

@@ -1,5 +1,6 @@
 #include "datasets/manifest.h"
 
+#include "image/coding.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -136,7 +137,12 @@ static void write_and_read_give_the_same_manifest(void)
 {
     const char *classes[] = {"", "a\tb", "c\\d\ne"};
     const struct sluice_manifest_entry entries[] = {
-        {.path = "a\tb/x y.jpg", .bytes = 1ull << 40, .label = 1, .width = 640, .height = 480},
+        {.path = "a\tb/x y.jpg",
+         .bytes = 1ull << 40,
+         .label = 1,
+         .width = 640,
+         .height = 480,
+         .coding = SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE},
         {.path = "c\\d\ne/\xc3\xa4.png",
          .bytes = 0,
          .label = 2,
@@ -160,6 +166,7 @@ static void write_and_read_give_the_same_manifest(void)
         CU_ASSERT_EQUAL(read->entries[i].label, entries[i].label);
         CU_ASSERT_EQUAL(read->entries[i].subset, entries[i].subset);
         CU_ASSERT_EQUAL(read->entries[i].width, entries[i].width);
+        CU_ASSERT_EQUAL(read->entries[i].coding, entries[i].coding);
         CU_ASSERT_EQUAL(read->entries[i].has_hash, entries[i].has_hash);
         CU_ASSERT_EQUAL(read->entries[i].hash.high, entries[i].hash.high);
         CU_ASSERT_EQUAL(read->entries[i].hash.low, entries[i].hash.low);
@@ -194,6 +201,35 @@ static void a_damaged_file_is_refused_by_line(void)
     CU_ASSERT_EQUAL(sluice_manifest_read(in_dir("cut.tsv"), &read, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "id"));
     free(bytes);
+}
+
+static void reads_a_file_of_version_1_whose_codings_are_not_known(void)
+{
+    struct sluice_manifest *manifest = scan("split"), *read = NULL;
+    char id[33], text[512];
+    sluice_hash128_hex(sluice_manifest_id(manifest), id);
+    int len = snprintf(text, sizeof(text),
+                       "# sluice manifest 1\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
+                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\n",
+                       id, manifest->num_classes, manifest->num_entries);
+    for (size_t i = 0; i < manifest->num_classes; i++)
+        len +=
+            snprintf(text + len, sizeof(text) - (size_t)len, "class\t%s\n", manifest->classes[i]);
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        len += snprintf(text + len, sizeof(text) - (size_t)len, "%s\t%llu\t%u\t%s\t5\t7\t-\n",
+                        entry->path, (unsigned long long)entry->bytes, entry->label,
+                        entry->subset == SLUICE_SUBSET_VAL ? "val" : "train");
+    }
+    CU_ASSERT_FATAL(len > 0 && (size_t)len < sizeof(text));
+    sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("old.tsv"), &read, &err), SLUICE_OK);
+    CU_ASSERT(ids_are_equal(manifest, read));
+    CU_ASSERT_EQUAL(read->entries[0].width, 5);
+    CU_ASSERT_EQUAL(read->entries[0].coding, SLUICE_CODING_UNKNOWN);
+    sluice_manifest_destroy(manifest);
+    sluice_manifest_destroy(read);
 }
 
 static void open_prefers_the_file_and_falls_back_to_walking(void)
@@ -244,6 +280,7 @@ int main(void)
         SLUICE_TEST(refuses_an_empty_or_missing_root),
         SLUICE_TEST(write_and_read_give_the_same_manifest),
         SLUICE_TEST(a_damaged_file_is_refused_by_line),
+        SLUICE_TEST(reads_a_file_of_version_1_whose_codings_are_not_known),
         SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
         SLUICE_TEST(create_refuses_bad_rows),
     };

@@ -32,6 +32,7 @@ static struct sluice_wire_list random_list(void)
         sample->is_val = random_bool();
         sample->width = random_u32();
         sample->height = random_u32();
+        sample->coding = (uint8_t)random_u32();
         sample->has_hash = random_bool();
         if (sample->has_hash)
             random_bytes(sample->hash, sizeof(sample->hash));
@@ -62,6 +63,7 @@ static void what_is_put_is_what_is_got(void)
             CU_ASSERT_EQUAL(a->is_val, b->is_val);
             CU_ASSERT_EQUAL(a->width, b->width);
             CU_ASSERT_EQUAL(a->height, b->height);
+            CU_ASSERT_EQUAL(a->coding, b->coding);
             CU_ASSERT_EQUAL(a->has_hash, b->has_hash);
             CU_ASSERT(memcmp(a->hash, b->hash, sizeof(a->hash)) == 0);
         }
@@ -70,6 +72,20 @@ static void what_is_put_is_what_is_got(void)
         sluice_wire_list_clear(&got);
         sluice_message_clear(&message);
     }
+}
+
+static void a_coding_of_no_byte_is_not_known(void)
+{
+    /* One sample: path "a", coding 256. */
+    static const uint8_t bytes[] = {0x22, 6, 0x12, 1, 'a', 0x48, 0x80, 0x02};
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, bytes, sizeof(bytes), NULL), SLUICE_OK);
+    struct sluice_wire_list got;
+    CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(got.num_samples_here, 1);
+    CU_ASSERT_EQUAL(got.samples[0].coding, 0);
+    sluice_wire_list_clear(&got);
+    sluice_message_clear(&message);
 }
 
 static void subsets_come_back_as_they_were_put(void)
@@ -102,6 +118,7 @@ static void protobuf_c_reads_what_is_put(void)
         CU_ASSERT_STRING_EQUAL(wire->samples[i]->path, list.samples[i].path);
         CU_ASSERT_EQUAL(wire->samples[i]->hash.len, list.samples[i].has_hash ? 16 : 0);
         CU_ASSERT_EQUAL(wire->samples[i]->is_val, list.samples[i].is_val);
+        CU_ASSERT_EQUAL(wire->samples[i]->coding, list.samples[i].coding);
     }
     sluice__v1__list_samples_reply__free_unpacked(wire, NULL);
     free(flat);
@@ -159,6 +176,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_is_put_is_what_is_got),
+        SLUICE_TEST(a_coding_of_no_byte_is_not_known),
         SLUICE_TEST(subsets_come_back_as_they_were_put),
         SLUICE_TEST(protobuf_c_reads_what_is_put),
         SLUICE_TEST(names_that_are_no_utf8_are_made_so),

@@ -1,0 +1,264 @@
+#include "profiler/choice_cost.h"
+
+#include "image/coding.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One entry of a request for samples, and a reply's fields beside its payload. */
+#define REQUEST_BYTES 24
+#define REPLY_BYTES 40
+
+const char *sluice_choice_side_name(enum sluice_choice_side side)
+{
+    static const char *const names[SLUICE_NUM_CHOICE_SIDES] = {"storage_cpu", "compute_cpu",
+                                                               "bytes"};
+    return names[side];
+}
+
+const char *sluice_choice_class_name(enum sluice_choice_class class)
+{
+    static const char *const names[SLUICE_NUM_CHOICE_CLASSES] = {"window", "jpeg", "png"};
+    return names[class];
+}
+
+const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
+{
+    static const char *const names[SLUICE_NUM_CHOICE_FEATURES] = {
+        "sample",     "file_byte",     "pixel",    "byte_to_crop", "crop_byte",
+        "crop_pixel", "chroma_sample", "crop_row", "output_pixel", "detail",
+    };
+    return names[feature];
+}
+
+enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts)
+{
+    switch (sluice_coding_kind(facts->coding)) {
+    case SLUICE_CODING_PNG:
+        return SLUICE_CLASS_PNG;
+    case SLUICE_CODING_JPEG_OTHER:
+        return SLUICE_CLASS_JPEG;
+    default:
+        return sluice_coding_is_progressive(facts->coding) ? SLUICE_CLASS_JPEG
+                                                           : SLUICE_CLASS_WINDOW;
+    }
+}
+
+/* --- features --- */
+
+struct grid {
+    uint32_t mcu_width, mcu_height;
+    double chroma; /* samples beside luma, for each pixel */
+};
+
+static struct grid grid_of(uint8_t coding)
+{
+    switch (sluice_coding_kind(coding)) {
+    case SLUICE_CODING_JPEG_444:
+    case SLUICE_CODING_JPEG_OTHER:
+        return (struct grid){8, 8, 2};
+    case SLUICE_CODING_JPEG_422:
+        return (struct grid){16, 8, 1};
+    case SLUICE_CODING_JPEG_440:
+        return (struct grid){8, 16, 1};
+    case SLUICE_CODING_JPEG_GRAY:
+        return (struct grid){8, 8, 0};
+    case SLUICE_CODING_PNG:
+        return (struct grid){1, 1, 2};
+    default: /* what cameras write, and most of ImageNet is */
+        return (struct grid){16, 16, 0.5};
+    }
+}
+
+/* Pixels of the MCUs under [from, from + count), with the margin that smooth upsampling needs
+ * where chroma is sampled down. */
+static double covered(uint32_t from, uint32_t count, uint32_t size, uint32_t step)
+{
+    const uint64_t margin = step == 16;
+    const uint64_t first = from > margin ? (from - margin) / step * step : 0;
+    uint64_t end = ((uint64_t)from + count + margin + step - 1) / step * step;
+    end = end < size ? end : size;
+    return (double)(end - first);
+}
+
+void sluice_choice_features(const struct sluice_sample_facts *facts,
+                            double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    const struct grid grid = grid_of(facts->coding);
+    const double bytes = (double)facts->file_bytes;
+    const double pixels = (double)facts->width * facts->height;
+    const double rows =
+        covered(0, facts->crop.top + facts->crop.height, facts->height, grid.mcu_height);
+    const double window =
+        covered(facts->crop.left, facts->crop.width, facts->width, grid.mcu_width) *
+        covered(facts->crop.top, facts->crop.height, facts->height, grid.mcu_height);
+    const double crop_pixels = (double)facts->crop.width * facts->crop.height;
+    const double side = facts->output_size ? facts->output_size : sqrt(crop_pixels);
+    const double output = side * side;
+    feature[SLUICE_CHOICE_PER_SAMPLE] = 1;
+    feature[SLUICE_CHOICE_PER_FILE_BYTE] = bytes;
+    feature[SLUICE_CHOICE_PER_PIXEL] = pixels;
+    feature[SLUICE_CHOICE_PER_BYTE_TO_CROP] = bytes * rows / facts->height;
+    feature[SLUICE_CHOICE_PER_CROP_BYTE] = bytes * window / pixels;
+    feature[SLUICE_CHOICE_PER_CROP_PIXEL] = crop_pixels;
+    feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE] = crop_pixels * grid.chroma;
+    feature[SLUICE_CHOICE_PER_CROP_ROW] = facts->crop.height * side;
+    feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL] = output;
+    feature[SLUICE_CHOICE_PER_DETAIL] = output * sqrt(bytes / pixels);
+}
+
+/* --- the default --- */
+
+#define PER_SAMPLE(x) [SLUICE_CHOICE_PER_SAMPLE] = (x)
+#define FILE_BYTE(x) [SLUICE_CHOICE_PER_FILE_BYTE] = (x)
+#define PIXEL(x) [SLUICE_CHOICE_PER_PIXEL] = (x)
+#define BYTE_TO_CROP(x) [SLUICE_CHOICE_PER_BYTE_TO_CROP] = (x)
+#define CROP_BYTE(x) [SLUICE_CHOICE_PER_CROP_BYTE] = (x)
+#define CROP_PIXEL(x) [SLUICE_CHOICE_PER_CROP_PIXEL] = (x)
+#define CHROMA(x) [SLUICE_CHOICE_PER_CHROMA_SAMPLE] = (x)
+#define CROP_ROW(x) [SLUICE_CHOICE_PER_CROP_ROW] = (x)
+#define OUTPUT_PIXEL(x) [SLUICE_CHOICE_PER_OUTPUT_PIXEL] = (x)
+#define DETAIL(x) [SLUICE_CHOICE_PER_DETAIL] = (x)
+
+/* Steps of the pipeline, whose sums the choices are. */
+enum step { REGION, WHOLE, RESIZE, CUT, CUT_REGION, NUM_DECODE_STEPS };
+
+/* Where a step is for no class, a file of it takes the way of `raw`. */
+static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_DECODE_STEPS] =
+    {
+        [SLUICE_CLASS_WINDOW] =
+            {
+                [REGION] = {{PER_SAMPLE(15e-6), BYTE_TO_CROP(2.2e-9), CROP_BYTE(2e-9),
+                             CROP_PIXEL(0.8e-9), CHROMA(0.5e-9)}},
+                [WHOLE] = {{PER_SAMPLE(30e-6), FILE_BYTE(6e-9), PIXEL(2.5e-9)}},
+                [CUT] = {{PER_SAMPLE(15e-6), BYTE_TO_CROP(2.2e-9), CROP_BYTE(2e-9)}},
+                [CUT_REGION] = {{PER_SAMPLE(25e-6), CROP_BYTE(3.5e-9), CROP_PIXEL(0.8e-9),
+                                 CHROMA(0.5e-9)}},
+            },
+        [SLUICE_CLASS_JPEG] =
+            {
+                [REGION] = {{PER_SAMPLE(50e-6), FILE_BYTE(15e-9), PIXEL(3e-9)}},
+                [WHOLE] = {{PER_SAMPLE(50e-6), FILE_BYTE(15e-9), PIXEL(4e-9)}},
+                [CUT] = {{PER_SAMPLE(50e-6), FILE_BYTE(15e-9), PIXEL(1e-9), CROP_BYTE(5e-9)}},
+                [CUT_REGION] = {{PER_SAMPLE(25e-6),
+                                 CROP_BYTE(3.5e-9), CROP_PIXEL(0.8e-9), CHROMA(0.5e-9)}},
+            },
+        [SLUICE_CLASS_PNG] =
+            {
+                [REGION] = {{PER_SAMPLE(50e-6), FILE_BYTE(6e-9), PIXEL(4e-9)}},
+                [WHOLE] = {{PER_SAMPLE(50e-6), FILE_BYTE(6e-9), PIXEL(4e-9)}},
+            },
+};
+
+static const struct sluice_choice_weights resize = {
+    {PER_SAMPLE(5e-6), CROP_PIXEL(0.7e-9), CROP_ROW(0.8e-9), OUTPUT_PIXEL(0.6e-9)}};
+static const struct sluice_choice_weights pack = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(5.8e-9)}};
+static const struct sluice_choice_weights unpack = {{PER_SAMPLE(10e-6), OUTPUT_PIXEL(4.0e-9)}};
+static const struct sluice_choice_weights copy = {{PER_SAMPLE(3e-6), OUTPUT_PIXEL(0.2e-9)}};
+static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.5e-9)}};
+static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(8e-9)}};
+static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
+
+static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
+{
+    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+        sum->per[f] += step->per[f];
+}
+
+static void set_class(struct sluice_choice_weights (*of)[SLUICE_NUM_CHOICE_SIDES],
+                      const struct sluice_choice_weights *step)
+{
+    enum { S = SLUICE_SIDE_STORAGE_CPU, C = SLUICE_SIDE_COMPUTE_CPU };
+    add(&of[0][S], &serve);
+    add(&of[0][C], &step[REGION]);
+    add(&of[0][C], &resize);
+    add(&of[1][S], &step[WHOLE]);
+    add(&of[1][C], &resize);
+    for (int split = 2; split < SLUICE_PROFILE_STAGES; split++) {
+        add(&of[split][S], &step[REGION]);
+        add(&of[split][S], &resize);
+        add(&of[split][C], &copy);
+        if (split > 3) {
+            add(&of[split][S], &to_float);
+            add(&of[split][C], &from_float);
+        }
+    }
+    add(&of[SLUICE_CHOICE_JPEG_CROP][S], &step[CUT]);
+    add(&of[SLUICE_CHOICE_JPEG_CROP][C], &step[CUT_REGION]);
+    add(&of[SLUICE_CHOICE_JPEG_CROP][C], &resize);
+    of[SLUICE_CHOICE_JPEG_CROP][SLUICE_SIDE_BYTES] =
+        (struct sluice_choice_weights){{PER_SAMPLE(620), CROP_BYTE(1)}};
+    add(&of[SLUICE_CHOICE_U8_PACKED][S], &step[REGION]);
+    add(&of[SLUICE_CHOICE_U8_PACKED][S], &resize);
+    add(&of[SLUICE_CHOICE_U8_PACKED][S], &pack);
+    add(&of[SLUICE_CHOICE_U8_PACKED][C], &unpack);
+    of[SLUICE_CHOICE_U8_PACKED][SLUICE_SIDE_BYTES] =
+        (struct sluice_choice_weights){{OUTPUT_PIXEL(3 * 63885.0 / 150528)}};
+}
+
+struct sluice_choice_model sluice_choice_model_default(void)
+{
+    struct sluice_choice_model model = {.disk_s_per_sample = 20e-6, .disk_s_per_byte = 0.3e-9};
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++)
+        set_class(model.weights[class], steps[class]);
+    return model;
+}
+
+/* --- costs --- */
+
+static double predict(const struct sluice_choice_weights *weights,
+                      const double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    double sum = 0;
+    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+        sum += weights->per[f] * feature[f];
+    return sum;
+}
+
+static double bytes_of(const struct sluice_choice_weights *weights, unsigned choice,
+                       const double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    const double file = feature[SLUICE_CHOICE_PER_FILE_BYTE];
+    const double pixels = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+    switch (choice) {
+    case 0:
+        return file;
+    case 1:
+        return 3 * feature[SLUICE_CHOICE_PER_PIXEL];
+    case 2:
+    case 3:
+        return pixels;
+    case 4:
+    case 5:
+        return 4 * pixels;
+    default: {
+        /* No form is sent that is larger than what it stands for. */
+        const double most = choice == SLUICE_CHOICE_JPEG_CROP ? file : pixels;
+        const double bytes = predict(weights, feature);
+        return bytes < most ? bytes : most;
+    }
+    }
+}
+
+void sluice_choice_model_costs(const struct sluice_choice_model *model,
+                               const struct sluice_sample_facts *facts,
+                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    const enum sluice_choice_class class = sluice_choice_class_of(facts);
+    double feature[SLUICE_NUM_CHOICE_FEATURES];
+    sluice_choice_features(facts, feature);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        const struct sluice_choice_weights *weights = model->weights[class][c];
+        cost[c][SLUICE_LOAD_DISK] =
+            model->disk_s_per_sample + model->disk_s_per_byte * (double)facts->file_bytes;
+        cost[c][SLUICE_LOAD_STORAGE_CPU] = predict(&weights[SLUICE_SIDE_STORAGE_CPU], feature);
+        cost[c][SLUICE_LOAD_NET_DOWN] =
+            bytes_of(&weights[SLUICE_SIDE_BYTES], c, feature) + REPLY_BYTES;
+        cost[c][SLUICE_LOAD_NET_UP] = REQUEST_BYTES;
+        cost[c][SLUICE_LOAD_COMPUTE_CPU] = predict(&weights[SLUICE_SIDE_COMPUTE_CPU], feature);
+        cost[c][SLUICE_LOAD_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+        cost[c][SLUICE_LOAD_GPU] = 1;
+    }
+    if (class == SLUICE_CLASS_PNG)
+        memcpy(cost[SLUICE_CHOICE_JPEG_CROP], cost[0], sizeof(cost[0]));
+}
