@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "bench/bench.h"
 #include "image/kernels.h"
+#include "image/resize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,11 +20,12 @@
 #define COLD_BYTES (48u << 20)
 
 struct work {
-    uint8_t *in;      /* MAX_IN rows of MAX_IN pixels would not fit a cache: a few rows, in turn */
-    uint8_t *out;     /* COLD_BYTES */
-    size_t out_at;    /* where the next image goes */
-    uint32_t in_size; /* of the pass */
+    uint8_t *in;  /* MAX_IN rows of MAX_IN pixels; `across` and `down` use a few of them, in turn */
+    uint8_t *out; /* COLD_BYTES */
+    size_t out_at;                                /* where the next image goes */
+    uint32_t in_size;                             /* of the pass */
     struct sluice_taps taps[SLUICE_CPU_NEON + 1]; /* by level */
+    struct sluice_resizer *resizers[SLUICE_CPU_NEON + 1];
     struct sluice_lookup lookup;
     const struct sluice_kernels *kernels;
     enum sluice_cpu_level level;
@@ -43,8 +45,8 @@ static struct sluice_taps make_taps(const struct sluice_kernels *kernels, enum s
                                     uint32_t in_size)
 {
     const double scale = (double)in_size / SIDE, support = scale > 1 ? scale : 1;
-    struct sluice_taps taps = {.num_out = SIDE,
-                               .stride = ((uint32_t)ceil(support) * 2 + 1 + 3) & ~3u};
+    struct sluice_taps taps = {
+        .num_in = in_size, .num_out = SIDE, .stride = ((uint32_t)ceil(support) * 2 + 1 + 3) & ~3u};
     taps.spans = new_memory(SIDE * sizeof(*taps.spans));
     taps.coeffs = new_memory(SIDE * taps.stride * sizeof(*taps.coeffs));
     memset(taps.coeffs, 0, SIDE * taps.stride * sizeof(*taps.coeffs));
@@ -79,9 +81,12 @@ static uint8_t *next_out(struct work *work, size_t len)
 static void resize_across(struct work *work)
 {
     uint8_t *out = next_out(work, (size_t)work->in_size * SIDE * 3);
-    for (uint32_t y = 0; y < work->in_size; y++)
-        work->kernels->resize_row(&work->taps[work->level], work->in + (y % 8) * MAX_IN * 3,
-                                  work->in_size, out + (size_t)y * SIDE * 3);
+    for (uint32_t y = 0; y < work->in_size; y += 8) {
+        const uint32_t left = work->in_size - y;
+        work->kernels->resize_rows(&work->taps[work->level], work->in, (size_t)MAX_IN * 3,
+                                   left < 8 ? left : 8, out + (size_t)y * SIDE * 3,
+                                   (size_t)SIDE * 3);
+    }
 }
 
 static void resize_down(struct work *work)
@@ -94,6 +99,16 @@ static void resize_down(struct work *work)
             rows[k] = work->in + (taps->spans[y].first + k) % 64 * SIDE * 3;
         work->kernels->blend_rows(taps, y, rows, out + (size_t)y * SIDE * 3, (size_t)SIDE * 3);
     }
+}
+
+/* A square crop to SIDE x SIDE: weights, both passes, the flip that is folded into them. */
+static void resize_whole(struct work *work)
+{
+    const struct sluice_image_view view = {work->in, (size_t)work->in_size * 3, work->in_size,
+                                           work->in_size};
+    if (sluice_resize_rgb(work->resizers[work->level], &view, SIDE, SIDE, true,
+                          next_out(work, (size_t)SIDE * SIDE * 3), NULL) != SLUICE_OK)
+        bench_die("no memory");
 }
 
 static void flip(struct work *work)
@@ -137,6 +152,10 @@ static const struct kernel_case {
      .in_size = 600,
      .pass = SLUICE_PASS_DOWN,
      .bytes = SIDE * SIDE * 3},
+    {.name = "resize 160", .run = resize_whole, .in_size = 160, .bytes = SIDE * SIDE * 3},
+    {.name = "resize 300", .run = resize_whole, .in_size = 300, .bytes = SIDE * SIDE * 3},
+    {.name = "resize 600", .run = resize_whole, .in_size = 600, .bytes = SIDE * SIDE * 3},
+    {.name = "resize 2000", .run = resize_whole, .in_size = 2000, .bytes = SIDE * SIDE * 3},
     {.name = "flip", .run = flip, .bytes = SIDE * SIDE * 3},
     {.name = "lookup f32 chw", .run = look_up, .bytes = SIDE * SIDE * 3 * 4},
     {.name = "lookup f32 chw far", .run = look_up, .is_far = true, .bytes = SIDE * SIDE * 3 * 4},
@@ -185,8 +204,11 @@ static void measure(struct bench_report *report, struct work *work, const struct
     }
     work->in_size = c->in_size;
     if (c->in_size) {
-        for (size_t l = 0; l < num_levels; l++)
+        for (size_t l = 0; l < num_levels; l++) {
+            if (sluice_resizer_create_at(levels[l], &work->resizers[levels[l]], NULL))
+                bench_die("no memory");
             work->taps[levels[l]] = make_taps(sluice_kernels_for(levels[l]), c->pass, c->in_size);
+        }
     }
     float table[3][256];
     for (int i = 0; i < 3 * 256; i++)
@@ -226,6 +248,7 @@ static void measure(struct bench_report *report, struct work *work, const struct
         free(work->taps[levels[l]].spans);
         free(work->taps[levels[l]].coeffs);
         free(work->taps[levels[l]].plan);
+        sluice_resizer_destroy(work->resizers[levels[l]]);
     }
 }
 
@@ -266,9 +289,10 @@ int main(int argc, char **argv)
     bench_print_machine();
     bench_pin(0);
 
-    struct work work = {.in = new_memory((size_t)MAX_IN * 64 * 3), .out = new_memory(COLD_BYTES)};
+    struct work work = {.in = new_memory((size_t)MAX_IN * MAX_IN * 3),
+                        .out = new_memory(COLD_BYTES)};
     struct sluice_rng rng = sluice_rng_init(1, 0, 0, 0);
-    for (size_t i = 0; i < (size_t)MAX_IN * 64 * 3; i++)
+    for (size_t i = 0; i < (size_t)MAX_IN * MAX_IN * 3; i++)
         work.in[i] = (uint8_t)sluice_rng_u32(&rng);
     struct bench_report report = {.is_json = args.is_json};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {

@@ -31,9 +31,11 @@ enum sluice_pass {
 /* One pass: num_out outputs of at most `stride` taps each.
  *
  * coeffs[o * stride + k] weighs input spans[o].first + k; zero from count on.
+ * first + count <= num_in.
  * Weights are 0 .. 1 << SLUICE_RESIZE_BITS and the weights of one output sum to
  * 1 << SLUICE_RESIZE_BITS but for rounding, at most one half a tap. */
 struct sluice_taps {
+    uint32_t num_in;
     uint32_t num_out;
     uint32_t stride; /* a multiple of 4 */
     struct sluice_tap_span *spans;
@@ -45,15 +47,16 @@ struct sluice_kernels {
     /* Bytes that `plan` needs; 0: none. */
     size_t (*plan_len)(enum sluice_pass pass, uint32_t num_out, uint32_t stride);
 
-    /* Fills taps->plan from the rest, before the first call of resize_row (across) or
+    /* Fills taps->plan from the rest, before the first call of resize_rows (across) or
      * blend_rows (down). */
     void (*make_plan)(enum sluice_pass pass, const struct sluice_taps *taps);
 
-    /* One RGB row of in_width pixels to one of taps->num_out pixels: each
+    /* num_rows RGB rows of taps->num_in pixels to as many of taps->num_out pixels: each
      * channel is the weighted sum, plus one half, shifted and clipped to 0 .. 255.
-     * Reads nothing outside the in_width * 3 bytes, writes num_out * 3. */
-    void (*resize_row)(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
-                       uint8_t *out);
+     * Rows start in_stride and out_stride bytes apart.  Reads nothing outside the num_in * 3
+     * bytes of each, writes num_out * 3.  Fastest with eight rows or more at a time. */
+    void (*resize_rows)(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
+                        uint32_t num_rows, uint8_t *out, size_t out_stride);
 
     /* Output row `o` of a vertical pass, byte by byte: rows[k] is the row that tap
      * k weighs.  Reads and writes exactly num_bytes of each row. */

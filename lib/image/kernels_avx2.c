@@ -84,10 +84,9 @@ static inline __m128i resize_pixel(const struct sluice_taps *taps, const uint8_t
                           SLUICE_RESIZE_BITS);
 }
 
-static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
-                       uint8_t *out)
+static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint8_t *out)
 {
-    const size_t in_bytes = (size_t)in_width * 3;
+    const size_t in_bytes = (size_t)taps->num_in * 3;
     const __m128i drop_zeros =
         _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
     uint32_t o = 0;
@@ -107,6 +106,13 @@ static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32
         const int value = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
         memcpy(out, &value, 3);
     }
+}
+
+static void resize_rows(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
+                        uint32_t num_rows, uint8_t *out, size_t out_stride)
+{
+    for (; num_rows > 0; num_rows--, in += in_stride, out += out_stride)
+        resize_row(taps, in, out);
 }
 
 /* Both halves of the weights of taps k and k + 1 (k even), each pair in every lane. */
@@ -183,7 +189,7 @@ void sluice_flip_row_avx2(const uint8_t *in, size_t width, uint8_t *out)
 const struct sluice_kernels sluice_kernels_avx2 = {
     .plan_len = plan_len,
     .make_plan = make_plan,
-    .resize_row = resize_row,
+    .resize_rows = resize_rows,
     .blend_rows = blend_rows,
     .flip_row = sluice_flip_row_avx2,
     /* A gather reads no faster than as many loads. */

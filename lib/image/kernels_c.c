@@ -19,10 +19,8 @@ static void make_plan(enum sluice_pass pass, const struct sluice_taps *taps)
     (void)pass, (void)taps;
 }
 
-static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
-                       uint8_t *out)
+static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint8_t *out)
 {
-    (void)in_width;
     for (uint32_t o = 0; o < taps->num_out; o++) {
         const int32_t *coeffs = taps->coeffs + (size_t)o * taps->stride;
         const uint8_t *p = in + (size_t)taps->spans[o].first * 3;
@@ -37,6 +35,13 @@ static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32
         out[2] = round_and_clip(blue);
         out += 3;
     }
+}
+
+static void resize_rows(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
+                        uint32_t num_rows, uint8_t *out, size_t out_stride)
+{
+    for (; num_rows > 0; num_rows--, in += in_stride, out += out_stride)
+        resize_row(taps, in, out);
 }
 
 static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t *const *rows,
@@ -88,7 +93,7 @@ void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels,
 const struct sluice_kernels sluice_kernels_c = {
     .plan_len = plan_len,
     .make_plan = make_plan,
-    .resize_row = resize_row,
+    .resize_rows = resize_rows,
     .blend_rows = blend_rows,
     .flip_row = flip_row,
     .look_up = sluice_look_up_c,

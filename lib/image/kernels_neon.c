@@ -65,12 +65,11 @@ static inline uint16x4_t resize_pixel(const struct sluice_taps *taps, const uint
     return round_and_clip(vaddq_s32(even, odd));
 }
 
-static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32_t in_width,
-                       uint8_t *out)
+static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint8_t *out)
 {
     static const uint8_t drop_zeros[16] = {0,  1,  2,  4,  5,   6,   8,   9,
                                            10, 12, 13, 14, 255, 255, 255, 255};
-    const size_t in_bytes = (size_t)in_width * 3;
+    const size_t in_bytes = (size_t)taps->num_in * 3;
     const uint8x16_t order = vld1q_u8(drop_zeros);
     uint32_t o = 0;
     for (; o + 4 <= taps->num_out; o += 4, out += 12) {
@@ -90,6 +89,13 @@ static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint32
         const uint32_t value = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
         memcpy(out, &value, 3);
     }
+}
+
+static void resize_rows(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
+                        uint32_t num_rows, uint8_t *out, size_t out_stride)
+{
+    for (; num_rows > 0; num_rows--, in += in_stride, out += out_stride)
+        resize_row(taps, in, out);
 }
 
 static inline void blend_16(const int32_t *coeffs, uint32_t count, const uint8_t *const *rows,
@@ -157,7 +163,7 @@ static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
 const struct sluice_kernels sluice_kernels_neon = {
     .plan_len = plan_len,
     .make_plan = make_plan,
-    .resize_row = resize_row,
+    .resize_rows = resize_rows,
     .blend_rows = blend_rows,
     .flip_row = flip_row,
     /* There is no gather, and a permute reaches 64 bytes: four for each byte of a value, which is

@@ -10,6 +10,9 @@
 
 #define MAX_SIDE 65535u
 
+/* Input rows that go through the horizontal pass together. */
+#define ROWS_AT_ONCE 8
+
 /* Memory that grows and is kept, 64-byte aligned. */
 struct growing {
     void *data;
@@ -49,10 +52,16 @@ struct sluice_resizer {
 
 sluice_status sluice_resizer_create(struct sluice_resizer **out, struct sluice_err *err)
 {
+    return sluice_resizer_create_at(sluice_cpu_level(), out, err);
+}
+
+sluice_status sluice_resizer_create_at(enum sluice_cpu_level level, struct sluice_resizer **out,
+                                       struct sluice_err *err)
+{
     struct sluice_resizer *resizer = calloc(1, sizeof(*resizer));
     if (!resizer)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a resizer");
-    resizer->kernels = sluice_kernels_for(sluice_cpu_level());
+    resizer->kernels = sluice_kernels_for(level);
     *out = resizer;
     return SLUICE_OK;
 }
@@ -103,6 +112,7 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
         !grow(&pass->plan, resizer->kernels->plan_len(direction, out, (uint32_t)stride)))
         return false;
     pass->taps = (struct sluice_taps){
+        .num_in = in,
         .num_out = out,
         .stride = (uint32_t)stride,
         .spans = pass->spans.data,
@@ -144,9 +154,15 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
     return true;
 }
 
-/* Both passes, row by row: an input row goes through the horizontal pass when the
- * first output row that weighs it comes up, into a ring just large enough for
- * the rows of one output row, where it stays until it is no longer needed. */
+static uint32_t ring_rows(const struct pass *down)
+{
+    return (down->max_count + 2 * ROWS_AT_ONCE - 2) / ROWS_AT_ONCE * ROWS_AT_ONCE;
+}
+
+/* Both passes, a few rows at a time: input rows go through the horizontal pass when the
+ * first output row that weighs one comes up, into a ring just large enough for
+ * the rows of one output row and those ahead of them, where they stay until they are no longer
+ * needed. */
 static void run_both(struct sluice_resizer *resizer, const struct sluice_image_view *view,
                      uint32_t out_width, bool is_across_identity, uint8_t *out)
 {
@@ -154,19 +170,26 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
     const size_t row_bytes = (size_t)out_width * 3;
     const uint8_t **rows = resizer->rows.data;
     uint8_t *ring = resizer->ring.data;
+    const uint32_t num_slots = ring_rows(&resizer->down);
     uint32_t next = 0; /* the first input row not in the ring yet */
     for (uint32_t o = 0; o < down->num_out; o++) {
         const struct sluice_tap_span span = down->spans[o];
         if (next < span.first)
             next = span.first;
-        for (; !is_across_identity && next < span.first + span.count; next++)
-            resizer->kernels->resize_row(&resizer->across.taps, view->pixels + next * view->stride,
-                                         view->width,
-                                         ring + next % resizer->down.max_count * row_bytes);
+        while (!is_across_identity && next < span.first + span.count) {
+            const uint32_t slot = next % num_slots;
+            const uint32_t to_wrap = num_slots - slot, left = view->height - next;
+            uint32_t num = ROWS_AT_ONCE;
+            num = to_wrap < num ? to_wrap : num;
+            num = left < num ? left : num;
+            resizer->kernels->resize_rows(&resizer->across.taps, view->pixels + next * view->stride,
+                                          view->stride, num, ring + slot * row_bytes, row_bytes);
+            next += num;
+        }
         for (uint32_t k = 0; k < span.count; k++) {
             const size_t y = span.first + k;
             rows[k] = is_across_identity ? view->pixels + y * view->stride
-                                         : ring + y % resizer->down.max_count * row_bytes;
+                                         : ring + y % num_slots * row_bytes;
         }
         resizer->kernels->blend_rows(down, o, rows, out + o * row_bytes, row_bytes);
     }
@@ -193,7 +216,7 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
         has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, view->height, out_height, false);
         has_memory =
             has_memory && grow(&resizer->rows, resizer->down.max_count * sizeof(const uint8_t *)) &&
-            (is_across_identity || grow(&resizer->ring, resizer->down.max_count * row_bytes));
+            (is_across_identity || grow(&resizer->ring, ring_rows(&resizer->down) * row_bytes));
     }
     if (!has_memory)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
@@ -203,13 +226,12 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
         run_both(resizer, view, out_width, is_across_identity, out);
         return SLUICE_OK;
     }
-    for (uint32_t y = 0; y < out_height; y++) {
-        const uint8_t *in = view->pixels + y * view->stride;
-        if (is_across_identity)
-            memcpy(out + y * row_bytes, in, row_bytes);
-        else
-            resizer->kernels->resize_row(&resizer->across.taps, in, view->width,
-                                         out + y * row_bytes);
+    if (!is_across_identity) {
+        resizer->kernels->resize_rows(&resizer->across.taps, view->pixels, view->stride, out_height,
+                                      out, row_bytes);
+        return SLUICE_OK;
     }
+    for (uint32_t y = 0; y < out_height; y++)
+        memcpy(out + y * row_bytes, view->pixels + y * view->stride, row_bytes);
     return SLUICE_OK;
 }

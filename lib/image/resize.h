@@ -1,6 +1,7 @@
 #ifndef SLUICE_IMAGE_RESIZE_H
 #define SLUICE_IMAGE_RESIZE_H
 
+#include "base/cpu.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -17,6 +18,12 @@ struct sluice_resizer; /* coefficient tables and the rows between the two passes
 
 SLUICE_MUST_USE sluice_status sluice_resizer_create(struct sluice_resizer **resizer,
                                                     struct sluice_err *err);
+
+/* The same with the kernels of a level that this machine can run, to compare levels. */
+SLUICE_MUST_USE sluice_status sluice_resizer_create_at(enum sluice_cpu_level level,
+                                                       struct sluice_resizer **resizer,
+                                                       struct sluice_err *err);
+
 void sluice_resizer_destroy(struct sluice_resizer *resizer); /* NULL is allowed */
 
 struct sluice_image_view {

@@ -121,6 +121,49 @@ static void flip_mirrors_the_result(void)
     }
 }
 
+/* The scalar kernels are the definition: every level that this machine runs gives their bytes. */
+static void levels_agree(void)
+{
+    static const uint32_t fixed[][4] = {
+        {1, 1, 64, 40},    {1, 5, 7, 1},       {300, 200, 224, 224}, {500, 375, 224, 224},
+        {160, 97, 224, 7}, {700, 31, 90, 224}, {1500, 9, 224, 5},    {21, 21, 224, 224},
+        {22, 43, 20, 43},  {3000, 3, 16, 3},   {64, 300, 5, 40},     {9, 2000, 6, 11},
+    };
+    const enum sluice_cpu_level detected = sluice_cpu_detected();
+    const enum sluice_cpu_level levels[] = {
+        SLUICE_CPU_C, detected == SLUICE_CPU_AVX512 ? SLUICE_CPU_AVX2 : detected, detected};
+    struct sluice_resizer *at_level[SLUICE_TEST_COUNT(levels)];
+    for (size_t l = 0; l < SLUICE_TEST_COUNT(levels); l++)
+        CU_ASSERT_EQUAL(sluice_resizer_create_at(levels[l], &at_level[l], NULL), SLUICE_OK);
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(fixed) + 60; i++) {
+        uint32_t s[4];
+        for (int k = 0; k < 4; k++)
+            s[k] = i < SLUICE_TEST_COUNT(fixed) ? fixed[i][k]
+                                                : 1 + sluice_rng_below(&rng, i % 8 ? 100 : 600);
+        const bool flip = sluice_rng_below(&rng, 2) == 0;
+        const struct sluice_image_view view = {random_pixels(s[0], s[1]), (size_t)s[0] * 3, s[0],
+                                               s[1]};
+        const size_t len = (size_t)s[2] * s[3] * 3;
+        uint8_t *wanted = malloc(len), *got = malloc(len);
+        CU_ASSERT_EQUAL(sluice_resize_rgb(at_level[0], &view, s[2], s[3], flip, wanted, NULL),
+                        SLUICE_OK);
+        for (size_t l = 1; l < SLUICE_TEST_COUNT(levels); l++) {
+            CU_ASSERT_EQUAL(sluice_resize_rgb(at_level[l], &view, s[2], s[3], flip, got, NULL),
+                            SLUICE_OK);
+            const bool is_equal = memcmp(got, wanted, len) == 0;
+            if (!is_equal)
+                printf("%u x %u to %u x %u, flip %d, %s\n", s[0], s[1], s[2], s[3], flip,
+                       sluice_cpu_level_name(levels[l]));
+            CU_ASSERT(is_equal);
+        }
+        free((void *)(uintptr_t)view.pixels);
+        free(wanted);
+        free(got);
+    }
+    for (size_t l = 0; l < SLUICE_TEST_COUNT(levels); l++)
+        sluice_resizer_destroy(at_level[l]);
+}
+
 static void the_same_size_copies(void)
 {
     uint8_t *pixels = random_pixels(23, 11);
@@ -209,6 +252,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(equals_the_definition_at_random_sizes),
         SLUICE_TEST(flip_mirrors_the_result),
+        SLUICE_TEST(levels_agree),
         SLUICE_TEST(the_same_size_copies),
         SLUICE_TEST(one_colour_stays_that_colour),
         SLUICE_TEST(a_view_keeps_inside_its_box),
