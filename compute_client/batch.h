@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "compute_client/stall.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,6 +25,9 @@ struct sluice_batch {
     uint8_t *pixels; /* borrowed memory: capacity x row_bytes */
     size_t row_bytes;
     unsigned capacity, n;
+    /* What the trainer waited for it, by what the slowest of its samples waited for.
+     * SLUICE_STALL_TRAINER is nothing. */
+    uint64_t stall_ns[SLUICE_NUM_STALLS];
 
     /* Per row; owned. */
     uint32_t *labels;

@@ -29,8 +29,9 @@ struct pending {
     enum pending_state state;
     uint64_t request_id; /* of the attempt under way; SENT only */
     struct sluice_source_item item;
-    uint32_t next;   /* in the free or the unsent list */
-    uint64_t due_ns; /* DELAYED */
+    uint32_t next;                 /* in the free or the unsent list */
+    uint64_t due_ns;               /* DELAYED */
+    uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
     struct sluice_retry retry;
 };
 
@@ -206,6 +207,7 @@ static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
         return;
     }
     const struct sluice_source_item item = pending->item;
+    const uint64_t unsent_ns = pending->sent_ns - pending->accepted_ns;
     free_pending(f, index);
     f->has_progress = true;
     if (f->unsent_head != NONE)
@@ -216,6 +218,8 @@ static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
         .ticket = item.ticket,
         .status = reply->status,
         .form = reply->form,
+        .disk_ns = (uint64_t)reply->disk_us * 1000,
+        .backlog_ns = unsent_ns + (uint64_t)reply->backlog_us * 1000,
         .storage_ns = ((uint64_t)reply->queue_us + reply->cpu_us) * 1000,
         .storage_cpu_ns = (uint64_t)reply->cpu_us * 1000,
     };
@@ -434,10 +438,13 @@ static uint64_t wake_delayed(struct fetcher *f)
 static size_t gather_requests(struct fetcher *f)
 {
     size_t count = 0;
+    const uint64_t now = sluice_clock_ns();
     while (count < MAX_PER_MESSAGE && f->unsent_head != NONE && f->num_sent < f->max_in_flight) {
         const uint32_t index = take_unsent(f);
         struct pending *pending = &f->pending[index];
         pending->state = SENT;
+        if (!pending->sent_ns)
+            pending->sent_ns = now;
         pending->request_id = ++f->attempts << INDEX_BITS | index;
         f->num_sent++;
         f->batch[count++] = (struct sluice_wire_sample_request){
@@ -523,12 +530,15 @@ static sluice_status fetcher_request(struct sluice_source *source,
         pthread_mutex_unlock(&f->lock);
         return SLUICE_E_CLOSED;
     }
+    const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
         const uint32_t index = f->free_head;
         assert(index != NONE); /* the caller keeps to max_items */
         struct pending *pending = &f->pending[index];
         f->free_head = pending->next;
         pending->item = items[i];
+        pending->accepted_ns = now;
+        pending->sent_ns = 0;
         pending->retry =
             sluice_retry_init(sluice_client_retry_for_s(f->client), f->attempts + index);
         append_unsent(f, index);

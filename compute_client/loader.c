@@ -77,17 +77,6 @@ struct sluice_loader {
     struct slot *slots;
 };
 
-static const char *const stall_names[SLUICE_NUM_STALLS] = {
-    [SLUICE_STALL_DISK] = "disk",       [SLUICE_STALL_STORAGE_CPU] = "storage_cpu",
-    [SLUICE_STALL_NETWORK] = "network", [SLUICE_STALL_COMPUTE_CPU] = "compute_cpu",
-    [SLUICE_STALL_TRAINER] = "trainer",
-};
-
-const char *sluice_stall_name(enum sluice_stall stall)
-{
-    return stall_names[stall];
-}
-
 static size_t items_left(const struct sluice_loader *loader)
 {
     return loader->epoch.num_items - loader->epoch.first_item;
@@ -447,52 +436,21 @@ static void *loader_main(void *ctx)
 
 /* --- the trainer's side --- */
 
-static uint64_t overlap(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t to_b)
+/* The wait [from, to) for the batch, whose last row is `row`. */
+static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *batch,
+                           const struct row *row, uint64_t from, uint64_t to)
 {
-    const uint64_t from = from_a > from_b ? from_a : from_b;
-    const uint64_t to = to_a < to_b ? to_a : to_b;
-    return to > from ? to - from : 0;
-}
-
-/* Splits the wait [from, to) by what the last row of the batch was doing:
- *
- *     requested --- storage: queue and work --- network --- arrived --- workers --- done
- *     requested --- disk --------------------------------- arrived --- workers --- done
- *
- * Before it was asked for, the read-ahead was full of others in the same state: that time, and the
- * trainer's waking up, go to where the row itself spent most. */
-static void attribute_wait(struct sluice_loader *loader, const struct row *row, uint64_t from,
-                           uint64_t to)
-{
-    uint64_t *stall_ns = loader->stats.stall_ns;
-    uint64_t spent[SLUICE_NUM_STALLS] = {0};
-    uint64_t waited[SLUICE_NUM_STALLS] = {0};
-    const uint64_t away = row->arrived_ns - row->requested_ns;
-    uint64_t storage = row->result.storage_ns < away ? row->result.storage_ns : away;
-
-    if (row->result.disk_ns) {
-        spent[SLUICE_STALL_DISK] = away;
-        waited[SLUICE_STALL_DISK] = overlap(from, to, row->requested_ns, row->arrived_ns);
-    } else {
-        spent[SLUICE_STALL_STORAGE_CPU] = storage;
-        spent[SLUICE_STALL_NETWORK] = away - storage;
-        waited[SLUICE_STALL_STORAGE_CPU] =
-            overlap(from, to, row->requested_ns, row->requested_ns + storage);
-        waited[SLUICE_STALL_NETWORK] =
-            overlap(from, to, row->requested_ns + storage, row->arrived_ns);
-    }
-    spent[SLUICE_STALL_COMPUTE_CPU] = row->done_ns - row->arrived_ns;
-    waited[SLUICE_STALL_COMPUTE_CPU] = overlap(from, to, row->arrived_ns, row->done_ns);
-
-    uint64_t named = 0;
-    int most = SLUICE_STALL_NETWORK;
-    for (int i = 0; i < SLUICE_NUM_STALLS; i++) {
-        named += waited[i];
-        stall_ns[i] += waited[i];
-        if (spent[i] > spent[most])
-            most = i;
-    }
-    stall_ns[most] += to - from - named;
+    const struct sluice_sample_times times = {
+        .requested_ns = row->requested_ns,
+        .arrived_ns = row->arrived_ns,
+        .done_ns = row->done_ns,
+        .backlog_ns = row->result.backlog_ns,
+        .disk_ns = row->result.disk_ns,
+        .storage_ns = row->result.storage_ns,
+    };
+    sluice_stall_attribute(&times, from, to, batch->stall_ns);
+    for (int i = 0; i < SLUICE_NUM_STALLS; i++)
+        loader->stats.stall_ns[i] += batch->stall_ns[i];
 }
 
 /* Names and counts the batch's bad rows. */
@@ -546,8 +504,9 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
         if (!is_ready)
             return sluice_fail(err, loader->failure, "%s", loader->failure_text);
         const uint64_t now = sluice_clock_ns();
+        memset(slot->batch.stall_ns, 0, sizeof(slot->batch.stall_ns));
         if (has_waited)
-            attribute_wait(loader, slot->last, from, now);
+            attribute_wait(loader, &slot->batch, slot->last, from, now);
         const struct sluice_chooser *chooser = &loader->epoch.chooser;
         if (chooser->on_batch)
             chooser->on_batch(chooser->ctx, slot->batch.n, has_waited ? now - from : 0, now);

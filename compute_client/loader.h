@@ -6,6 +6,7 @@
 #include "compute_client/chooser.h"
 #include "compute_client/sampler.h"
 #include "compute_client/source.h"
+#include "compute_client/stall.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "profiler/sample_cost.h"
@@ -77,16 +78,6 @@ struct sluice_epoch {
     /* Filled, by position, if not NULL (the loader must measure ops). */
     struct sluice_cost_table *profile;
 };
-
-enum sluice_stall {
-    SLUICE_STALL_DISK,
-    SLUICE_STALL_STORAGE_CPU,
-    SLUICE_STALL_NETWORK,
-    SLUICE_STALL_COMPUTE_CPU,
-    SLUICE_STALL_TRAINER,
-    SLUICE_NUM_STALLS,
-};
-const char *sluice_stall_name(enum sluice_stall stall); /* "disk", "storage_cpu", ... */
 
 #define SLUICE_LOADER_MAX_NAMED_ERRORS 32
 

@@ -25,6 +25,7 @@ struct read_job {
     struct sluice_job job;
     struct local *local;
     struct sluice_source_item item;
+    uint64_t requested_ns;
 };
 
 static struct local *local_of(struct sluice_source *source)
@@ -60,6 +61,7 @@ static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void
     };
     struct sluice_err err = {0};
     const uint64_t start = sluice_clock_ns();
+    result.backlog_ns = start - read->requested_ns;
     result.status = read_file(local, read->item.path, &result.sample.data, &err);
     result.disk_ns = sluice_clock_ns() - start;
     if (result.status == SLUICE_OK)
@@ -73,6 +75,7 @@ static sluice_status local_request(struct sluice_source *source,
                                    const struct sluice_source_item *items, size_t num_items)
 {
     struct local *local = local_of(source);
+    const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
         struct read_job *read = malloc(sizeof(*read));
         if (!read) {
@@ -88,6 +91,7 @@ static sluice_status local_request(struct sluice_source *source,
             .job = {.fn = read_job_run},
             .local = local,
             .item = items[i],
+            .requested_ns = now,
         };
         const sluice_status status = local->readers
                                          ? sluice_worker_pool_submit(local->readers, &read->job)

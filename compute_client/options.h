@@ -33,7 +33,7 @@ struct sluice_options {
 
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
     const char *profile_folder, *write_profile_folder;
-    const char *resume, *checkpoint;
+    const char *resume, *checkpoint, *batch_log;
     bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;
     bool is_json;
 };

@@ -63,6 +63,8 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
         json_object_set_new(stalls, sluice_stall_name((enum sluice_stall)i),
                             json_real(share(report, i)));
     json_object_set_new(o, "stalls", stalls);
+    json_object_set_new(o, "bound_by",
+                        json_string(sluice_stall_name(sluice_stall_largest(stats->stall_ns))));
     if (report->has_loss) {
         set_totals(o, "", &report->totals);
     } else {
@@ -137,7 +139,8 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
                        split, (unsigned long long)stats->choices[split][form]);
         }
     }
-    append(text, capacity, ", stalls");
+    append(text, capacity, ", bound by %s, stalls",
+           sluice_stall_name(sluice_stall_largest(stats->stall_ns)));
     for (int i = 0; i < SLUICE_NUM_STALLS; i++)
         append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_stall)i),
                100 * share(report, i));

@@ -87,6 +87,8 @@ static sluice_status run_all(struct run *run, struct sluice_err *err)
         status = sluice_buf_pool_create((size_t)o->prefetch_bytes / 2, &run->pool, err);
     if (status == SLUICE_OK)
         status = run_make_loader(run, err);
+    if (status == SLUICE_OK && o->batch_log)
+        status = sluice_batch_log_open(o->batch_log, &run->batch_log, err);
     if (status != SLUICE_OK)
         return status;
     if (o->is_evaluate)
@@ -135,6 +137,10 @@ sluice_status sluice_run(const struct sluice_options *options, struct sluice_err
     sluice_status status = start_watcher(&run, err);
     if (status == SLUICE_OK)
         status = run_all(&run, err);
+    const sluice_status closed =
+        sluice_batch_log_close(run.batch_log, status == SLUICE_OK ? err : NULL);
+    if (status == SLUICE_OK)
+        status = closed;
     /* What a stop interrupted is no failure. */
     if (status == SLUICE_E_CLOSED && sluice_quit_requested())
         status = SLUICE_OK;

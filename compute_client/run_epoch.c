@@ -84,6 +84,13 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             .labels = batch->labels,
             .n = batch->n,
         };
+        struct sluice_batch_entry entry = {
+            .epoch = epoch,
+            .batch = pass->first_batch + sluice_loader_position(run->loader) - 1,
+            .is_evaluation = !is_training,
+            .samples = batch->n,
+        };
+        memcpy(entry.stall_ns, batch->stall_ns, sizeof(entry.stall_ns));
         samples += batch->n;
         status = is_training ? sluice_trainer_step(run->trainer, &rows, err)
                              : sluice_trainer_evaluate(run->trainer, &rows, err);
@@ -102,7 +109,11 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             log_progress(run, part, epoch, num_batches, pass, samples,
                          (double)(sluice_clock_ns() - start) * 1e-9);
         }
-        trainer_ns += sluice_clock_ns() - step_start;
+        entry.stall_ns[SLUICE_STALL_TRAINER] = sluice_clock_ns() - step_start;
+        trainer_ns += entry.stall_ns[SLUICE_STALL_TRAINER];
+        status = sluice_batch_log_add(run->batch_log, &entry, err);
+        if (status != SLUICE_OK)
+            break;
     }
     const uint64_t collect_start = sluice_clock_ns();
     if (status == SLUICE_OK)

@@ -4,6 +4,7 @@
 #include "compute_client/run.h"
 
 #include "base/buf.h"
+#include "compute_client/batch_log.h"
 #include "compute_client/client.h"
 #include "compute_client/loader.h"
 #include "compute_client/train/train.h"
@@ -41,6 +42,7 @@ struct run {
     struct sluice_trainer *trainer;
     bool learns;
     struct sluice_loader *loader;
+    struct sluice_batch_log *batch_log; /* NULL: none is wanted */
     struct sluice_cost_table profile;
 
     pthread_t watcher;

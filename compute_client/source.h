@@ -32,9 +32,10 @@ struct sluice_source_result {
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
     enum sluice_form form;
     size_t payload_bytes;    /* to be told to consumed() once they are not needed any more */
-    uint64_t disk_ns;        /* reading the file, where that is known */
+    uint64_t backlog_ns;     /* waiting behind other items, whatever those waited for */
     uint64_t storage_ns;     /* waiting for and work of a storage node's worker */
     uint64_t storage_cpu_ns; /* the work alone */
+    uint64_t disk_ns;        /* reading the file */
 };
 
 struct sluice_source_events {

@@ -40,6 +40,7 @@ struct backlog {
     struct backlog *next;
     struct sluice_wire_sample_request *requests; /* owned */
     size_t num_requests, taken;
+    uint64_t received_ns;
 };
 
 struct fetch_job {
@@ -334,7 +335,9 @@ static void answer(struct fetch_job *job, struct sluice_scratch *scratch)
     const char *path = s->context->manifest->entries[job->request.key.sample_id].path;
     struct sluice_err err = {0};
     struct sluice_buf *file;
+    const uint64_t start_ns = sluice_clock_ns();
     sluice_status status = store->read(store, path, s->context->buffers, &file, &err);
+    job->reply.disk_us = to_us(sluice_clock_ns() - start_ns);
     if (status != SLUICE_OK) {
         fail_reply(&job->reply, status, path, err.text);
         return;
@@ -413,6 +416,7 @@ static struct fetch_job *take_request(struct stream *s)
     s->backlog_requests--;
     job->reply.request_id = job->request.request_id;
     job->accepted_ns = sluice_clock_ns();
+    job->reply.backlog_us = to_us(job->accepted_ns - backlog->received_ns);
     if (job->request.split > s->num_ops)
         job->request.split = s->num_ops;
     plan_work(s, job);
@@ -679,6 +683,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
             *backlog = (struct backlog){
                 .requests = request.samples,
                 .num_requests = request.num_samples,
+                .received_ns = sluice_clock_ns(),
             };
             request.samples = NULL;
             request.num_samples = 0;

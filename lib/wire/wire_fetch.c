@@ -25,6 +25,8 @@ enum {
     SAMPLE_REPLY_CHANNELS = 8,
     SAMPLE_REPLY_QUEUE_US = 9,
     SAMPLE_REPLY_CPU_US = 10,
+    SAMPLE_REPLY_DISK_US = 11,
+    SAMPLE_REPLY_BACKLOG_US = 12,
     SAMPLE_REPLY_PAYLOAD = 15,
 };
 
@@ -159,6 +161,8 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     sample.channels = reply->channels;
     sample.queue_us = reply->queue_us;
     sample.cpu_us = reply->cpu_us;
+    sample.disk_us = reply->disk_us;
+    sample.backlog_us = reply->backlog_us;
     if (reply->payload)
         sample.payload =
             (ProtobufCBinaryData){.len = reply->payload->len, .data = reply->payload->data};
@@ -247,6 +251,12 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
         break;
     case SAMPLE_REPLY_CPU_US:
         narrow = &reply->cpu_us;
+        break;
+    case SAMPLE_REPLY_DISK_US:
+        narrow = &reply->disk_us;
+        break;
+    case SAMPLE_REPLY_BACKLOG_US:
+        narrow = &reply->backlog_us;
         break;
     default:
         return true;

@@ -784,7 +784,7 @@ static void waiting_is_put_down_to_what_the_slowest_sample_waited_for(void)
 {
     CU_ASSERT_EQUAL(largest_stall(0, 0), SLUICE_STALL_NETWORK);
     CU_ASSERT_EQUAL(largest_stall(0, UINT64_MAX / 4), SLUICE_STALL_STORAGE_CPU);
-    CU_ASSERT_EQUAL(largest_stall(1, 0), SLUICE_STALL_DISK);
+    CU_ASSERT_EQUAL(largest_stall(UINT64_MAX / 4, 0), SLUICE_STALL_DISK);
     CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_STALL_COMPUTE_CPU), "compute_cpu");
 }
 

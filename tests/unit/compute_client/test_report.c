@@ -82,6 +82,7 @@ static void the_json_has_the_keys_that_checks_read(void)
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "network"), 0.2, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "compute_cpu"), 0.05, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(stalls, "trainer"), 0.15, 1e-9);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "bound_by")), "network");
     CU_ASSERT_DOUBLE_EQUAL(number(o, "loss"), 1.5, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(o, "top1"), 0.25, 1e-9);
     CU_ASSERT_EQUAL(number(o, "errors"), 1);
