@@ -1,15 +1,8 @@
-"""What is made of the records: cells.csv and the table on the terminal."""
-from . import cells, records
+"""What is made of the records: cells.csv, figures, the page, and the table on the terminal."""
+from . import cells, figures, page, records
 
 
-def draw(folder):
-    """Makes everything anew; lines to print."""
-    kept = records.Records(folder)
-    summary = records.summarize(kept)
-    if not summary:
-        return []
-    kept.check_digests()
-    records.write_cells(kept, summary)
+def table_lines(summary):
     lines = [f"{'setup':<46} {'mode':<10} {'s a pass':>9} {'plan':>9} {'ratio':>6} "
              f"{'/fixed':>6} {'/SOPHON':>7} {'B/sample':>9}"]
     for cell in summary:
@@ -22,4 +15,21 @@ def draw(folder):
             columns.append(f"{value:{width}.{digits}f}" if value is not None else " " * width)
         lines.append(f"{setup:<46} {cell['mode']:<10} {' '.join(columns)} "
                      f"{cell['bytes_per_sample']:9.0f}")
+    return lines
+
+
+def draw(folder):
+    """Makes everything anew; lines to print."""
+    kept = records.Records(folder)
+    kept.check_digests()
+    summary = records.summarize(kept)
+    lines = []
+    if summary:
+        records.write_cells(kept, summary)
+        lines += table_lines(summary)
+        lines += [f"{claim}: {found}" for claim, found in page.verdicts(summary)]
+    drawn, why_not = figures.draw(kept, summary)
+    if why_not:
+        lines.append(why_not)
+    lines.append(f"page: {page.write(kept, summary, drawn, why_not)}")
     return lines

@@ -4,6 +4,7 @@ import csv
 import math
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -302,6 +303,9 @@ def replay_openimages(options):
         writer = csv.DictWriter(file, OPENIMAGES_FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(found)
+    kept = os.path.join(folder, "openimages_prep_sizes.csv")  # a figure is of them
+    if os.path.abspath(options.openimages) != os.path.abspath(kept):
+        shutil.copyfile(options.openimages, kept)
 
 
 def _stop(number, _frame):

@@ -1,0 +1,252 @@
+"""One HTML page of a sweep, with its figures inside: what was run on what, every table, and for
+every number the line of which file it is, and the command behind that line."""
+import base64
+import csv
+import html
+import os
+import statistics
+
+from . import cells, records
+
+STYLE = """
+body { font: 15px/1.45 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 0.6em 0; }
+th, td { padding: 0.15em 0.7em; text-align: right; border-bottom: 1px solid #ddd;
+         font-variant-numeric: tabular-nums; }
+th { background: #f3f3f3; vertical-align: bottom; }
+th.text, td.text { text-align: left; }
+tr.ours td { background: #eef7ee; }
+td.off { color: #b00; font-weight: bold; }
+code { font-size: 85%; overflow-wrap: anywhere; }
+figure { margin: 1.5em 0; } figure img { max-width: 100%; border: 1px solid #eee; }
+figcaption { color: #555; }
+"""
+
+
+def escape(value):
+    return html.escape(str(value))
+
+
+def link(target, text):
+    return f'<a href="{escape(target)}">{escape(text)}</a>'
+
+
+class Raw(str):
+    """Text that is HTML already."""
+
+
+def table(heads, rows):
+    """heads: "name", or "<name" for a column of text; rows: lists, or (class, list)."""
+    is_text = [head.startswith("<") for head in heads]
+    lines = ["<table><tr>" + "".join(
+        f'<th{" class=text" if text else ""}>{escape(head.lstrip("<"))}</th>'
+        for head, text in zip(heads, is_text)) + "</tr>"]
+    for row in rows:
+        style, values = row if isinstance(row, tuple) else ("", row)
+        attribute, _, identity = style.partition("#")
+        start = "<tr" + (f' class="{attribute}"' if attribute else "") + \
+            (f' id="{identity}"' if identity else "") + ">"
+        lines.append(start + "".join(
+            f'<td{" class=text" if text else ""}>{value if isinstance(value, Raw) else escape(value)}'
+            "</td>" for value, text in zip(values, is_text)) + "</tr>")
+    return "\n".join([*lines, "</table>"])
+
+
+def number(value, digits):
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def ratio(value, low, high):
+    """Marked where it is out of bounds."""
+    text = number(value, 3)
+    if value is not None and not low <= value <= high:
+        return Raw(f'<b style="color:#b00">{text}</b>')
+    return text
+
+
+def percent(value):
+    return f"{100 * value:.0f} %"
+
+
+def _machine(kept):
+    settings = kept.settings()
+    runs = kept.runs()
+    if not settings:
+        return []
+    rows = [["images", settings["images"]], ["seed", settings["seed"]],
+            ["device", settings["device"] +
+             (f", {settings['consume_rate']:g} samples/s" if settings["consume_rate"] else "")],
+            ["batch", settings["batch"]]]
+    rows += [[key.replace("_", " "), value] for key, value in settings["machine"].items()]
+    for field in ("commit", "link_text", "congestion_control"):
+        values = dict.fromkeys(str(run[field]) for run in runs)
+        rows.append([field.replace("_text", "").replace("_", " "), "; ".join(values)])
+    dates = [row["date"] for row in kept.rows.rows]
+    if dates:
+        rows.append(["measured", f"{min(dates)} to {max(dates)}"])
+    return ["<h2>What was run on what</h2>",
+            f"<p>From {link('settings.json', 'settings.json')} and "
+            f"{link('runs.jsonl', 'runs.jsonl')}.</p>",
+            table(["<", "<"], rows),
+            table(["<started", "<commit", "<link", "load", "<command"],
+                  [[run["started"], run["commit"], f"{run['link']} ({run['link_why']})",
+                    f"{run['load_average']:.2f}", Raw(f"<code>{escape(run['command'])}</code>")]
+                   for run in runs])]
+
+
+def verdicts(summary):
+    """What the sweep says in a few lines; pairs of a claim and what was found."""
+    found = []
+    planned = [cell["measured_over_plan"] for cell in summary if cell["measured_over_plan"]]
+    if planned:
+        errors = [abs(value - 1) for value in planned]
+        found.append(("measured within 10 % of the plan",
+                      f"{sum(error <= 0.1 for error in errors)} of {len(errors)} cells; median "
+                      f"{100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %"))
+    ours = [cell for cell in summary if cell["mode"] == "auto"]
+    for key, what in (("measured_over_best_fixed", "the best fixed mode"),
+                      ("measured_over_sophon", "SOPHON's plan")):
+        values = [cell[key] for cell in ours if cell[key]]
+        if values:
+            found.append((f"ours at most 3 % above {what}",
+                          f"{sum(value <= 1.03 for value in values)} of {len(values)} setups; from "
+                          f"{min(values):.3f} to {max(values):.3f} of it"))
+    bound = [1 / cell["measured_over_sophon"] for cell in ours if cell["measured_over_sophon"]
+             and network_binds(summary, records.setup_of(cell))]
+    if bound:
+        found.append(("ours below SOPHON's plan by 1.5 or more where the network binds it",
+                      f"{sum(value >= 1.5 for value in bound)} of {len(bound)} setups; from "
+                      f"{min(bound):.2f} to {max(bound):.2f} times as fast"))
+    return found
+
+
+def network_binds(summary, setup):
+    """Whether SOPHON's plan waits for the network there, by the forecast."""
+    return any(cell["mode"] == "sophon" and records.setup_of(cell) == setup and
+               cell["plan_slowest"] == "network" for cell in summary)
+
+
+def _results(kept, summary):
+    if not summary:
+        return []
+    numbers = {}
+    for i, row in enumerate(kept.rows.rows):
+        numbers.setdefault((records.setup_of(row), row["mode"]), []).append(i + 2)
+    plans = {(records.setup_of(row), row["mode"]): i + 2
+             for i, row in enumerate(kept.forecasts.rows)}
+    parts = ["<h2>In short</h2>", table(["<", "<"], verdicts(summary)),
+             "<h2>Every setup and mode</h2>",
+             "<p>Seconds and bytes are those of one pass over the images, medians over the rounds. "
+             "Stalls are shares of the epoch. All of it is in "
+             f"{link('cells.csv', 'cells.csv')}; the last columns lead to the lines of "
+             f"{link('rows.csv', 'rows.csv')} and {link('forecast.csv', 'forecast.csv')} behind "
+             "it. Red: more than 10 % off the plan, or more than 3 % above.</p>"]
+    heads = ["<mode", "seconds", "least to most", "MB", "bytes a sample", "plan s", "plan's limit",
+             "measured / plan", "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s",
+             "<stalls", "<choices", "<rows", "<plan"]
+    for setup in dict.fromkeys(records.setup_of(cell) for cell in summary):
+        rows = []
+        for cell in summary:
+            if records.setup_of(cell) != setup:
+                continue
+            key = (setup, cell["mode"])
+            stalls = ", ".join(
+                f"{name} {percent(cell['stall_' + name])}"
+                for name in ("disk", "storage_cpu", "network", "compute_cpu", "trainer")
+                if cell["stall_" + name] >= 0.005)
+            is_ours = cell["mode"] == "auto"
+            high = 1.03 if is_ours else float("inf")
+            rows.append(("ours" if is_ours else "", [
+                cells.MODES[cell["mode"]].title, number(cell["seconds"], 4),
+                f"{cell['seconds_min']:.4f} to {cell['seconds_max']:.4f}",
+                number(cell["wire_bytes"] / 1e6, 2), number(cell["bytes_per_sample"], 0),
+                number(cell["plan_seconds"], 4), cell["plan_slowest"] or "",
+                ratio(cell["measured_over_plan"], 0.9, 1.1),
+                ratio(cell["measured_over_best_fixed"], 0, high),
+                ratio(cell["measured_over_sophon"], 0, high),
+                number(cell["storage_cpu_s"], 3), number(cell["compute_cpu_s"], 3), stalls,
+                cell["choices"],
+                Raw(" ".join(link(f"#row-{i}", i) for i in numbers[key])),
+                Raw(link(f"#plan-{plans[key]}", plans[key])) if key in plans else ""]))
+        parts += [f"<h3>{escape(cells.setup_text(setup))}, {escape(setup.link)}</h3>",
+                  table(heads, rows)]
+    return parts
+
+
+def _figures(kept, figures, why_none):
+    parts = ["<h2>Figures</h2>"]
+    if why_none:
+        parts.append(f"<p>{escape(why_none)}.</p>")
+    for figure in figures:
+        with open(kept.path(f"figures/{figure.name}.svg"), "rb") as file:
+            data = base64.b64encode(file.read()).decode()
+        files = ", ".join(link(f"figures/{figure.name}.{suffix}", suffix)
+                          for suffix in ("svg", "png", "gp"))
+        parts.append(f'<figure id="{escape(figure.name)}"><img alt="{escape(figure.title)}" '
+                     f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(figure.caption)} '
+                     f"({files})</figcaption></figure>")
+    return parts
+
+
+def _openimages(kept):
+    try:
+        with open(kept.path("openimages.csv"), encoding="utf-8", newline="") as file:
+            plans = list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
+    return ["<h2>OpenImages, planned</h2>",
+            "<p>The sizes that the original published, planned without images or runs; times are "
+            f"modelled, and so are the forms that the sizes do not hold. From "
+            f"{link('openimages.csv', 'openimages.csv')}.</p>",
+            table(["<mode", "images", "GB", "seconds", "<limit", "<choices", "<command"],
+                  [[plan["mode"], plan["samples"], f"{int(plan['wire_bytes']) / 1e9:.2f}",
+                    f"{float(plan['seconds']):.1f}", plan["slowest"], plan["choices"],
+                    Raw(f"<code>{escape(plan['command'])}</code>")] for plan in plans])]
+
+
+def _sources(kept):
+    if not kept.rows.rows:
+        return []
+    parts = ["<h2>Where the numbers come from</h2>"]
+    try:
+        with open(kept.path("profile.txt"), encoding="utf-8") as file:
+            parts.append("<p>The profile that the plans are made from: "
+                         f"<code>{escape(file.read().strip())}</code></p>")
+    except FileNotFoundError:
+        pass
+    parts += [f"<h3>{link('rows.csv', 'rows.csv')}: measured epochs, by line</h3>", table(
+        ["line", "<setup", "<mode", "round", "passes", "seconds", "wire bytes", "<digest",
+         "errors", "<commit", "<date", "<commands"],
+        [(f"#row-{i + 2}", [
+            i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}", row["mode"],
+            row["round"], row["repeat"], f"{row['seconds']:.4f}", row["wire_bytes"],
+            Raw(f"<code>{row['digest']}</code>"), row["errors"], row["commit"], row["date"],
+            Raw(f"<details><summary>show</summary><code>{escape(row['command'])}</code></details>")
+        ]) for i, row in enumerate(kept.rows.rows)])]
+    parts += [f"<h3>{link('forecast.csv', 'forecast.csv')}: plans, by line</h3>", table(
+        ["line", "<setup", "<mode", "seconds", "wire bytes", "<limit", "<commit", "<command"],
+        [(f"#plan-{i + 2}", [
+            i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}", row["mode"],
+            f"{row['seconds']:.4f}", row["wire_bytes"], row["slowest"], row["commit"],
+            Raw(f"<details><summary>show</summary><code>{escape(row['command'])}</code></details>")
+        ]) for i, row in enumerate(kept.forecasts.rows)])]
+    return parts
+
+
+def write(kept, summary, figures, why_no_figures):
+    digests = len({(row["repeat"], row["round"]) for row in kept.rows.rows})
+    parts = ["<!DOCTYPE html><html lang=en><head><meta charset=utf-8>"
+             f"<title>Sluice: a sweep</title><style>{STYLE}</style></head><body>",
+             "<h1>Preprocessing near the storage: a sweep</h1>"]
+    if kept.rows.rows:
+        parts.append(f"<p>{len(kept.rows.rows)} epochs measured in {len(summary)} cells. Every mode "
+                     "delivered the same data: epochs of equal draws have equal digests "
+                     f"({digests} different draws).</p>")
+    parts += _machine(kept) + _results(kept, summary) + \
+        _figures(kept, figures, why_no_figures) + _openimages(kept) + _sources(kept)
+    parts.append("</body></html>")
+    path = kept.path("index.html")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write("\n".join(parts) + "\n")
+    os.replace(path + ".new", path)
+    return path
