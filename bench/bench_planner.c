@@ -57,7 +57,7 @@ static void measure(struct bench_report *report, const char *name,
                     const struct sluice_menu_source *source, uint8_t *choice)
 {
     const struct sluice_capacities capacities = {
-        {4, 2, 62.5e6, 62.5e6, 3, 12e9, 1},
+        .per_s = {4, 2, 62.5e6, 62.5e6, 3, 12e9, 1},
     };
     struct sluice_lp_result result;
     struct sluice_err err = {0};

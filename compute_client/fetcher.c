@@ -243,10 +243,9 @@ static void on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_lock(&f->lock);
     f->stats.wire_bytes += message->len;
     pthread_mutex_unlock(&f->lock);
-    uint32_t queue_depth = 0;
     /* A message that breaks off ends the stream: what it did not say is asked for again. */
     if (!f->broken.text[0] &&
-        sluice_wire_get_fetch_reply(message, f->pool, MAX_PAYLOAD_BYTES, on_sample, f, &queue_depth,
+        sluice_wire_get_fetch_reply(message, f->pool, MAX_PAYLOAD_BYTES, on_sample, f, NULL,
                                     &f->broken) != SLUICE_OK) {
         pthread_mutex_lock(&f->lock);
         f->is_stream_lost = true;

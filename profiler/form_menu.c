@@ -94,15 +94,19 @@ static void cost_of(const struct sluice_sample_cost *row, unsigned choice,
 /* The GPU is counted in samples, the disk in seconds. */
 static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
 {
-    return (struct sluice_capacities){.per_s = {
-                                          [SLUICE_LOAD_DISK] = 1,
-                                          [SLUICE_LOAD_STORAGE_CPU] = rates->storage_cores,
-                                          [SLUICE_LOAD_NET_DOWN] = rates->link_bytes_per_s,
-                                          [SLUICE_LOAD_NET_UP] = rates->link_bytes_per_s,
-                                          [SLUICE_LOAD_COMPUTE_CPU] = rates->compute_cores,
-                                          [SLUICE_LOAD_PCIE] = INFINITY,
-                                          [SLUICE_LOAD_GPU] = rates->gpu_samples_per_s,
-                                      }};
+    return (struct sluice_capacities){
+        .per_s =
+            {
+                [SLUICE_LOAD_DISK] = 1,
+                [SLUICE_LOAD_STORAGE_CPU] = rates->storage_cores,
+                [SLUICE_LOAD_NET_DOWN] = rates->link_bytes_per_s,
+                [SLUICE_LOAD_NET_UP] = rates->link_bytes_per_s,
+                [SLUICE_LOAD_COMPUTE_CPU] = rates->compute_cores,
+                [SLUICE_LOAD_PCIE] = INFINITY,
+                [SLUICE_LOAD_GPU] = rates->gpu_samples_per_s,
+            },
+        .price_s = {[SLUICE_LOAD_STORAGE_CPU] = rates->storage_cpu_price},
+    };
 }
 
 struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,
@@ -180,7 +184,8 @@ static double bound_at(const struct sluice_form_menu *menu,
             double cost[SLUICE_NUM_LOADS], sum = 0;
             cost_of(&menu->table->rows[i], offered[c], cost);
             for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-                sum += price[r] * (cost[r] / capacities->per_s[r]);
+                sum +=
+                    price[r] * (cost[r] / capacities->per_s[r]) + capacities->price_s[r] * cost[r];
             least = sum < least ? sum : least;
         }
         bound_s += least;

@@ -26,12 +26,14 @@
  * Pure: no I/O, clock, randomness or threads.  Equal input gives the equal plan
  * on every machine.  O(n log n). */
 
-/* All > 0; INFINITY: never the limit. */
+/* All > 0; INFINITY: never the limit.  But for the price. */
 struct sluice_rates {
     double link_bytes_per_s;
     double storage_cores;
     double compute_cores;
     double gpu_samples_per_s;
+    double storage_cpu_price; /* others want the storage cores too: what a second of one is worth,
+                                 in seconds of this epoch; >= 0.  SOPHON's rule does not know it. */
 };
 
 enum sluice_resource {

@@ -29,10 +29,12 @@ struct problem {
     const struct sluice_menu_source *source;
     struct sluice_menu *scratch;  /* SLUICE_MENU_BLOCK */
     double per_unit_s[NUM_LOADS]; /* 1 / capacity */
+    double price_s[NUM_LOADS];    /* of a unit, from outside */
 };
 
 /* A plan of least priced cost: what it loads (seconds) and at which prices.  Since the plan is
- * cheapest there, loads . p is D(p), and above D at all other prices. */
+ * cheapest there, loads . p is D(p), and above D at all other prices.  What the plan costs at the
+ * prices from outside is in every load: the prices p sum to 1, so it is in loads . p once. */
 struct cut {
     double load_s[NUM_LOADS];
     double price[NUM_LOADS];
@@ -44,7 +46,7 @@ static void weights_at(const struct problem *problem, const double price[NUM_LOA
 {
     double w[NUM_LOADS], most = 0;
     for (int r = 0; r < NUM_LOADS; r++) {
-        w[r] = price[r] * problem->per_unit_s[r];
+        w[r] = price[r] * problem->per_unit_s[r] + problem->price_s[r];
         most = w[r] > most ? w[r] : most;
     }
     /* Only ratios matter; near 1 they are far from the ends of a float's range. */
@@ -118,6 +120,14 @@ static void add_loads(const struct sluice_menu *menus, size_t num_menus,
     }
 }
 
+static double priced(const struct problem *problem, const double units[NUM_LOADS])
+{
+    double sum_s = 0;
+    for (int r = 0; r < NUM_LOADS; r++)
+        sum_s += units[r] * problem->price_s[r];
+    return sum_s;
+}
+
 /* Fills cut->load_s for cut->price, from one sample in `stride`, scaled up. */
 static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut)
 {
@@ -143,8 +153,9 @@ static void evaluate(const struct problem *problem, uint64_t stride, struct cut 
         }
         scale = (double)n / (double)num_taken;
     }
+    const double priced_s = priced(problem, units) * scale;
     for (int r = 0; r < NUM_LOADS; r++)
-        cut->load_s[r] = units[r] * scale * problem->per_unit_s[r];
+        cut->load_s[r] = units[r] * scale * problem->per_unit_s[r] + priced_s;
     cut->is_estimate = stride != 1;
 }
 
@@ -387,9 +398,10 @@ static void make_price_plan(const struct problem *problem, const struct search *
     for (unsigned k = 0; k < plan->num_prices; k++)
         plan->part[k] /= sum;
     for (int r = 0; r < NUM_LOADS; r++) {
-        /* A resource with time to spare may take an error for the sake of the others. */
+        /* A resource with time to spare may take an error for the sake of the others, unless it
+         * is paid for. */
         const bool is_tight = mixed_s[r] > 0.99 * search->mixture.worst_s;
-        plan->scale[r] = problem->per_unit_s[r] * (is_tight ? 1 : 0x1p-10);
+        plan->scale[r] = problem->per_unit_s[r] * (is_tight ? 1 : 0x1p-10) + problem->price_s[r];
     }
 }
 
@@ -434,7 +446,7 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
 }
 
 static void round_plan(const struct problem *problem, const struct sluice_price_plan *plan,
-                       uint8_t *choice, double busy_s[NUM_LOADS])
+                       uint8_t *choice, double busy_s[NUM_LOADS], double *priced_s)
 {
     const struct sluice_menu_source *source = problem->source;
     const uint64_t n = source->num_samples;
@@ -451,6 +463,7 @@ static void round_plan(const struct problem *problem, const struct sluice_price_
                 units[r] += sluice_menu_cost(&menus[j], (enum sluice_load)r, c);
         }
     }
+    *priced_s = priced(problem, units);
     for (int r = 0; r < NUM_LOADS; r++)
         busy_s[r] = units[r] * problem->per_unit_s[r];
 }
@@ -469,20 +482,20 @@ static double excess_of(const double busy_s[NUM_LOADS], double bound_s)
 
 /* Again and again the one change of one sample that helps most. */
 static void repair(const struct problem *problem, double bound_s, uint8_t *choice,
-                   double busy_s[NUM_LOADS])
+                   double busy_s[NUM_LOADS], double *priced_s)
 {
     enum { MAX_CHANGES = 64 };
     const double good_enough_s = bound_s * (1 + ROUNDED_TOLERANCE);
     const uint64_t n = problem->source->num_samples;
     uint64_t samples_left = 1u << 22; /* about a tenth of a second */
     for (int change = 0; change < MAX_CHANGES; change++) {
-        if (slowest_of(busy_s) <= good_enough_s || samples_left < n)
+        if (slowest_of(busy_s) + *priced_s <= good_enough_s || samples_left < n)
             return;
         samples_left -= n;
-        double least = excess_of(busy_s, bound_s) * (1 - 1e-9);
+        double least = excess_of(busy_s, bound_s - *priced_s) * (1 - 1e-9);
         uint64_t best = n;
         unsigned best_choice = 0;
-        double best_busy_s[NUM_LOADS];
+        double best_busy_s[NUM_LOADS], best_priced_s = 0;
         for (uint64_t i = 0; i < n; i++) {
             /* One at a time: choice[] and menus stay side by side. */
             const struct sluice_menu *menu =
@@ -490,18 +503,20 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
             for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
                 if (c == choice[i])
                     continue;
-                double after_s[NUM_LOADS];
+                double after_s[NUM_LOADS], after_priced_s = *priced_s;
                 for (int r = 0; r < NUM_LOADS; r++) {
                     const int shares = menu->share[r][c] - menu->share[r][choice[i]];
-                    after_s[r] =
-                        busy_s[r] + problem->per_unit_s[r] * ((double)menu->unit[r] * shares);
+                    const double units = (double)menu->unit[r] * shares;
+                    after_s[r] = busy_s[r] + problem->per_unit_s[r] * units;
+                    after_priced_s += problem->price_s[r] * units;
                 }
-                const double excess = excess_of(after_s, bound_s);
+                const double excess = excess_of(after_s, bound_s - after_priced_s);
                 if (excess < least) {
                     least = excess;
                     best = i;
                     best_choice = c;
                     memcpy(best_busy_s, after_s, sizeof(best_busy_s));
+                    best_priced_s = after_priced_s;
                 }
             }
         }
@@ -509,6 +524,7 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
             return;
         choice[best] = (uint8_t)best_choice;
         memcpy(busy_s, best_busy_s, sizeof(best_busy_s));
+        *priced_s = best_priced_s;
     }
 }
 
@@ -521,6 +537,10 @@ static sluice_status check_capacities(const struct sluice_capacities *capacities
         if (!(capacities->per_s[r] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the capacity of %s must be above 0, not %g",
                                sluice_load_name((enum sluice_load)r), capacities->per_s[r]);
+        if (!(capacities->price_s[r] >= 0 && isfinite(capacities->price_s[r])))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "the price of %s must be finite and at least 0, not %g",
+                               sluice_load_name((enum sluice_load)r), capacities->price_s[r]);
     }
     return SLUICE_OK;
 }
@@ -542,6 +562,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     }
     for (int r = 0; r < NUM_LOADS; r++) {
         problem.per_unit_s[r] = 1 / capacities->per_s[r];
+        problem.price_s[r] = capacities->price_s[r];
         search->best_price[r] = 1.0 / NUM_LOADS;
     }
 
@@ -554,11 +575,11 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
 
     struct sluice_lp_result made = {0};
     make_price_plan(&problem, search, &made.plan);
-    round_plan(&problem, &made.plan, choice, made.busy_s);
+    round_plan(&problem, &made.plan, choice, made.busy_s, &made.priced_s);
     made.num_passes = search->num_passes + 1;
     made.dual_s = search->best_s > 0 ? search->best_s * (1 - BOUND_SLACK) : 0;
     if (choice)
-        repair(&problem, made.dual_s, choice, made.busy_s);
+        repair(&problem, made.dual_s, choice, made.busy_s, &made.priced_s);
     memcpy(made.price, search->best_price, sizeof(made.price));
     for (int r = 0; r < NUM_LOADS; r++) {
         if (made.busy_s[r] > made.primal_s) {
@@ -566,6 +587,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
             made.slowest = (enum sluice_load)r;
         }
     }
+    made.primal_s += made.priced_s;
     made.gap = made.dual_s > 0 ? made.primal_s / made.dual_s - 1 : 0;
     *result = made;
     free(search);

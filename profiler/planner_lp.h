@@ -22,11 +22,17 @@
  * loads, and a plane above D.  The best mixture of those plans is rounded sample
  * by sample, so that the error stays at the size of a few samples.
  *
+ * What is shared with others may have a price q from outside, in seconds of T for
+ * each unit of a load.  Then T + sum_r q[r] load[r] is minimised, and
+ *
+ *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
+ *
  * Pure: no I/O, clock, randomness or threads, and only IEEE operations: equal
  * input gives the equal plan on every machine. */
 
 struct sluice_capacities {
-    double per_s[SLUICE_NUM_LOADS]; /* units of the load; > 0; INFINITY: never the limit */
+    double per_s[SLUICE_NUM_LOADS];   /* units of the load; > 0; INFINITY: never the limit */
+    double price_s[SLUICE_NUM_LOADS]; /* q: of a unit of the load, from outside; >= 0, finite */
 };
 
 /* A plan in a few hundred bytes: prices, each with its share of the samples on
@@ -39,8 +45,9 @@ struct sluice_price_plan {
 };
 
 struct sluice_lp_result {
-    double primal_s; /* the slowest resource under this plan */
-    double dual_s;   /* no plan is faster */
+    double primal_s; /* the slowest resource under this plan, plus priced_s */
+    double dual_s;   /* no plan has less */
+    double priced_s; /* what its loads cost at the prices from outside; 0 without any */
     double gap;      /* primal_s / dual_s - 1; 0 if both are 0 */
     double busy_s[SLUICE_NUM_LOADS];
     double price[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1 */
@@ -59,7 +66,8 @@ struct sluice_lp_result {
  * divides them).  dual_s is lowered by 4e-6 of itself, more than the rounding of
  * the sums can be.
  *
- * SLUICE_E_INVALID, with the reason in err, if a capacity is not positive;
+ * SLUICE_E_INVALID, with the reason in err, if a capacity is not positive or a price
+ * negative or not finite;
  * SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
                                              const struct sluice_capacities *capacities,

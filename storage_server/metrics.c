@@ -76,6 +76,8 @@ char *sluice_metrics_text(const struct sluice_wire_stats *stats)
     put_gauge(page, "prep_workers", stats->prep_workers, "Cores that preprocessing may use.");
     put_header(page, "busy_core_seconds_total", "counter", "CPU time of preprocessing.");
     fprintf(page, "sluice_busy_core_seconds_total %.9g\n", stats->busy_cores * stats->uptime_s);
+    put_gauge(page, "cpu_price", stats->cpu_price,
+              "What a second of a core is worth to the clients, in seconds of an epoch.");
     put_gauge(page, "streams", stats->streams, "Fetch streams that are open.");
     const bool is_whole = !ferror(page);
     if (fclose(page) != 0 || !is_whole) {

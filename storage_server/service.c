@@ -378,6 +378,7 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
     stats.queue_depth = (uint32_t)prep.queue_depth;
     stats.queue_peak = (uint32_t)prep.queue_peak;
     stats.prep_workers = sluice_workers_num_prep(context->workers);
+    stats.cpu_price = sluice_workers_cpu_price(context->workers);
     stats.busy_cores = stats.uptime_s > 0 ? (double)prep.busy_ns * 1e-9 / stats.uptime_s : 0;
     return stats;
 }

@@ -217,7 +217,11 @@ static void send_batch(struct stream *s, const struct fetch_job *batch)
     if (status == SLUICE_OK) {
         const struct sluice_worker_pool_stats prep =
             sluice_workers_stats(s->context->workers, SLUICE_LANE_PREP);
-        status = sluice_wire_put_queue_depth((uint32_t)prep.queue_depth, &message, &err);
+        const struct sluice_wire_load load = {
+            .queue_depth = (uint32_t)prep.queue_depth,
+            .cpu_price = sluice_workers_cpu_price(s->context->workers),
+        };
+        status = sluice_wire_put_load(&load, &message, &err);
     }
     if (status != SLUICE_OK) {
         sluice_message_clear(&message);

@@ -40,7 +40,8 @@ struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t 
 /* One line of JSON, no newline in it; free() it.
  * {"uptime_s":..,"samples":..,"payload_bytes":..,"wire_bytes":..,"choices":{"raw@0":21},
  *  "choice_bytes":{"raw@0":..},"errors":{"corrupt":1},"reduced":..,"queue_depth":..,
- *  "queue_peak":..,"prep_workers":..,"busy_cores":..,"streams":..,"refused_paths":..}
+ *  "queue_peak":..,"prep_workers":..,"busy_cores":..,"cpu_price":..,
+ *  "streams":..,"refused_paths":..}
  * Choices and errors that did not occur are left out. */
 SLUICE_MUST_USE sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **json,
                                                 struct sluice_err *err);

@@ -3,15 +3,24 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "pipeline/pipeline.h"
+#include "storage_server/cpu_price.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+
+/* Between two looks at the queue. */
+#define PRICE_PERIOD_NS 50000000u
 
 struct sluice_workers {
     pthread_mutex_t lock;
     struct sluice_waiter *first, **end; /* first come, first served */
     uint64_t starts;                    /* jobs started so far */
     bool is_closed;
+
+    pthread_mutex_t price_lock;
+    struct sluice_cpu_price price;
+    struct sluice_worker_pool_stats seen; /* when the price was last made */
+    double mean_held_s;                   /* by a job, of those since the time before */
 
     struct sluice_worker_pool *lanes[2]; /* constant from here */
     unsigned num_prep;
@@ -42,6 +51,8 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     if (!w)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
+    pthread_mutex_init(&w->price_lock, NULL);
+    w->price = sluice_cpu_price_init(sluice_clock_ns());
     w->end = &w->first;
     w->num_prep = options->prep_workers ? options->prep_workers : sluice_cpu_count();
     w->scratch = (struct sluice_scratch_options){
@@ -99,6 +110,7 @@ void sluice_workers_destroy(struct sluice_workers *w)
         sluice_worker_pool_destroy(w->lanes[lane], SLUICE_POOL_DRAIN);
     for (struct sluice_waiter *waiter; (waiter = pop(w));)
         waiter->fn(waiter);
+    pthread_mutex_destroy(&w->price_lock);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -166,4 +178,25 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
                                                      enum sluice_lane lane)
 {
     return sluice_worker_pool_stats(w->lanes[lane]);
+}
+
+double sluice_workers_cpu_price(struct sluice_workers *w)
+{
+    pthread_mutex_lock(&w->price_lock);
+    const uint64_t now_ns = sluice_clock_ns(), elapsed_ns = now_ns - w->price.last_ns;
+    if (elapsed_ns >= PRICE_PERIOD_NS) {
+        const struct sluice_worker_pool_stats now = sluice_workers_stats(w, SLUICE_LANE_PREP);
+        const double held_ns = (double)(now.held_ns - w->seen.held_ns);
+        if (now.run > w->seen.run)
+            w->mean_held_s = held_ns * 1e-9 / (double)(now.run - w->seen.run);
+        const double wait_s = (double)now.queue_depth * w->mean_held_s / w->num_prep;
+        /* A job that takes longer than the period counts when it is done. */
+        const double idle = 1 - held_ns / ((double)elapsed_ns * w->num_prep);
+        const bool has_queue = now.queue_depth && w->seen.queue_depth;
+        sluice_cpu_price_update(&w->price, now_ns, wait_s, has_queue || idle < 0 ? 0 : idle);
+        w->seen = now;
+    }
+    const double price = w->price.price;
+    pthread_mutex_unlock(&w->price_lock);
+    return price;
 }

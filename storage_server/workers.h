@@ -69,4 +69,7 @@ unsigned sluice_workers_num_prep(const struct sluice_workers *workers);
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
                                                      enum sluice_lane lane);
 
+/* The price of PREP's cores (cpu_price.h), by what is seen whenever it is asked for. */
+double sluice_workers_cpu_price(struct sluice_workers *workers);
+
 #endif

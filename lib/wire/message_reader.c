@@ -6,6 +6,17 @@
 /* Our messages nest two deep; each level of the check is a stack frame. */
 #define MAX_DEPTH 4
 
+static bool read_little_endian_64(struct sluice_cursor *cursor, uint64_t *value)
+{
+    uint8_t bytes[8];
+    if (!sluice_cursor_read(cursor, bytes, sizeof(bytes)))
+        return false;
+    *value = 0;
+    for (int i = 7; i >= 0; i--)
+        *value = *value << 8 | bytes[i];
+    return true;
+}
+
 bool sluice_wire_next_field(struct sluice_cursor *cursor, struct sluice_wire_field *field)
 {
     uint64_t tag;
@@ -21,7 +32,7 @@ bool sluice_wire_next_field(struct sluice_cursor *cursor, struct sluice_wire_fie
         break;
     case SLUICE_WIRE_64BIT:
         found.type = SLUICE_WIRE_64BIT;
-        if (!sluice_cursor_skip(cursor, 8))
+        if (!read_little_endian_64(cursor, &found.value))
             return false;
         break;
     case SLUICE_WIRE_32BIT:

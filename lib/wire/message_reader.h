@@ -29,7 +29,7 @@ enum sluice_wire_type {
 struct sluice_wire_field {
     uint32_t number;
     enum sluice_wire_type type;
-    uint64_t value;            /* VARINT; 64BIT and 32BIT: not kept */
+    uint64_t value;            /* VARINT and 64BIT; 32BIT: not kept */
     struct sluice_cursor data; /* BYTES: a cursor over the content */
 };
 

@@ -161,10 +161,15 @@ void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);
 SLUICE_MUST_USE sluice_status
 sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply *reply,
                              struct sluice_message *message, struct sluice_err *err);
-/* Appends the queue depth; at most once per message. */
-SLUICE_MUST_USE sluice_status sluice_wire_put_queue_depth(uint32_t queue_depth,
-                                                          struct sluice_message *message,
-                                                          struct sluice_err *err);
+/* How busy the server was when it sent a message. */
+struct sluice_wire_load {
+    uint32_t queue_depth; /* jobs that waited for a prep worker */
+    double cpu_price;     /* of a second of a storage core, in seconds of an epoch; finite, >= 0 */
+};
+/* Appends it; at most once per message. */
+SLUICE_MUST_USE sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
+                                                   struct sluice_message *message,
+                                                   struct sluice_err *err);
 
 /* Walks a FetchReply: calls on_sample for each, in order; payloads are gathered
  * into buffers from `pool` (NULL: plain memory); on_sample takes over *reply's content
@@ -172,12 +177,12 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_queue_depth(uint32_t queue_depth,
  * messages that break off are SLUICE_E_CORRUPT; samples before that were delivered.
  * SLUICE_OK with no payload on the wire is an empty payload; one beside an error is dropped.
  * A status that this version does not know becomes SLUICE_E_INTERNAL, a form
- * SLUICE_E_UNSUPPORTED, of that sample alone, with a text.  queue_depth may be NULL;
- * it is 0 if the message has none. */
+ * SLUICE_E_UNSUPPORTED, of that sample alone, with a text.  `load` may be NULL; what the
+ * message does not say of it is 0.  A price that is not finite or below 0 is SLUICE_E_CORRUPT. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_fetch_reply(
     const struct sluice_message *message, struct sluice_buf_pool *pool, size_t max_payload_bytes,
     void (*on_sample)(void *ctx, struct sluice_wire_sample_reply *reply), void *ctx,
-    uint32_t *queue_depth, struct sluice_err *err);
+    struct sluice_wire_load *load, struct sluice_err *err);
 
 /* --- Probe, Stats, health --- */
 
@@ -203,7 +208,7 @@ struct sluice_wire_stats {
     uint64_t errors[SLUICE_WIRE_NUM_STATUS]; /* by sluice_status */
     uint64_t samples, payload_bytes, wire_bytes, reduced, refused_paths;
     uint32_t queue_depth, queue_peak, prep_workers, streams;
-    double busy_cores;
+    double busy_cores, cpu_price;
 };
 
 SLUICE_MUST_USE sluice_status sluice_wire_put_stats_request(struct sluice_message *message,

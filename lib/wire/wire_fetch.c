@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 enum {
     FETCH_REPLY_SAMPLES = 1,
     FETCH_REPLY_QUEUE_DEPTH = 2,
+    FETCH_REPLY_CPU_PRICE = 3,
 };
 enum {
     SAMPLE_REPLY_REQUEST_ID = 1,
@@ -176,11 +178,13 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     return sluice_wire_pack(&wire.base, reply->payload, message, err);
 }
 
-sluice_status sluice_wire_put_queue_depth(uint32_t queue_depth, struct sluice_message *message,
-                                          struct sluice_err *err)
+sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
+                                   struct sluice_message *message, struct sluice_err *err)
 {
+    assert(load->cpu_price >= 0 && isfinite(load->cpu_price));
     Sluice__V1__FetchReply wire = SLUICE__V1__FETCH_REPLY__INIT;
-    wire.queue_depth = queue_depth;
+    wire.queue_depth = load->queue_depth;
+    wire.cpu_price = load->cpu_price;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -318,14 +322,14 @@ static sluice_status get_sample_reply(struct sluice_cursor cursor, struct sluice
     return SLUICE_OK;
 }
 
-sluice_status sluice_wire_get_fetch_reply(const struct sluice_message *message,
-                                          struct sluice_buf_pool *pool, size_t max_payload_bytes,
-                                          void (*on_sample)(void *ctx,
-                                                            struct sluice_wire_sample_reply *reply),
-                                          void *ctx, uint32_t *queue_depth, struct sluice_err *err)
+sluice_status
+sluice_wire_get_fetch_reply(const struct sluice_message *message, struct sluice_buf_pool *pool,
+                            size_t max_payload_bytes,
+                            void (*on_sample)(void *ctx, struct sluice_wire_sample_reply *reply),
+                            void *ctx, struct sluice_wire_load *load, struct sluice_err *err)
 {
     struct sluice_cursor cursor = sluice_cursor_init(message);
-    uint32_t depth = 0;
+    struct sluice_wire_load got = {0};
     while (sluice_cursor_left(&cursor) > 0) {
         struct sluice_wire_field field;
         if (!sluice_wire_next_field(&cursor, &field))
@@ -343,10 +347,16 @@ sluice_status sluice_wire_get_fetch_reply(const struct sluice_message *message,
         } else if (field.number == FETCH_REPLY_QUEUE_DEPTH) {
             if (field.type != SLUICE_WIRE_VARINT || field.value > UINT32_MAX)
                 return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's queue depth is none");
-            depth = (uint32_t)field.value;
+            got.queue_depth = (uint32_t)field.value;
+        } else if (field.number == FETCH_REPLY_CPU_PRICE) {
+            double price;
+            memcpy(&price, &field.value, sizeof(price));
+            if (field.type != SLUICE_WIRE_64BIT || !isfinite(price) || price < 0)
+                return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's price is none");
+            got.cpu_price = price;
         }
     }
-    if (queue_depth)
-        *queue_depth = depth;
+    if (load)
+        *load = got;
     return SLUICE_OK;
 }

@@ -93,6 +93,7 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
     wire.busy_cores = stats->busy_cores;
     wire.streams = stats->streams;
     wire.refused_paths = stats->refused_paths;
+    wire.cpu_price = stats->cpu_price;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -117,6 +118,7 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
         .prep_workers = wire->prep_workers,
         .streams = wire->streams,
         .busy_cores = wire->busy_cores,
+        .cpu_price = wire->cpu_price,
     };
     /* Counts by numbers that a newer server knows and we do not are left out. */
     for (size_t i = 0; i < wire->n_choices; i++) {
@@ -133,7 +135,7 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
             got.errors[kind] = wire->errors[i]->samples;
     }
     protobuf_c_message_free_unpacked(unpacked, NULL);
-    if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores))
+    if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores) || !isfinite(got.cpu_price))
         return sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
     *stats = got;
     return SLUICE_OK;

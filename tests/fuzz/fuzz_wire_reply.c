@@ -2,6 +2,7 @@
 
 #include "wire/wire.h"
 
+#include <math.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -53,11 +54,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sluice_message message = fuzz_message(data, size);
     unsigned count = 0;
-    uint32_t depth = 0;
+    struct sluice_wire_load load = {0};
     struct sluice_err err = {0};
     const sluice_status status =
-        sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, check, &count, &depth, &err);
+        sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, check, &count, &load, &err);
     FUZZ_CHECK(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
+    FUZZ_CHECK(load.cpu_price >= 0 && isfinite(load.cpu_price));
     FUZZ_CHECK((status == SLUICE_OK) == (err.text[0] == 0));
     sluice_message_clear(&message);
     return 0;

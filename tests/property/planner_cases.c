@@ -11,6 +11,7 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
         for (int r = 0; r < LOADS; r++)
             base[c][r] = exp2(sluice_rng_double(rng) * 6);
     }
+    *capacities = (struct sluice_capacities){0};
     for (int r = 0; r < LOADS; r++) {
         capacities->per_s[r] = exp2(sluice_rng_double(rng) * 4 - 2);
         if (kind != 5 && sluice_rng_below(rng, 6) == 0)
@@ -52,4 +53,26 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
         const unsigned num_choices = kind == 2 ? CHOICES : 1 + sluice_rng_below(rng, CHOICES);
         sluice_menu_set(&menus[i], num_choices, (const double(*)[LOADS])cost);
     }
+}
+
+void planner_make_prices(struct sluice_rng *rng, struct sluice_capacities *capacities)
+{
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        const double price_s = exp2(sluice_rng_double(rng) * 14 - 10);
+        capacities->price_s[r] = sluice_rng_below(rng, 3) ? 0 : price_s;
+    }
+}
+
+double planner_cost_of(const struct sluice_menu *menus, size_t num_samples,
+                       const struct sluice_capacities *capacities, const uint8_t *choice)
+{
+    double slowest_s = 0, priced_s = 0;
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        double sum = 0;
+        for (size_t i = num_samples; i-- > 0;)
+            sum += sluice_menu_cost(&menus[i], (enum sluice_load)r, choice[i]);
+        slowest_s = fmax(slowest_s, sum / capacities->per_s[r]);
+        priced_s += sum * capacities->price_s[r];
+    }
+    return slowest_s + priced_s;
 }

@@ -10,8 +10,15 @@
 
 /* Kind: 0 anything; 1 samples that differ in size alone; 2 all samples equal; 3 like photographs;
  * 4 half of the costs zero; 5 one resource alone matters; 6 each choice burdens one resource;
- * 7 one sample outweighs all others. */
+ * 7 one sample outweighs all others.  No prices from outside. */
 void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
                        struct sluice_menu *menus, struct sluice_capacities *capacities);
+
+/* Prices from outside for some of the loads: from what hardly matters to what rules everything. */
+void planner_make_prices(struct sluice_rng *rng, struct sluice_capacities *capacities);
+
+/* What a plan is judged by: its slowest resource and what it costs at the prices from outside. */
+double planner_cost_of(const struct sluice_menu *menus, size_t num_samples,
+                       const struct sluice_capacities *capacities, const uint8_t *choice);
 
 #endif

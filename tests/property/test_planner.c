@@ -12,17 +12,13 @@
 /* Sums are taken in another order here. */
 #define ROUNDING 1e-9
 
-static double slowest_of_plan(const struct sluice_menu *menus, size_t n,
-                              const struct sluice_capacities *capacities, const uint8_t *choice)
+/* A case, every other one with prices from outside. */
+static void make_case(struct sluice_rng *rng, int round, size_t n, struct sluice_menu *menus,
+                      struct sluice_capacities *capacities)
 {
-    double slowest = 0;
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
-        double sum = 0;
-        for (size_t i = n; i-- > 0;)
-            sum += sluice_menu_cost(&menus[i], (enum sluice_load)r, choice[i]);
-        slowest = fmax(slowest, sum / capacities->per_s[r]);
-    }
-    return slowest;
+    planner_make_case(rng, round % PLANNER_NUM_KINDS, n, menus, capacities);
+    if (round / PLANNER_NUM_KINDS % 2)
+        planner_make_prices(rng, capacities);
 }
 
 static struct sluice_lp_result plan(const struct sluice_menu *menus, size_t n,
@@ -43,17 +39,19 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
     for (int round = 0; round < 30 * PLANNER_NUM_KINDS; round++) {
         const size_t n = 1 + sluice_rng_below(&rng, 1000);
         struct sluice_capacities capacities;
-        planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, menus, &capacities);
+        make_case(&rng, round, n, menus, &capacities);
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
-        const double slowest_s = slowest_of_plan(menus, n, &capacities, choice);
-        CU_ASSERT(fabs(result.primal_s - slowest_s) <= ROUNDING * slowest_s);
-        CU_ASSERT(result.dual_s <= slowest_s);
+        const double cost_s = planner_cost_of(menus, n, &capacities, choice);
+        CU_ASSERT(fabs(result.primal_s - cost_s) <= ROUNDING * cost_s);
+        CU_ASSERT(fabs(result.busy_s[result.slowest] + result.priced_s - cost_s) <=
+                  ROUNDING * cost_s);
+        CU_ASSERT(result.dual_s <= cost_s);
         CU_ASSERT(result.gap >= 0);
         /* No plan is below the bound, so none of a hundred others is. */
         for (int other = 0; other < 100; other++) {
             for (size_t i = 0; i < n; i++)
                 choice[i] = (uint8_t)(other < 8 ? (unsigned)other : sluice_rng_below(&rng, 8));
-            CU_ASSERT(result.dual_s <= slowest_of_plan(menus, n, &capacities, choice));
+            CU_ASSERT(result.dual_s <= planner_cost_of(menus, n, &capacities, choice));
         }
         double sum = 0;
         for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
@@ -72,7 +70,7 @@ static void dual_is_what_its_prices_say(void)
     uint8_t choice[3000];
     for (int round = 0; round < 5 * PLANNER_NUM_KINDS; round++) {
         struct sluice_capacities capacities;
-        planner_make_case(&rng, round % PLANNER_NUM_KINDS, 3000, menus, &capacities);
+        make_case(&rng, round, 3000, menus, &capacities);
         const struct sluice_lp_result result = plan(menus, 3000, &capacities, choice);
         double bound_s = 0;
         for (size_t i = 0; i < 3000; i++) {
@@ -80,7 +78,7 @@ static void dual_is_what_its_prices_say(void)
             for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
                 double cost = 0;
                 for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-                    cost += result.price[r] / capacities.per_s[r] *
+                    cost += (result.price[r] / capacities.per_s[r] + capacities.price_s[r]) *
                             sluice_menu_cost(&menus[i], (enum sluice_load)r, c);
                 least = fmin(least, cost);
             }
@@ -101,14 +99,14 @@ static void is_close_to_the_best_of_all_plans(void)
         const size_t n = 1 + sluice_rng_below(&rng, 5);
         struct sluice_menu menus[5];
         struct sluice_capacities capacities;
-        planner_make_case(&rng, round % PLANNER_NUM_KINDS, n, menus, &capacities);
+        make_case(&rng, round, n, menus, &capacities);
         uint8_t choice[5];
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         double best_s = INFINITY;
         for (unsigned code = 0; code < 1u << 3 * n; code++) {
             for (size_t i = 0; i < n; i++)
                 choice[i] = code >> 3 * i & 7;
-            best_s = fmin(best_s, slowest_of_plan(menus, n, &capacities, choice));
+            best_s = fmin(best_s, planner_cost_of(menus, n, &capacities, choice));
         }
         CU_ASSERT(result.dual_s <= best_s);
         CU_ASSERT(result.primal_s >= best_s * (1 - ROUNDING));
@@ -130,6 +128,8 @@ static void closes_the_gap_at_10000_samples(void)
     for (int round = 0; round < 2 * (PLANNER_NUM_KINDS - 1); round++) {
         struct sluice_capacities capacities;
         planner_make_case(&rng, round % (PLANNER_NUM_KINDS - 1), N, menus, &capacities);
+        if (round >= PLANNER_NUM_KINDS - 1)
+            planner_make_prices(&rng, &capacities);
         CU_ASSERT(plan(menus, N, &capacities, choice).gap < 1e-3);
         CU_ASSERT(plan(menus, N, &capacities, NULL).gap < 1e-3);
     }
@@ -145,7 +145,7 @@ static void more_capacity_or_more_choice_is_never_worse(void)
     uint8_t choice[N];
     for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
         struct sluice_capacities capacities;
-        planner_make_case(&rng, round % PLANNER_NUM_KINDS, N, menus, &capacities);
+        make_case(&rng, round, N, menus, &capacities);
         const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
         struct sluice_capacities more = capacities;
         more.per_s[sluice_rng_below(&rng, SLUICE_NUM_LOADS)] *= 1 + sluice_rng_double(&rng);
@@ -160,6 +160,54 @@ static void more_capacity_or_more_choice_is_never_worse(void)
         }
         const struct sluice_lp_result fewer = plan(menus, N, &capacities, choice);
         CU_ASSERT(before.dual_s <= fewer.dual_s * (1 + 5e-5));
+    }
+    free(menus);
+}
+
+static double load_of(const struct sluice_menu *menus, size_t n, enum sluice_load load,
+                      const uint8_t *choice)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += sluice_menu_cost(&menus[i], load, choice[i]);
+    return sum;
+}
+
+/* Of the exact optima the dearer one never loads more.  Two plans g above their bounds may, by at
+ * most g / (the rise of the price): add what either proves of the other. */
+static void a_higher_price_never_loads_more(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 6);
+    enum { N = 500 };
+    struct sluice_menu *menus = malloc(N * sizeof(*menus));
+    uint8_t choice[N];
+    for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
+        struct sluice_capacities capacities;
+        make_case(&rng, round, N, menus, &capacities);
+        const enum sluice_load load = (enum sluice_load)sluice_rng_below(&rng, SLUICE_NUM_LOADS);
+        double least = 0;
+        for (size_t i = 0; i < N; i++) {
+            double of_sample = INFINITY;
+            for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
+                of_sample = fmin(of_sample, sluice_menu_cost(&menus[i], load, c));
+            least += of_sample;
+        }
+        double before = 0, excess_s = 0;
+        for (int step = 0; step < 5; step++) {
+            if (step)
+                capacities.price_s[load] = step == 4 ? 1e6 : (capacities.price_s[load] + 0.1) * 2;
+            const struct sluice_lp_result result = plan(menus, N, &capacities, choice);
+            const double after = load_of(menus, N, load, choice);
+            const double more_excess_s = result.primal_s - result.dual_s;
+            if (step) {
+                const double rise_s = step == 4 ? 1e5 : 0.1; /* at least */
+                CU_ASSERT(after <= before + (excess_s + more_excess_s) / rise_s);
+            }
+            before = after;
+            excess_s = more_excess_s;
+        }
+        /* What cannot be avoided is left, but for a share's rounding of the menu. */
+        CU_ASSERT(before <= least * 1.001 + 1e-3);
     }
     free(menus);
 }
@@ -188,6 +236,8 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
     for (int kind = 0; kind < PLANNER_NUM_KINDS; kind += 3) {
         struct sluice_capacities capacities;
         planner_make_case(&rng, kind, N, menus, &capacities);
+        if (kind)
+            planner_make_prices(&rng, &capacities);
         struct remade remade = {.menus = menus};
         const struct sluice_menu_source source = {N, remake, &remade};
         struct sluice_lp_result streamed = {0};
@@ -206,8 +256,8 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
         struct sluice_price_balance balance = {0};
         for (size_t i = 0; i < N; i++)
             choice[i] = (uint8_t)sluice_price_plan_choose(&streamed.plan, &balance, &menus[i]);
-        const double slowest_s = slowest_of_plan(menus, N, &capacities, choice);
-        CU_ASSERT(fabs(streamed.primal_s - slowest_s) <= ROUNDING * slowest_s);
+        const double cost_s = planner_cost_of(menus, N, &capacities, choice);
+        CU_ASSERT(fabs(streamed.primal_s - cost_s) <= ROUNDING * cost_s);
     }
     free(choice);
     free(menus);
@@ -221,6 +271,7 @@ int main(void)
         SLUICE_TEST(is_close_to_the_best_of_all_plans),
         SLUICE_TEST(closes_the_gap_at_10000_samples),
         SLUICE_TEST(more_capacity_or_more_choice_is_never_worse),
+        SLUICE_TEST(a_higher_price_never_loads_more),
         SLUICE_TEST(streaming_gives_the_same_plan_and_its_choices_later),
     };
     return sluice_test_run("planner_properties", tests, SLUICE_TEST_COUNT(tests));

@@ -227,7 +227,7 @@ static void send_reply(struct fake_server *s, struct sluice_rpc_call *call,
 {
     struct sluice_message out = {0};
     REQUIRE(sluice_wire_put_sample_reply(reply, &out, NULL));
-    REQUIRE(sluice_wire_put_queue_depth(1, &out, NULL));
+    REQUIRE(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &out, NULL));
     pthread_mutex_lock(&s->lock);
     s->stats.replies++;
     s->stats.message_bytes += out.len;

@@ -174,7 +174,10 @@ static void the_plan_of_auto_weighs_all_resources_and_the_forms_it_may_use(void)
     CU_ASSERT(counts[SLUICE_FORM_F32] > 900);
 
     /* A slow link and no end of cores: the fewest bytes, in each form that may be used. */
-    request.rates = (struct sluice_rates){1000, 1e9, 1e9, INFINITY};
+    request.rates = (struct sluice_rates){.link_bytes_per_s = 1000,
+                                          .storage_cores = 1e9,
+                                          .compute_cores = 1e9,
+                                          .gpu_samples_per_s = INFINITY};
     for (uint32_t forms = 0; forms < 4; forms++) {
         request.forms = (forms & 1) << SLUICE_FORM_JPEG_CROP | forms >> 1 << SLUICE_FORM_U8_PACKED;
         CU_ASSERT_EQUAL(sluice_choice_plan(&request, pipeline, choices, &err), SLUICE_OK);
@@ -194,7 +197,10 @@ static void a_profile_of_other_data_or_stages_is_refused(void)
     struct sluice_pipeline *other = parse("decode,resize=10,center_crop=8,hflip,to_tensor,"
                                           "normalize=imagenet");
     const char *folder = write_profile(7);
-    const struct sluice_rates rates = {1e6, 4, 4, INFINITY};
+    const struct sluice_rates rates = {.link_bytes_per_s = 1e6,
+                                       .storage_cores = 4,
+                                       .compute_cores = 4,
+                                       .gpu_samples_per_s = INFINITY};
     struct sluice_choice choices[8];
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 8, 8, choices, &err), SLUICE_E_INVALID);

@@ -34,8 +34,30 @@ static struct sluice_cost_table make_table(void)
 }
 
 static const struct sluice_rates some_rates[] = {
-    {62.5e6, 4, 8, INFINITY},  {1.25e9, 4, 2, INFINITY}, {1.25e9, 1, 16, 2000},
-    {12.5e6, 32, 8, INFINITY}, {125e6, 2, 2, INFINITY},  {INFINITY, 1, 3, INFINITY},
+    {.link_bytes_per_s = 62.5e6,
+     .storage_cores = 4,
+     .compute_cores = 8,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = 1.25e9,
+     .storage_cores = 4,
+     .compute_cores = 2,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = 1.25e9,
+     .storage_cores = 1,
+     .compute_cores = 16,
+     .gpu_samples_per_s = 2000},
+    {.link_bytes_per_s = 12.5e6,
+     .storage_cores = 32,
+     .compute_cores = 8,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = 125e6,
+     .storage_cores = 2,
+     .compute_cores = 2,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = INFINITY,
+     .storage_cores = 1,
+     .compute_cores = 3,
+     .gpu_samples_per_s = INFINITY},
 };
 
 static void forecasts_plain_splits_like_the_planner(void)
@@ -102,7 +124,8 @@ static void models_a_cut_file_and_packed_pixels(void)
          .op_s = {1e-4, 640e-6, 459e-6, 0, 100e-6, 50e-6}},
         {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}}, /* could not be decoded */
     };
-    const struct sluice_rates rates = {1, 1, 1, 1};
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
     struct sluice_cost_table table = {rows, 1};
     const struct sluice_form_menu menu = sluice_form_menu_init(&table);
     uint8_t choice[2] = {SLUICE_CHOICE_JPEG_CROP, SLUICE_CHOICE_U8_PACKED};
@@ -137,7 +160,8 @@ static void refuses_a_rate_that_is_not_positive(void)
     struct sluice_sample_cost row = {.bytes = {1, 1, 1, 1, 1, 1}};
     const struct sluice_cost_table table = {&row, 1};
     const struct sluice_form_menu menu = sluice_form_menu_init(&table);
-    const struct sluice_rates rates = {1, 0, 1, 1};
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = 1, .storage_cores = 0, .compute_cores = 1, .gpu_samples_per_s = 1};
     uint8_t choice = 9;
     double bound_s = 7;
     struct sluice_err err = {0};

@@ -113,7 +113,10 @@ static void the_sample_that_breaks_the_balance_is_not_taken(void)
         {.bytes = {100, 200, 10, 10, 40, 40}, .op_s = {0, 0.5, 0.5, 1, 1, 1}},
     };
     const struct sluice_cost_table table = {rows, 2};
-    struct sluice_rates rates = {1, 1, 1, INFINITY};
+    struct sluice_rates rates = {.link_bytes_per_s = 1,
+                                 .storage_cores = 1,
+                                 .compute_cores = 1,
+                                 .gpu_samples_per_s = INFINITY};
     uint8_t plan[2];
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
@@ -130,7 +133,8 @@ static void a_sample_that_saves_nothing_stays_raw(void)
 {
     struct sluice_sample_cost rows[1] = {{.bytes = {10, 20, 10, 10, 40, 40}}};
     const struct sluice_cost_table table = {rows, 1};
-    const struct sluice_rates rates = {1, 1, 1, 1};
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
     uint8_t plan[1] = {9};
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_plan_sophon(&table, &rates, plan, &err), SLUICE_OK);
@@ -140,7 +144,8 @@ static void a_sample_that_saves_nothing_stays_raw(void)
 static void refuses_a_rate_that_is_not_positive(void)
 {
     const struct sluice_cost_table table = {0};
-    const struct sluice_rates good = {1, 1, 1, 1};
+    const struct sluice_rates good = {
+        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
     for (int which = 0; which < 4; which++) {
         struct sluice_rates rates = good;
         (&rates.link_bytes_per_s)[which] = which % 2 ? 0 : NAN;
@@ -159,7 +164,8 @@ static void forecast_adds_up(void)
         {.bytes = {10, 200, 50, 50, 200, 200}, .op_s = {1, 2, 3, 4, 5, 6}},
     };
     const struct sluice_cost_table table = {rows, 2};
-    const struct sluice_rates rates = {10, 2, 4, 0.5};
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = 10, .storage_cores = 2, .compute_cores = 4, .gpu_samples_per_s = 0.5};
     const uint8_t plan[2] = {2, 0};
     const struct sluice_forecast forecast = sluice_plan_forecast(&table, &rates, plan);
     CU_ASSERT_EQUAL(forecast.wire_bytes, 60);
@@ -186,7 +192,10 @@ static void published_openimages_sizes_give_the_published_bytes(void)
     CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read_sizes(path, &table, &err), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(table.num_rows, 40000);
     sluice_cost_table_model_times(&table);
-    const struct sluice_rates ample = {62.5e6, 1e9, 1, INFINITY};
+    const struct sluice_rates ample = {.link_bytes_per_s = 62.5e6,
+                                       .storage_cores = 1e9,
+                                       .compute_cores = 1,
+                                       .gpu_samples_per_s = INFINITY};
     uint8_t *plan = malloc(table.num_rows);
     const struct {
         int split;

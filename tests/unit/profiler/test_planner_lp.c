@@ -9,7 +9,7 @@
 /* What holds for every input is in tests/property/test_planner.c. */
 
 static const struct sluice_capacities unlimited = {
-    {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}};
+    .per_s = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}};
 
 static void splits_equal_samples_between_two_resources(void)
 {
@@ -46,7 +46,7 @@ static void a_load_that_no_choice_avoids_counts(void)
                                               {[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_NET_UP] = 1}};
     struct sluice_menu menu;
     sluice_menu_set(&menu, 2, cost);
-    const struct sluice_capacities capacities = {{2, 1, 1, 1, 1, 1, 1}};
+    const struct sluice_capacities capacities = {.per_s = {2, 1, 1, 1, 1, 1, 1}};
     const struct sluice_menu_source source = sluice_menu_array(&menu, 1);
     uint8_t choice;
     struct sluice_lp_result result;
@@ -63,7 +63,7 @@ static void nothing_to_do_takes_no_time(void)
     const double cost[2][SLUICE_NUM_LOADS] = {{1, 1, 1, 1, 1, 1, 1}, {0}};
     sluice_menu_set(&menus[0], 2, cost);
     sluice_menu_set(&menus[1], 2, cost);
-    const struct sluice_capacities one = {{1, 1, 1, 1, 1, 1, 1}};
+    const struct sluice_capacities one = {.per_s = {1, 1, 1, 1, 1, 1, 1}};
     const struct {
         size_t num_samples;
         const struct sluice_capacities *capacities;
@@ -99,6 +99,62 @@ static void refuses_a_capacity_that_is_not_positive(void)
     }
 }
 
+static void a_price_from_outside_moves_the_plan(void)
+{
+    /* 1 s of storage CPU or 2 MB over a link of 1 MB/s: left alone, two thirds of the samples go
+     * to storage; a second of storage CPU saves up to 2 s of the link. */
+    const double cost[2][SLUICE_NUM_LOADS] = {
+        {[SLUICE_LOAD_STORAGE_CPU] = 1},
+        {[SLUICE_LOAD_NET_DOWN] = 2e6},
+    };
+    enum { N = 9 };
+    struct sluice_menu menus[N];
+    for (int i = 0; i < N; i++)
+        sluice_menu_set(&menus[i], 2, cost);
+    struct sluice_capacities capacities = unlimited;
+    capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = 1;
+    capacities.per_s[SLUICE_LOAD_NET_DOWN] = 1e6;
+    const struct sluice_menu_source source = sluice_menu_array(menus, N);
+    static const struct {
+        double price_s;
+        int num_storage;
+        double primal_s, priced_s;
+    } cases[] = {{0, 6, 6, 0}, {1.5, 6, 15, 9}, {2.5, 0, 18, 0}};
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
+        capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = cases[k].price_s;
+        uint8_t choice[N];
+        struct sluice_lp_result result;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, &err),
+                              SLUICE_OK);
+        int num_storage = 0;
+        for (int i = 0; i < N; i++)
+            num_storage += choice[i] == 0;
+        CU_ASSERT_EQUAL(num_storage, cases[k].num_storage);
+        CU_ASSERT_DOUBLE_EQUAL(result.primal_s, cases[k].primal_s, 1e-4);
+        CU_ASSERT_DOUBLE_EQUAL(result.dual_s, cases[k].primal_s, 1e-3);
+        CU_ASSERT_DOUBLE_EQUAL(result.priced_s, cases[k].priced_s, 1e-4);
+    }
+}
+
+static void refuses_a_price_that_is_none(void)
+{
+    struct sluice_menu menu = {0};
+    const struct sluice_menu_source source = sluice_menu_array(&menu, 1);
+    static const double bad[] = {-1, NAN, INFINITY};
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        struct sluice_capacities capacities = unlimited;
+        capacities.price_s[r] = bad[r % 3];
+        uint8_t choice = 9;
+        struct sluice_lp_result result = {.primal_s = 7};
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err),
+                        SLUICE_E_INVALID);
+        CU_ASSERT(strstr(err.text, sluice_load_name((enum sluice_load)r)) != NULL);
+        CU_ASSERT(choice == 9 && result.primal_s == 7);
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -106,6 +162,8 @@ int main(void)
         SLUICE_TEST(a_load_that_no_choice_avoids_counts),
         SLUICE_TEST(nothing_to_do_takes_no_time),
         SLUICE_TEST(refuses_a_capacity_that_is_not_positive),
+        SLUICE_TEST(a_price_from_outside_moves_the_plan),
+        SLUICE_TEST(refuses_a_price_that_is_none),
     };
     return sluice_test_run("planner_lp", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -283,9 +283,8 @@ static void on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_lock(&client->lock);
     if (client->is_fetch) {
         struct sluice_err err = {0};
-        uint32_t depth;
-        must(sluice_wire_get_fetch_reply(message, NULL, 64 << 20, keep_reply, client, &depth,
-                                         &err) == SLUICE_OK,
+        must(sluice_wire_get_fetch_reply(message, NULL, 64 << 20, keep_reply, client, NULL, &err) ==
+                 SLUICE_OK,
              err.text);
     }
     client->messages = grow(client->messages, client->num_messages, sizeof(*client->messages));

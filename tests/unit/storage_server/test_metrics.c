@@ -17,7 +17,8 @@ static struct sluice_wire_stats some_stats(void)
                                       .wire_bytes = 1ull << 40,
                                       .refused_paths = 3,
                                       .queue_depth = 4,
-                                      .busy_cores = 1.5};
+                                      .busy_cores = 1.5,
+                                      .cpu_price = 0.25};
     stats.choices[3][SLUICE_FORM_U8].samples = 7;
     stats.choices[3][SLUICE_FORM_U8].bytes = 7 * 150528;
     stats.errors[SLUICE_E_CORRUPT] = 2;
@@ -41,6 +42,7 @@ static void the_page_has_every_counter_in_prometheus_format(void)
         "\nsluice_queue_depth 4\n",
         "\nsluice_busy_core_seconds_total 3.75\n",
         "\nsluice_uptime_seconds 2.5\n",
+        "\nsluice_cpu_price 0.25\n",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         CU_ASSERT_PTR_NOT_NULL(strstr(text, lines[i]));

@@ -62,6 +62,7 @@ static void json_is_one_line_with_what_occurred(void)
         .prep_workers = 6,
         .streams = 7,
         .busy_cores = 0.75,
+        .cpu_price = 1.25,
     };
     stats.choices[0][SLUICE_FORM_RAW].samples = 2;
     stats.choices[0][SLUICE_FORM_RAW].bytes = 150;
@@ -75,21 +76,23 @@ static void json_is_one_line_with_what_occurred(void)
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
 
-    double uptime, cores;
+    double uptime, cores, price;
     int samples, payload, wire, reduced, refused, depth, peak, workers, streams;
     int raw, raw_bytes, u8, u8_bytes, corrupt;
     CU_ASSERT_EQUAL(json_unpack(root,
-                                "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f,"
+                                "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f,"
                                 " s:{s:i, s:i !}, s:{s:i, s:i !}, s:{s:i !} !}",
                                 "uptime_s", &uptime, "samples", &samples, "payload_bytes", &payload,
                                 "wire_bytes", &wire, "reduced", &reduced, "refused_paths", &refused,
                                 "queue_depth", &depth, "queue_peak", &peak, "prep_workers",
-                                &workers, "streams", &streams, "busy_cores", &cores, "choices",
-                                "raw@0", &raw, "u8@3", &u8, "choice_bytes", "raw@0", &raw_bytes,
-                                "u8@3", &u8_bytes, "errors", "corrupt", &corrupt),
+                                &workers, "streams", &streams, "busy_cores", &cores, "cpu_price",
+                                &price, "choices", "raw@0", &raw, "u8@3", &u8, "choice_bytes",
+                                "raw@0", &raw_bytes, "u8@3", &u8_bytes, "errors", "corrupt",
+                                &corrupt),
                     0);
     CU_ASSERT_DOUBLE_EQUAL(uptime, 12.5, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(cores, 0.75, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(price, 1.25, 1e-6);
     CU_ASSERT_EQUAL(samples, 3);
     CU_ASSERT_EQUAL(payload, 157);
     CU_ASSERT_EQUAL(wire, 200);

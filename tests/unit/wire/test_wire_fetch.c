@@ -158,20 +158,21 @@ static void replies_come_back_as_they_were_put(void)
         struct collected put = {0}, got = {0};
         struct sluice_message message = {0};
         const uint32_t num_replies = random_u32() % 8;
-        const uint32_t depth = random_u32();
-        uint32_t got_depth = 99;
+        const struct sluice_wire_load load = {random_u32(), random_u32() / 7.0};
+        struct sluice_wire_load got_load = {99, 99};
         for (uint32_t k = 0; k < num_replies; k++) {
             put.replies[put.num_replies++] = random_reply();
             CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[k], &message, NULL),
                             SLUICE_OK);
         }
-        CU_ASSERT_EQUAL(sluice_wire_put_queue_depth(depth, &message, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(sluice_wire_put_load(&load, &message, NULL), SLUICE_OK);
         if (random_bool())
             message_recut(&message);
         CU_ASSERT_EQUAL(sluice_wire_get_fetch_reply(&message, pool, MAX_PAYLOAD, collect, &got,
-                                                    &got_depth, NULL),
+                                                    &got_load, NULL),
                         SLUICE_OK);
-        CU_ASSERT_EQUAL(got_depth, depth);
+        CU_ASSERT_EQUAL(got_load.queue_depth, load.queue_depth);
+        CU_ASSERT_EQUAL(got_load.cpu_price, load.cpu_price);
         CU_ASSERT_EQUAL_FATAL(got.num_replies, put.num_replies);
         for (size_t k = 0; k < put.num_replies; k++)
             assert_replies_equal(&got.replies[k], &put.replies[k]);
@@ -240,7 +241,8 @@ static void payloads_travel_by_reference(void)
 static void a_payload_too_large_for_any_message_leaves_it_as_it_was(void)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_queue_depth(5, &message, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_put_load(&(struct sluice_wire_load){5, 0.5}, &message, NULL),
+                    SLUICE_OK);
     const size_t len = message.len;
     struct sluice_wire_sample_reply reply = {.payload = random_buf(16)};
     reply.payload->len = (size_t)1 << 31; /* nothing reads that far: it is refused first */
@@ -275,11 +277,13 @@ static void protobuf_c_reads_what_is_put(void)
         put.replies[put.num_replies++] = random_reply();
         CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[i], &message, NULL), SLUICE_OK);
     }
-    CU_ASSERT_EQUAL(sluice_wire_put_queue_depth(123456, &message, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_put_load(&(struct sluice_wire_load){123456, 1e-3}, &message, NULL),
+                    SLUICE_OK);
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__FetchReply *wire = sluice__v1__fetch_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
     CU_ASSERT_EQUAL(wire->queue_depth, 123456);
+    CU_ASSERT_EQUAL(wire->cpu_price, 1e-3);
     CU_ASSERT_EQUAL_FATAL(wire->n_samples, 20);
     for (int i = 0; i < 20; i++) {
         const Sluice__V1__SampleReply *a = wire->samples[i];
@@ -322,6 +326,7 @@ static void what_protobuf_c_packs_is_read(void)
     wire.samples = samples;
     wire.n_samples = 2;
     wire.queue_depth = 17;
+    wire.cpu_price = 2.5;
     const size_t len = sluice__v1__fetch_reply__get_packed_size(&wire);
     uint8_t *packed = malloc(len);
     sluice__v1__fetch_reply__pack(&wire, packed);
@@ -329,11 +334,12 @@ static void what_protobuf_c_packs_is_read(void)
     for (int i = 0; i < 20; i++) {
         struct sluice_message message = message_cut(packed, len);
         struct collected got = {0};
-        uint32_t depth = 0;
+        struct sluice_wire_load load = {0};
         CU_ASSERT_EQUAL(
-            sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, collect, &got, &depth, NULL),
+            sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, collect, &got, &load, NULL),
             SLUICE_OK);
-        CU_ASSERT_EQUAL(depth, 17);
+        CU_ASSERT_EQUAL(load.queue_depth, 17);
+        CU_ASSERT_EQUAL(load.cpu_price, 2.5);
         CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
         CU_ASSERT_EQUAL(got.replies[0].request_id, UINT64_MAX);
         CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_OK);
@@ -365,12 +371,13 @@ static void what_protobuf_c_packs_is_read(void)
 static sluice_status get(const uint8_t *data, size_t len, struct collected *got)
 {
     struct sluice_message message = message_cut(data, len);
-    uint32_t depth = 4711;
+    struct sluice_wire_load load = {.queue_depth = 4711, .cpu_price = 47.11};
     struct sluice_err err = {0};
     const sluice_status status =
-        sluice_wire_get_fetch_reply(&message, NULL, 8, collect, got, &depth, &err);
+        sluice_wire_get_fetch_reply(&message, NULL, 8, collect, got, &load, &err);
     if (status != SLUICE_OK) {
-        CU_ASSERT_EQUAL(depth, 4711);
+        CU_ASSERT_EQUAL(load.queue_depth, 4711);
+        CU_ASSERT_EQUAL(load.cpu_price, 47.11);
         CU_ASSERT(err.text[0] != 0);
     }
     sluice_message_clear(&message);
@@ -396,6 +403,11 @@ static void malformed_replies_are_corrupt(void)
         CASE("samples as a varint", 0x08, 1),
         CASE("queue depth as bytes", 0x12, 1, 0),
         CASE("queue depth of 33 bits", 0x10, 0x80, 0x80, 0x80, 0x80, 0x10),
+        CASE("price as a varint", 0x18, 1),
+        CASE("price cut off", 0x19, 0, 0, 0, 0, 0, 0, 0xF0),
+        CASE("price below nothing", 0x19, 0, 0, 0, 0, 0, 0, 0xF0, 0xBF),
+        CASE("price without an end", 0x19, 0, 0, 0, 0, 0, 0, 0xF0, 0x7F),
+        CASE("price that is no number", 0x19, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F),
         CASE("varint of 11 bytes", 0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
              0),
         CASE("varint of 65 bits", 0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02),

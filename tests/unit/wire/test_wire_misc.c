@@ -55,6 +55,7 @@ static void stats_come_back_as_they_were_put(void)
         memset(&got, 0, sizeof(got));
         stats.uptime_s = random_u32() / 7.0;
         stats.busy_cores = random_u32() / 3.0;
+        stats.cpu_price = random_u32() / 5.0;
         for (int split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
             for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
                 stats.choices[split][form].samples = random_bool() ? random_u64() : 0;
@@ -80,6 +81,7 @@ static void stats_come_back_as_they_were_put(void)
         CU_ASSERT(memcmp(got.errors, stats.errors, sizeof(got.errors)) == 0);
         CU_ASSERT_EQUAL(got.uptime_s, stats.uptime_s);
         CU_ASSERT_EQUAL(got.busy_cores, stats.busy_cores);
+        CU_ASSERT_EQUAL(got.cpu_price, stats.cpu_price);
         CU_ASSERT_EQUAL(got.samples, stats.samples);
         CU_ASSERT_EQUAL(got.payload_bytes, stats.payload_bytes);
         CU_ASSERT_EQUAL(got.wire_bytes, stats.wire_bytes);
@@ -133,9 +135,11 @@ static void stats_of_a_later_version_lose_only_what_is_unknown(void)
 static void rejects_stats_that_are_no_numbers(void)
 {
     const double wrong[] = {NAN, INFINITY, -INFINITY};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 9; i++) {
         Sluice__V1__StatsReply wire = SLUICE__V1__STATS_REPLY__INIT;
-        *(i % 2 ? &wire.uptime_s : &wire.busy_cores) = wrong[i / 2];
+        *(i % 3 == 0   ? &wire.uptime_s
+          : i % 3 == 1 ? &wire.busy_cores
+                       : &wire.cpu_price) = wrong[i / 3];
         uint8_t packed[32];
         CU_ASSERT_FATAL(sluice__v1__stats_reply__get_packed_size(&wire) <= sizeof(packed));
         struct sluice_message message =

@@ -1,0 +1,48 @@
+#ifndef SLUICE_STORAGE_SERVER_CPU_PRICE_H
+#define SLUICE_STORAGE_SERVER_CPU_PRICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the server's cores are worth to its clients, found from the queue alone.
+ *
+ * The price is what a second of a storage core costs, in seconds of a client's
+ * epoch.  Every client adds it to its own prices, so those that gain least from
+ * the cores leave them to the others.  It is the one at which the cores are just
+ * busy:
+ *
+ *     d log2(price) / dt  =  gain * 2 [ d wait / dt  -  idle  +  (wait - target) / 1 s ]
+ *
+ * with `wait` the time that a job which comes now will wait and `idle` the share of
+ * worker time without a job.  d wait / dt - idle is by how much more is asked for
+ * than there are cores; the last term, within -1/2 and 1/2, lets a queue that is
+ * too long shrink at half speed; the product without the gain is within -1 and 1.
+ * The gain begins at two octaves a second, falls whenever the price turns, which
+ * damps what would swing, and grows again while the price has far to go.  Below
+ * SLUICE_CPU_PRICE_LEAST the price is 0, above SLUICE_CPU_PRICE_MOST it does not go.
+ *
+ * Threads: a value; whoever holds it locks it. */
+
+#define SLUICE_CPU_PRICE_LEAST 0x1p-7
+#define SLUICE_CPU_PRICE_MOST 0x1p10
+#define SLUICE_CPU_PRICE_TARGET_S 0.1 /* the wait at which the price rests */
+
+struct sluice_cpu_price {
+    double price;
+    double gain;  /* octaves a second */
+    double far_s; /* for so long the price has had far to go */
+    double wait_s;
+    uint64_t last_ns;
+    bool is_rising;
+};
+
+/* The price is 0 and the queue empty. */
+struct sluice_cpu_price sluice_cpu_price_init(uint64_t now_ns);
+
+/* What was seen at now_ns (not before the last one): returns the price from here on.  `wait_s` and
+ * `idle` are at least 0, `idle` since the last call and at most 1.  Any spacing will do; below 100
+ * ms it makes no difference. */
+double sluice_cpu_price_update(struct sluice_cpu_price *price, uint64_t now_ns, double wait_s,
+                               double idle);
+
+#endif
