@@ -16,6 +16,7 @@
 
 #define SIDE 224
 #define MAX_IN 2048
+#define ROW_BYTES ((SIDE * 3 + 63) / 64 * 64) /* as the resizer keeps rows between the passes */
 /* Outputs go round in this much memory: a batch's row is never in cache when it is written. */
 #define COLD_BYTES (48u << 20)
 
@@ -96,7 +97,7 @@ static void resize_down(struct work *work)
     for (uint32_t y = 0; y < SIDE; y++) {
         const uint8_t *rows[64];
         for (uint32_t k = 0; k < taps->spans[y].count; k++)
-            rows[k] = work->in + (taps->spans[y].first + k) % 64 * SIDE * 3;
+            rows[k] = work->in + (taps->spans[y].first + k) % 16 * ROW_BYTES;
         work->kernels->blend_rows(taps, y, rows, out + (size_t)y * SIDE * 3, (size_t)SIDE * 3);
     }
 }

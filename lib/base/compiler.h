@@ -6,6 +6,9 @@
 #define SLUICE_MUST_USE __attribute__((warn_unused_result))
 #define SLUICE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SLUICE_UNUSED __attribute__((unused))
+/* For a loop's body whose constant arguments choose a version of it: `static SLUICE_ALWAYS_INLINE`.
+ */
+#define SLUICE_ALWAYS_INLINE inline __attribute__((always_inline))
 
 #define SLUICE_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 

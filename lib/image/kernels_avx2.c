@@ -3,42 +3,350 @@
  * A weight has up to 23 bits, more than a 16-bit multiply takes, so it is used in
  * halves: sum(p * w) = sum(p * low) + (sum(p * high) << LOW_BITS), each sum made by
  * the multiply that adds neighbouring products.  Integer sums do not depend on
- * their order, so the bytes are those of kernels_c.c.  Neither sum overflows:
- * the weights of one output add up to little more than 1 << 22. */
+ * their order, so the bytes are those of kernels_c.c.  Sums are taken modulo 2^32; a pair's
+ * products fit (twice 255 * 2^11), and so does the whole, which kernels_c.c takes in 32 bits too.
+ */
 
+#include "base/compiler.h"
 #include "image/kernels.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define LOW_BITS 11
+#define ROWS_AT_ONCE 4
+#define MAX_ROWS 8
 
-/* The plan of both passes: for every four taps, their four lower halves, then their
- * four upper ones. */
-static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
+/* The halves of four weights, two neighbours in a word. */
+struct halves {
+    uint32_t low[2], high[2];
+};
+
+/* Two taps of eight neighbouring bytes of the output, a lane each: which of the loaded bytes go
+ * there, widened to 16 bits, and their weights. */
+struct pair {
+    uint32_t index[8];
+    uint32_t low[8], high[8];
+};
+
+/* Across, either half of a register takes what four bytes of the output look at from a window of
+ * its own, sixteen bytes of the row: one for two taps or, if they fit, for four.  Where not even
+ * two taps fit (scales above 4 or so) or the row is shorter than a window, outputs are made one by
+ * one.
+ *
+ * The plan of this pass is a struct row_plan, then struct halves [num_out][stride / 4], then struct
+ * pair [num_groups][num_windows][pairs_per_window], then where each window begins, uint32_t
+ * starts[num_groups][num_windows][2].  That of the pass down is the halves alone. */
+struct row_plan {
+    uint32_t pairs_per_window; /* 0: one by one */
+    uint32_t num_windows;      /* of every group */
+    uint32_t num_groups;
+    uint8_t padding[20]; /* so that what follows is aligned */
+};
+
+#define BYTES_PER_GROUP 8
+#define PIXELS_PER_GROUP 4 /* that 8 bytes touch, wherever they begin */
+#define WINDOW 16
+
+static size_t num_halves(uint32_t num_out, uint32_t stride)
 {
-    (void)pass;
-    return (size_t)num_out * stride * 2 * sizeof(int16_t);
+    /* An even number: 32 bytes' alignment goes on. */
+    return ((size_t)num_out * (stride / 4) + 1) & ~(size_t)1;
 }
 
-static void make_plan(enum sluice_pass pass, const struct sluice_taps *taps)
+static uint32_t num_groups_of(uint32_t num_out)
 {
-    (void)pass;
-    int16_t *halves = taps->plan;
-    const int32_t *coeffs = taps->coeffs;
-    const size_t num_coeffs = (size_t)taps->num_out * taps->stride;
-    for (size_t i = 0; i < num_coeffs; i += 4, halves += 8) {
-        for (size_t k = 0; k < 4; k++) {
-            halves[k] = (int16_t)(coeffs[i + k] & ((1 << LOW_BITS) - 1));
-            halves[4 + k] = (int16_t)(coeffs[i + k] >> LOW_BITS);
+    return (num_out * 3 + BYTES_PER_GROUP - 1) / BYTES_PER_GROUP;
+}
+
+static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
+{
+    const size_t halves_len = num_halves(num_out, stride) * sizeof(struct halves);
+    if (pass == SLUICE_PASS_DOWN)
+        return halves_len;
+    return sizeof(struct row_plan) + halves_len +
+           (size_t)num_groups_of(num_out) * (stride / 2) *
+               (sizeof(struct pair) + 2 * sizeof(uint32_t));
+}
+
+static struct halves *halves_across(const struct sluice_taps *taps)
+{
+    return (struct halves *)(void *)((struct row_plan *)taps->plan + 1);
+}
+
+static struct pair *plan_pairs(const struct sluice_taps *taps)
+{
+    return (struct pair *)(void *)(halves_across(taps) + num_halves(taps->num_out, taps->stride));
+}
+
+static uint32_t *plan_starts(const struct sluice_taps *taps)
+{
+    const struct row_plan *plan = taps->plan;
+    return (uint32_t *)(void *)(plan_pairs(taps) + (size_t)plan->num_groups * plan->num_windows *
+                                                       plan->pairs_per_window);
+}
+
+static void split_weights(const struct sluice_taps *taps, struct halves *out)
+{
+    const size_t num_fours = (size_t)taps->num_out * taps->stride / 4;
+    const __m128i low_bits = _mm_set1_epi32((1 << LOW_BITS) - 1);
+    for (size_t i = 0; i < num_fours; i++) {
+        const __m128i four = _mm_loadu_si128((const __m128i *)(const void *)(taps->coeffs + 4 * i));
+        const __m128i halves =
+            _mm_packs_epi32(_mm_and_si128(four, low_bits), _mm_srai_epi32(four, LOW_BITS));
+        _mm_storeu_si128((__m128i *)(void *)&out[i], halves);
+    }
+}
+
+/* The last group begins where it ends with the row, unless the row is shorter than a group. */
+static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group)
+{
+    const uint32_t num_bytes = taps->num_out * 3, at = group * BYTES_PER_GROUP;
+    if (at + BYTES_PER_GROUP <= num_bytes || num_bytes < BYTES_PER_GROUP)
+        return at;
+    return num_bytes - BYTES_PER_GROUP;
+}
+
+/* Output p of those that a group's bytes belong to; the last one again where there are no more. */
+static uint32_t group_output(const struct sluice_taps *taps, uint32_t first_byte, uint32_t p)
+{
+    const uint32_t output = first_byte / 3 + p;
+    return output < taps->num_out ? output : taps->num_out - 1;
+}
+
+/* The channel of the byte `j` of a group. */
+static uint32_t phase_of(uint32_t first_byte, uint32_t j)
+{
+    return (first_byte + j) % 3;
+}
+
+/* Where the bytes begin that tap 0 of four lanes needs, and how many they span: the lanes from
+ * `lane` on of a group at `first_byte`. */
+static uint32_t first_needed(const struct sluice_taps *taps, uint32_t first_byte, uint32_t lane,
+                             uint32_t *span)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    for (uint32_t j = lane; j < lane + 4; j++) {
+        const uint32_t output = group_output(taps, 0, (first_byte + j) / 3);
+        const uint32_t byte = taps->spans[output].first * 3 + phase_of(first_byte, j);
+        least = byte < least ? byte : least;
+        most = byte > most ? byte : most;
+    }
+    *span = most - least + 1;
+    return least;
+}
+
+static void fill_group(const struct sluice_taps *taps, uint32_t first_byte, struct pair *pair,
+                       uint32_t *start)
+{
+    const struct row_plan *plan = taps->plan;
+    const uint32_t taps_per_window = plan->pairs_per_window * 2;
+    const uint32_t last_start = taps->num_in * 3 - WINDOW;
+    uint32_t span, bytes[8], pixels[8];
+    const uint32_t needed[2] = {first_needed(taps, first_byte, 0, &span),
+                                first_needed(taps, first_byte, 4, &span)};
+    for (uint32_t j = 0; j < 8; j++) {
+        pixels[j] = (first_byte % 3 + j) / 3;
+        bytes[j] = taps->spans[group_output(taps, first_byte, pixels[j])].first * 3 +
+                   phase_of(first_byte, j);
+    }
+    const __m256i pixel_of_lane = _mm256_loadu_si256((const __m256i *)(const void *)pixels);
+    const __m256i byte_of_lane = _mm256_loadu_si256((const __m256i *)(const void *)bytes);
+    const struct halves *halves[PIXELS_PER_GROUP];
+    for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++)
+        halves[p] =
+            halves_across(taps) + (size_t)group_output(taps, first_byte, p) * (taps->stride / 4);
+
+    for (uint32_t w = 0; w < plan->num_windows; w++, start += 2) {
+        const uint32_t first_tap = w * taps_per_window;
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint32_t wanted = needed[half] + first_tap * 3;
+            start[half] = wanted < last_start ? wanted : last_start;
+        }
+        const __m256i starts =
+            _mm256_set_m128i(_mm_set1_epi32((int)start[1]), _mm_set1_epi32((int)start[0]));
+        for (uint32_t i = 0; i < plan->pairs_per_window; i++, pair++) {
+            const uint32_t tap = first_tap + 2 * i;
+            /* Byte, nothing, the byte three on, nothing.  A tap that weighs nothing may lie
+             * outside the window: any byte will do. */
+            const __m256i at = _mm256_sub_epi32(
+                _mm256_add_epi32(byte_of_lane, _mm256_set1_epi32((int)tap * 3)), starts);
+            const __m256i twice = _mm256_or_si256(
+                _mm256_and_si256(at, _mm256_set1_epi32(15)),
+                _mm256_slli_epi32(_mm256_and_si256(_mm256_add_epi32(at, _mm256_set1_epi32(3)),
+                                                   _mm256_set1_epi32(15)),
+                                  16));
+            _mm256_store_si256((__m256i *)(void *)pair->index,
+                               _mm256_or_si256(twice, _mm256_set1_epi32((int)0x80008000)));
+            uint32_t low[8], high[8];
+            for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++) {
+                low[p] = halves[p][tap / 4].low[tap / 2 % 2];
+                high[p] = halves[p][tap / 4].high[tap / 2 % 2];
+                low[p + 4] = high[p + 4] = 0;
+            }
+            const __m256i lows = _mm256_loadu_si256((const __m256i *)(const void *)low);
+            const __m256i highs = _mm256_loadu_si256((const __m256i *)(const void *)high);
+            _mm256_store_si256((__m256i *)(void *)pair->low,
+                               _mm256_permutevar8x32_epi32(lows, pixel_of_lane));
+            _mm256_store_si256((__m256i *)(void *)pair->high,
+                               _mm256_permutevar8x32_epi32(highs, pixel_of_lane));
         }
     }
 }
 
-static __m256i join_halves(__m256i low, __m256i high)
+static void make_row_plan(const struct sluice_taps *taps)
 {
-    const __m256i rounding = _mm256_set1_epi32(1 << (SLUICE_RESIZE_BITS - 1));
-    return _mm256_add_epi32(_mm256_add_epi32(low, rounding), _mm256_slli_epi32(high, LOW_BITS));
+    struct row_plan *plan = taps->plan;
+    split_weights(taps, halves_across(taps));
+    uint32_t max_span = 0, max_count = 1;
+    for (uint32_t o = 0; o < taps->num_out; o++)
+        max_count = taps->spans[o].count > max_count ? taps->spans[o].count : max_count;
+    plan->num_groups = num_groups_of(taps->num_out);
+    for (uint32_t g = 0; g < plan->num_groups; g++) {
+        for (uint32_t lane = 0; lane < 8; lane += 4) {
+            uint32_t span;
+            first_needed(taps, group_first_byte(taps, g), lane, &span);
+            max_span = span > max_span ? span : max_span;
+        }
+    }
+    plan->pairs_per_window = taps->num_in * 3 < WINDOW                 ? 0
+                             : max_count > 2 && max_span + 9 <= WINDOW ? 2
+                             : max_span + 3 <= WINDOW                  ? 1
+                                                                       : 0;
+    if (plan->pairs_per_window == 0)
+        return;
+    const uint32_t taps_per_window = plan->pairs_per_window * 2;
+    plan->num_windows = (max_count + taps_per_window - 1) / taps_per_window;
+    struct pair *pair = plan_pairs(taps);
+    uint32_t *start = plan_starts(taps);
+    for (uint32_t g = 0; g < plan->num_groups; g++) {
+        fill_group(taps, group_first_byte(taps, g), pair, start);
+        pair += (size_t)plan->num_windows * plan->pairs_per_window;
+        start += (size_t)plan->num_windows * 2;
+    }
+}
+
+static void make_plan(enum sluice_pass pass, const struct sluice_taps *taps)
+{
+    if (pass == SLUICE_PASS_ACROSS)
+        make_row_plan(taps);
+    else
+        split_weights(taps, taps->plan);
+}
+
+/* Half of the last bit, as the upper halves count. */
+static inline __m256i rounding_in_high(void)
+{
+    return _mm256_set1_epi32(1 << (SLUICE_RESIZE_BITS - 1 - LOW_BITS));
+}
+
+/* The rounded sums, `high` including the rounding. */
+static SLUICE_ALWAYS_INLINE __m256i join_halves(__m256i low, __m256i high)
+{
+    return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, LOW_BITS)),
+                             SLUICE_RESIZE_BITS);
+}
+
+static inline __m256i load_32(const void *at)
+{
+    return _mm256_loadu_si256((const __m256i *)at);
+}
+
+static inline __m256i load_two(const uint8_t *low, const uint8_t *high)
+{
+    return _mm256_inserti128_si256(
+        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)low)),
+        _mm_loadu_si128((const __m128i *)(const void *)high), 1);
+}
+
+/* One group of one row. */
+static SLUICE_ALWAYS_INLINE __m256i sum_group(const uint8_t *in, const struct pair *pair,
+                                              const uint32_t *start, uint32_t num_windows,
+                                              uint32_t pairs_per_window)
+{
+    __m256i low = _mm256_setzero_si256(), high = rounding_in_high();
+    for (uint32_t w = 0; w < num_windows; w++, start += 2) {
+        const __m256i window = load_two(in + start[0], in + start[1]);
+        for (uint32_t i = 0; i < pairs_per_window; i++, pair++) {
+            const __m256i bytes = _mm256_shuffle_epi8(window, load_32(pair->index));
+            low = _mm256_add_epi32(low, _mm256_madd_epi16(bytes, load_32(pair->low)));
+            high = _mm256_add_epi32(high, _mm256_madd_epi16(bytes, load_32(pair->high)));
+        }
+    }
+    return join_halves(low, high);
+}
+
+/* Rows that one table of weights serves while it is in the first-level cache: four at a time, the
+ * last one again where there are fewer. */
+struct rows {
+    uint32_t num; /* a multiple of ROWS_AT_ONCE */
+    const uint8_t *in[MAX_ROWS];
+    uint8_t *out[MAX_ROWS];
+};
+
+static struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_t num_rows, uint8_t *out,
+                             size_t out_stride)
+{
+    const uint32_t most = num_rows < MAX_ROWS ? num_rows : MAX_ROWS;
+    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE};
+    for (uint32_t r = 0; r < rows.num; r++) {
+        const size_t row = r < most ? r : most - 1;
+        rows.in[r] = in + row * in_stride;
+        rows.out[r] = out + row * out_stride;
+    }
+    return rows;
+}
+
+static inline void store_lower(uint8_t *out, __m128i bytes)
+{
+    const long long half = _mm_cvtsi128_si64(bytes);
+    memcpy(out, &half, 8);
+}
+
+static inline void store_upper(uint8_t *out, __m128i bytes)
+{
+    const long long half = _mm_extract_epi64(bytes, 1);
+    memcpy(out, &half, 8);
+}
+
+static SLUICE_ALWAYS_INLINE void resize_in_groups(const struct sluice_taps *taps,
+                                                  const struct rows *rows, uint32_t num_windows,
+                                                  uint32_t pairs_per_window)
+{
+    const struct row_plan *plan = taps->plan;
+    const struct pair *pair = plan_pairs(taps);
+    const uint32_t *start = plan_starts(taps);
+    const size_t out_bytes = (size_t)taps->num_out * 3;
+    /* Packing leaves four bytes of each row in either half. */
+    const __m256i by_row = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (uint32_t g = 0; g < plan->num_groups; g++) {
+        const size_t at = group_first_byte(taps, g);
+        for (uint32_t y = 0; y < rows->num; y += ROWS_AT_ONCE) {
+            __m256i sums[ROWS_AT_ONCE];
+            for (uint32_t r = 0; r < ROWS_AT_ONCE; r++)
+                sums[r] = sum_group(rows->in[y + r], pair, start, num_windows, pairs_per_window);
+            const __m256i packed = _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]),
+                                                       _mm256_packs_epi32(sums[2], sums[3]));
+            const __m256i results = _mm256_permutevar8x32_epi32(packed, by_row);
+            const __m128i low = _mm256_castsi256_si128(results);
+            const __m128i high = _mm256_extracti128_si256(results, 1);
+            uint8_t *const *out = rows->out + y;
+            if (out_bytes >= BYTES_PER_GROUP) {
+                store_lower(out[0] + at, low);
+                store_upper(out[1] + at, low);
+                store_lower(out[2] + at, high);
+                store_upper(out[3] + at, high);
+            } else {
+                uint8_t all[ROWS_AT_ONCE][BYTES_PER_GROUP];
+                _mm256_storeu_si256((__m256i *)(void *)all, results);
+                for (int r = 0; r < ROWS_AT_ONCE; r++)
+                    memcpy(out[r], all[r], out_bytes);
+            }
+        }
+        pair += num_windows * pairs_per_window;
+        start += 2 * num_windows;
+    }
 }
 
 /* Red, green, blue and a zero of output `o`, as 32-bit values of 0 .. 255 or a bit
@@ -58,9 +366,9 @@ static inline __m128i resize_pixel(const struct sluice_taps *taps, const uint8_t
 
     const size_t num_groups = (taps->spans[o].count + 3) / 4;
     size_t at = (size_t)taps->spans[o].first * 3;
-    const int16_t *halves = (const int16_t *)taps->plan + (size_t)o * taps->stride * 2;
+    const struct halves *halves = halves_across(taps) + (size_t)o * (taps->stride / 4);
     __m256i low = _mm256_setzero_si256(), high = low;
-    for (size_t group = 0; group < num_groups; group++, at += 12, halves += 8) {
+    for (size_t group = 0; group < num_groups; group++, at += 12, halves++) {
         __m128i bytes;
         if (at + 16 <= in_bytes) {
             bytes = _mm_loadu_si128((const __m128i *)(const void *)(in + at));
@@ -111,47 +419,95 @@ static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint8_
 static void resize_rows(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
                         uint32_t num_rows, uint8_t *out, size_t out_stride)
 {
-    for (; num_rows > 0; num_rows--, in += in_stride, out += out_stride)
-        resize_row(taps, in, out);
-}
-
-/* Both halves of the weights of taps k and k + 1 (k even), each pair in every lane. */
-static inline void load_pair(const int16_t *halves, uint32_t k, __m256i *low, __m256i *high)
-{
-    int32_t pair[2];
-    memcpy(&pair[0], halves + k / 4 * 8 + k % 4, 4);
-    memcpy(&pair[1], halves + k / 4 * 8 + k % 4 + 4, 4);
-    *low = _mm256_set1_epi32(pair[0]);
-    *high = _mm256_set1_epi32(pair[1]);
-}
-
-static inline void blend_32(const int16_t *halves, uint32_t count, const uint8_t *const *rows,
-                            uint8_t *out, size_t at)
-{
-    const __m256i zero = _mm256_setzero_si256();
-    __m256i low[4] = {zero, zero, zero, zero}, high[4] = {zero, zero, zero, zero};
-    for (uint32_t k = 0; k < count; k += 2) {
-        __m256i weight_low, weight_high;
-        load_pair(halves, k, &weight_low, &weight_high);
-        /* An odd last tap is paired with itself: the weight beside it is zero. */
-        const uint8_t *next = rows[k + 1 < count ? k + 1 : k];
-        const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(rows[k] + at));
-        const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(next + at));
-        const __m256i ab[2] = {_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)};
-        for (int i = 0; i < 2; i++) {
-            const __m256i p = _mm256_unpacklo_epi8(ab[i], zero);
-            const __m256i q = _mm256_unpackhi_epi8(ab[i], zero);
-            low[2 * i] = _mm256_add_epi32(low[2 * i], _mm256_madd_epi16(p, weight_low));
-            high[2 * i] = _mm256_add_epi32(high[2 * i], _mm256_madd_epi16(p, weight_high));
-            low[2 * i + 1] = _mm256_add_epi32(low[2 * i + 1], _mm256_madd_epi16(q, weight_low));
-            high[2 * i + 1] = _mm256_add_epi32(high[2 * i + 1], _mm256_madd_epi16(q, weight_high));
+    const struct row_plan *plan = taps->plan;
+    if (plan->pairs_per_window == 0) {
+        for (; num_rows > 0; num_rows--, in += in_stride, out += out_stride)
+            resize_row(taps, in, out);
+        return;
+    }
+    for (uint32_t y = 0; y < num_rows; y += MAX_ROWS) {
+        const struct rows rows = list_rows(in + y * in_stride, in_stride, num_rows - y,
+                                           out + y * out_stride, out_stride);
+        /* The usual numbers as constants: the loop over them costs as much as what it does. */
+        switch (plan->num_windows * 4 + plan->pairs_per_window) {
+        case 1 * 4 + 1:
+            resize_in_groups(taps, &rows, 1, 1);
+            break;
+        case 2 * 4 + 1:
+            resize_in_groups(taps, &rows, 2, 1);
+            break;
+        case 3 * 4 + 1:
+            resize_in_groups(taps, &rows, 3, 1);
+            break;
+        case 4 * 4 + 1:
+            resize_in_groups(taps, &rows, 4, 1);
+            break;
+        case 1 * 4 + 2:
+            resize_in_groups(taps, &rows, 1, 2);
+            break;
+        case 2 * 4 + 2:
+            resize_in_groups(taps, &rows, 2, 2);
+            break;
+        default:
+            resize_in_groups(taps, &rows, plan->num_windows, plan->pairs_per_window);
         }
     }
-    __m256i sum[4];
-    for (int i = 0; i < 4; i++)
-        sum[i] = _mm256_srai_epi32(join_halves(low[i], high[i]), SLUICE_RESIZE_BITS);
-    const __m256i packed =
-        _mm256_packus_epi16(_mm256_packs_epi32(sum[0], sum[1]), _mm256_packs_epi32(sum[2], sum[3]));
+}
+
+/* 32 columns of up to four rows. */
+static SLUICE_ALWAYS_INLINE void blend_four(const __m256i weights[4], const uint8_t *const rows[4],
+                                            bool has_two_pairs, uint8_t *out, size_t at)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i a = load_32(rows[0] + at), b = load_32(rows[1] + at);
+    const __m256i ab[2] = {_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)};
+    __m256i cd[2] = {zero, zero};
+    if (has_two_pairs) {
+        const __m256i c = load_32(rows[2] + at), d = load_32(rows[3] + at);
+        cd[0] = _mm256_unpacklo_epi8(c, d);
+        cd[1] = _mm256_unpackhi_epi8(c, d);
+    }
+    __m256i sums[4];
+    for (int i = 0; i < 4; i++) {
+        const __m256i p =
+            i % 2 ? _mm256_unpackhi_epi8(ab[i / 2], zero) : _mm256_unpacklo_epi8(ab[i / 2], zero);
+        __m256i low = _mm256_madd_epi16(p, weights[0]);
+        __m256i high = _mm256_add_epi32(_mm256_madd_epi16(p, weights[1]), rounding_in_high());
+        if (has_two_pairs) {
+            const __m256i q = i % 2 ? _mm256_unpackhi_epi8(cd[i / 2], zero)
+                                    : _mm256_unpacklo_epi8(cd[i / 2], zero);
+            low = _mm256_add_epi32(low, _mm256_madd_epi16(q, weights[2]));
+            high = _mm256_add_epi32(high, _mm256_madd_epi16(q, weights[3]));
+        }
+        sums[i] = join_halves(low, high);
+    }
+    const __m256i packed = _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]),
+                                               _mm256_packs_epi32(sums[2], sums[3]));
+    _mm256_storeu_si256((__m256i *)(void *)(out + at), packed);
+}
+
+static SLUICE_ALWAYS_INLINE void blend_32(const struct halves *halves, uint32_t count,
+                                          const uint8_t *const *rows, uint8_t *out, size_t at)
+{
+    const __m256i zero = _mm256_setzero_si256(), rounding = rounding_in_high();
+    __m256i low[4] = {zero, zero, zero, zero};
+    __m256i high[4] = {rounding, rounding, rounding, rounding};
+    for (uint32_t k = 0; k < count; k += 2) {
+        const __m256i weight_low = _mm256_set1_epi32((int)halves[k / 4].low[k / 2 % 2]);
+        const __m256i weight_high = _mm256_set1_epi32((int)halves[k / 4].high[k / 2 % 2]);
+        /* An odd last tap is paired with itself: the weight beside it is zero. */
+        const __m256i a = load_32(rows[k] + at), b = load_32(rows[k + 1 < count ? k + 1 : k] + at);
+        const __m256i ab[2] = {_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)};
+        for (int i = 0; i < 4; i++) {
+            const __m256i p = i % 2 ? _mm256_unpackhi_epi8(ab[i / 2], zero)
+                                    : _mm256_unpacklo_epi8(ab[i / 2], zero);
+            low[i] = _mm256_add_epi32(low[i], _mm256_madd_epi16(p, weight_low));
+            high[i] = _mm256_add_epi32(high[i], _mm256_madd_epi16(p, weight_high));
+        }
+    }
+    const __m256i packed = _mm256_packus_epi16(
+        _mm256_packs_epi32(join_halves(low[0], high[0]), join_halves(low[1], high[1])),
+        _mm256_packs_epi32(join_halves(low[2], high[2]), join_halves(low[3], high[3])));
     _mm256_storeu_si256((__m256i *)(void *)(out + at), packed);
 }
 
@@ -162,13 +518,31 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
         sluice_kernels_c.blend_rows(taps, o, rows, out, num_bytes);
         return;
     }
-    const int16_t *halves = (const int16_t *)taps->plan + (size_t)o * taps->stride * 2;
+    const struct halves *halves =
+        (const struct halves *)taps->plan + (size_t)o * (taps->stride / 4);
     const uint32_t count = taps->spans[o].count;
-    size_t at = 0;
-    for (; at + 32 <= num_bytes; at += 32)
-        blend_32(halves, count, rows, out, at);
-    if (at < num_bytes) /* the rest, together with bytes that are done already */
-        blend_32(halves, count, rows, out, num_bytes - 32);
+    const size_t last = num_bytes - 32; /* the rest, together with bytes that are done already */
+    if (count > 4) {
+        for (size_t at = 0; at < last; at += 32)
+            blend_32(halves, count, rows, out, at);
+        blend_32(halves, count, rows, out, last);
+        return;
+    }
+    const uint8_t *padded[4]; /* a row beyond the last weighs nothing: any will do */
+    for (uint32_t k = 0; k < 4; k++)
+        padded[k] = rows[k < count ? k : count - 1];
+    const __m256i weights[4] = {
+        _mm256_set1_epi32((int)halves->low[0]), _mm256_set1_epi32((int)halves->high[0]),
+        _mm256_set1_epi32((int)halves->low[1]), _mm256_set1_epi32((int)halves->high[1])};
+    if (count > 2) {
+        for (size_t at = 0; at < last; at += 32)
+            blend_four(weights, padded, true, out, at);
+        blend_four(weights, padded, true, out, last);
+    } else {
+        for (size_t at = 0; at < last; at += 32)
+            blend_four(weights, padded, false, out, at);
+        blend_four(weights, padded, false, out, last);
+    }
 }
 
 /* Five pixels at a time, from the end of `in` to the start of `out`. */

@@ -11,6 +11,8 @@
 
 #include "image/kernels_avx512.h"
 
+#include "base/compiler.h"
+
 #include <immintrin.h>
 #include <stdbool.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 #define TAPS_PER_LANE 4
 #define MAX_TAPS 16384
 #define ROWS_AT_ONCE 4
+#define MAX_ROWS 8
 
 /* The half that rounds, as digit 2 counts. */
 #define HALF_IN_DIGIT_2 (1 << (SLUICE_RESIZE_BITS - 1 - 16))
@@ -269,43 +272,65 @@ static inline __mmask64 first_bytes(size_t count)
 }
 
 /* `sums` by digit, the half included in that of digit 2. */
-static inline __m512i join_digits(const __m512i sums[NUM_DIGITS])
+static SLUICE_ALWAYS_INLINE __m512i join_digits(const __m512i sums[NUM_DIGITS])
 {
-    const __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 8), sums[1]);
-    return _mm512_add_epi32(_mm512_slli_epi32(upper, 8), sums[0]);
+    /* Two shifts side by side are sooner done than one after the other. */
+    return _mm512_add_epi32(
+        sums[0], _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), _mm512_slli_epi32(sums[2], 16)));
 }
 
 /* The same of a lane's first four taps, when there are no more. */
-static inline __m512i sum_four(__m512i bytes, const __m512i digits[NUM_DIGITS])
+static SLUICE_ALWAYS_INLINE __m512i sum_four(__m512i bytes, const __m512i digits[NUM_DIGITS])
 {
-    __m512i sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(HALF_IN_DIGIT_2), bytes, digits[2]);
-    sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, 8), bytes, digits[1]);
-    return _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, 8), bytes, digits[0]);
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i sums[NUM_DIGITS] = {
+        _mm512_dpbusd_epi32(zero, bytes, digits[0]),
+        _mm512_dpbusd_epi32(zero, bytes, digits[1]),
+        _mm512_dpbusd_epi32(_mm512_set1_epi32(HALF_IN_DIGIT_2), bytes, digits[2]),
+    };
+    return join_digits(sums);
 }
 
 /* The results of four registers of sums.  Of those in register i, lanes 2 q and 2 q + 1 come to
  * bytes 8 q + 2 i and 8 q + 2 i + 1. */
-static inline __m512i take_results(const __m512i sums[4])
+static SLUICE_ALWAYS_INLINE __m512i take_results(const __m512i sums[4])
 {
     /* Two of a quadword's eight bytes, four times. */
     const __m512i upper_bits =
         _mm512_set1_epi16(SLUICE_RESIZE_BITS | (32 + SLUICE_RESIZE_BITS) << 8);
-    const __mmask64 pair = 0x0303030303030303;
-    __m512i bytes = _mm512_multishift_epi64_epi8(upper_bits, sums[0]);
-    bytes = _mm512_mask_multishift_epi64_epi8(bytes, pair << 2, upper_bits, sums[1]);
-    bytes = _mm512_mask_multishift_epi64_epi8(bytes, pair << 4, upper_bits, sums[2]);
-    return _mm512_mask_multishift_epi64_epi8(bytes, pair << 6, upper_bits, sums[3]);
+    __m512i bytes[4];
+    for (int i = 0; i < 4; i++)
+        bytes[i] = _mm512_maskz_multishift_epi64_epi8((__mmask64)0x0303030303030303 << (2 * i),
+                                                      upper_bits, sums[i]);
+    const int any_of_three = 0xfe;
+    return _mm512_or_si512(bytes[3],
+                           _mm512_ternarylogic_epi32(bytes[0], bytes[1], bytes[2], any_of_three));
 }
 
+/* Rows that one table of weights serves while it is in the first-level cache: four at a time, the
+ * last one again where there are fewer. */
 struct rows {
-    const uint8_t *in[ROWS_AT_ONCE];
-    uint8_t *out[ROWS_AT_ONCE];
+    uint32_t num; /* a multiple of ROWS_AT_ONCE */
+    const uint8_t *in[MAX_ROWS];
+    uint8_t *out[MAX_ROWS];
 };
 
-/* One step's bytes of a row; `short_mask` marks those that are there, if the row is shorter than
- * the window. */
-static inline __m512i take_window(const uint8_t *in, const struct step *step, bool is_wide,
-                                  bool is_short, size_t in_bytes)
+static struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_t num_rows, uint8_t *out,
+                             size_t out_stride)
+{
+    const uint32_t most = num_rows < MAX_ROWS ? num_rows : MAX_ROWS;
+    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE};
+    for (uint32_t r = 0; r < rows.num; r++) {
+        const size_t row = r < most ? r : most - 1;
+        rows.in[r] = in + row * in_stride;
+        rows.out[r] = out + row * out_stride;
+    }
+    return rows;
+}
+
+/* One step's bytes of a row, which may be shorter than the window (`is_short`). */
+static SLUICE_ALWAYS_INLINE __m512i take_window(const uint8_t *in, const struct step *step,
+                                                bool is_wide, bool is_short, size_t in_bytes)
 {
     const __m512i index = _mm512_load_si512(step->index);
     const __m512i low =
@@ -320,8 +345,41 @@ static inline __m512i take_window(const uint8_t *in, const struct step *step, bo
     return _mm512_permutex2var_epi8(low, index, high);
 }
 
-static inline void resize_side_by_side(const struct sluice_taps *taps, const struct rows *rows,
-                                       bool is_wide, bool is_short, bool has_one_step)
+/* The sums of one group for four rows. */
+static SLUICE_ALWAYS_INLINE void sum_group(const struct row_plan *plan, const struct step *step,
+                                           const uint32_t *start, const uint8_t *const *in,
+                                           size_t in_bytes, bool is_wide, bool is_short,
+                                           bool has_one_step, __m512i sums[ROWS_AT_ONCE])
+{
+    if (has_one_step) {
+        const __m512i digits[NUM_DIGITS] = {_mm512_load_si512(step->digits[0]),
+                                            _mm512_load_si512(step->digits[1]),
+                                            _mm512_load_si512(step->digits[2])};
+        for (int r = 0; r < ROWS_AT_ONCE; r++)
+            sums[r] =
+                sum_four(take_window(in[r] + *start, step, is_wide, is_short, in_bytes), digits);
+        return;
+    }
+    __m512i by_digit[ROWS_AT_ONCE][NUM_DIGITS];
+    for (int r = 0; r < ROWS_AT_ONCE; r++) {
+        by_digit[r][0] = by_digit[r][1] = _mm512_setzero_si512();
+        by_digit[r][2] = _mm512_set1_epi32(HALF_IN_DIGIT_2);
+    }
+    for (uint32_t s = 0; s < plan->num_steps; s++, step++, start++) {
+        for (int r = 0; r < ROWS_AT_ONCE; r++) {
+            const __m512i bytes = take_window(in[r] + *start, step, is_wide, is_short, in_bytes);
+            for (int d = 0; d < NUM_DIGITS; d++)
+                by_digit[r][d] =
+                    _mm512_dpbusd_epi32(by_digit[r][d], bytes, _mm512_load_si512(step->digits[d]));
+        }
+    }
+    for (int r = 0; r < ROWS_AT_ONCE; r++)
+        sums[r] = join_digits(by_digit[r]);
+}
+
+static SLUICE_ALWAYS_INLINE void resize_side_by_side(const struct sluice_taps *taps,
+                                                     const struct rows *rows, bool is_wide,
+                                                     bool is_short, bool has_one_step)
 {
     const struct row_plan *plan = taps->plan;
     const struct step *step = plan_steps(plan);
@@ -334,44 +392,25 @@ static inline void resize_side_by_side(const struct sluice_taps *taps, const str
     const __m512i by_row = _mm512_loadu_si512(row_order);
 
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        __m512i sums[ROWS_AT_ONCE];
-        if (has_one_step) {
-            const __m512i digits[NUM_DIGITS] = {_mm512_load_si512(step->digits[0]),
-                                                _mm512_load_si512(step->digits[1]),
-                                                _mm512_load_si512(step->digits[2])};
-            for (int r = 0; r < ROWS_AT_ONCE; r++)
-                sums[r] = sum_four(
-                    take_window(rows->in[r] + *start, step, is_wide, is_short, in_bytes), digits);
-            step++, start++;
-        } else {
-            __m512i by_digit[ROWS_AT_ONCE][NUM_DIGITS];
-            for (int r = 0; r < ROWS_AT_ONCE; r++) {
-                by_digit[r][0] = by_digit[r][1] = _mm512_setzero_si512();
-                by_digit[r][2] = _mm512_set1_epi32(HALF_IN_DIGIT_2);
-            }
-            for (uint32_t s = 0; s < plan->num_steps; s++, step++, start++) {
-                for (int r = 0; r < ROWS_AT_ONCE; r++) {
-                    const __m512i bytes =
-                        take_window(rows->in[r] + *start, step, is_wide, is_short, in_bytes);
-                    for (int d = 0; d < NUM_DIGITS; d++)
-                        by_digit[r][d] = _mm512_dpbusd_epi32(by_digit[r][d], bytes,
-                                                             _mm512_load_si512(step->digits[d]));
-                }
-            }
-            for (int r = 0; r < ROWS_AT_ONCE; r++)
-                sums[r] = join_digits(by_digit[r]);
-        }
-        const __m512i results = _mm512_permutexvar_epi8(by_row, take_results(sums));
-        const __m128i of_row[ROWS_AT_ONCE] = {
-            _mm512_castsi512_si128(results), _mm512_extracti32x4_epi32(results, 1),
-            _mm512_extracti32x4_epi32(results, 2), _mm512_extracti32x4_epi32(results, 3)};
         const size_t at = group_first_byte(taps, g);
-        for (int r = 0; r < ROWS_AT_ONCE; r++) {
-            if (out_bytes >= BYTES_PER_GROUP)
-                _mm_storeu_si128((__m128i *)(void *)(rows->out[r] + at), of_row[r]);
-            else
-                _mm_mask_storeu_epi8(rows->out[r], (__mmask16)first_bytes(out_bytes), of_row[r]);
+        for (uint32_t y = 0; y < rows->num; y += ROWS_AT_ONCE) {
+            __m512i sums[ROWS_AT_ONCE];
+            sum_group(plan, step, start, rows->in + y, in_bytes, is_wide, is_short, has_one_step,
+                      sums);
+            const __m512i results = _mm512_permutexvar_epi8(by_row, take_results(sums));
+            const __m128i of_row[ROWS_AT_ONCE] = {
+                _mm512_castsi512_si128(results), _mm512_extracti32x4_epi32(results, 1),
+                _mm512_extracti32x4_epi32(results, 2), _mm512_extracti32x4_epi32(results, 3)};
+            for (uint32_t r = 0; r < ROWS_AT_ONCE; r++) {
+                uint8_t *out = rows->out[y + r] + at;
+                if (out_bytes >= BYTES_PER_GROUP)
+                    _mm_storeu_si128((__m128i *)(void *)out, of_row[r]);
+                else
+                    _mm_mask_storeu_epi8(out, (__mmask16)first_bytes(out_bytes), of_row[r]);
+            }
         }
+        step += plan->num_steps;
+        start += plan->num_steps;
     }
 }
 
@@ -422,14 +461,9 @@ void sluice_resize_rows_avx512(const struct sluice_taps *taps, const uint8_t *in
     }
     const bool is_wide = plan->layout == SIDE_BY_SIDE_WIDE;
     const bool is_short = taps->num_in * 3 < (is_wide ? 128 : 64);
-    for (uint32_t y = 0; y < num_rows; y += ROWS_AT_ONCE) {
-        struct rows rows;
-        for (uint32_t r = 0; r < ROWS_AT_ONCE; r++) {
-            /* Where there are fewer, the last one again. */
-            const size_t row = y + r < num_rows ? y + r : num_rows - 1;
-            rows.in[r] = in + row * in_stride;
-            rows.out[r] = out + row * out_stride;
-        }
+    for (uint32_t y = 0; y < num_rows; y += MAX_ROWS) {
+        const struct rows rows = list_rows(in + y * in_stride, in_stride, num_rows - y,
+                                           out + y * out_stride, out_stride);
         if (is_short)
             resize_side_by_side(taps, &rows, is_wide, true, false);
         else if (is_wide)
@@ -443,8 +477,8 @@ void sluice_resize_rows_avx512(const struct sluice_taps *taps, const uint8_t *in
 
 /* Sixteen bytes of four rows to a lane for each column: in quarters of the register, columns
  * 4 i .. 4 i + 3 come to register i. */
-static inline void interleave(const uint8_t *const rows[4], size_t at, __mmask64 mask,
-                              bool is_masked, __m512i columns[4])
+static SLUICE_ALWAYS_INLINE void interleave(const uint8_t *const rows[4], size_t at, __mmask64 mask,
+                                            bool is_masked, __m512i columns[4])
 {
     __m512i row[4];
     for (int k = 0; k < 4; k++)
@@ -466,8 +500,9 @@ static inline void load_digits(const struct digits *digits, __m512i out[NUM_DIGI
         out[d] = _mm512_set1_epi32((int)digits->words[d]);
 }
 
-static inline void blend_64(const struct digits *digits, uint32_t count, const uint8_t *const *rows,
-                            uint8_t *out, size_t at, __mmask64 mask, bool is_masked)
+static SLUICE_ALWAYS_INLINE void blend_64(const struct digits *digits, uint32_t count,
+                                          const uint8_t *const *rows, uint8_t *out, size_t at,
+                                          __mmask64 mask, bool is_masked)
 {
     __m512i sums[4], columns[4], weights[NUM_DIGITS];
     if (count <= 4) {

@@ -159,6 +159,12 @@ static uint32_t ring_rows(const struct pass *down)
     return (down->max_count + 2 * ROWS_AT_ONCE - 2) / ROWS_AT_ONCE * ROWS_AT_ONCE;
 }
 
+/* Rows begin at cache lines: those of several rows are read together. */
+static size_t ring_slot_bytes(uint32_t out_width)
+{
+    return ((size_t)out_width * 3 + 63) & ~(size_t)63;
+}
+
 /* Both passes, a few rows at a time: input rows go through the horizontal pass when the
  * first output row that weighs one comes up, into a ring just large enough for
  * the rows of one output row and those ahead of them, where they stay until they are no longer
@@ -171,6 +177,7 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
     const uint8_t **rows = resizer->rows.data;
     uint8_t *ring = resizer->ring.data;
     const uint32_t num_slots = ring_rows(&resizer->down);
+    const size_t slot_bytes = ring_slot_bytes(out_width);
     uint32_t next = 0; /* the first input row not in the ring yet */
     for (uint32_t o = 0; o < down->num_out; o++) {
         const struct sluice_tap_span span = down->spans[o];
@@ -183,13 +190,13 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
             num = to_wrap < num ? to_wrap : num;
             num = left < num ? left : num;
             resizer->kernels->resize_rows(&resizer->across.taps, view->pixels + next * view->stride,
-                                          view->stride, num, ring + slot * row_bytes, row_bytes);
+                                          view->stride, num, ring + slot * slot_bytes, slot_bytes);
             next += num;
         }
         for (uint32_t k = 0; k < span.count; k++) {
             const size_t y = span.first + k;
             rows[k] = is_across_identity ? view->pixels + y * view->stride
-                                         : ring + y % num_slots * row_bytes;
+                                         : ring + y % num_slots * slot_bytes;
         }
         resizer->kernels->blend_rows(down, o, rows, out + o * row_bytes, row_bytes);
     }
@@ -214,9 +221,10 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
         has_memory = pass_prepare(resizer, SLUICE_PASS_ACROSS, view->width, out_width, flip);
     if (has_memory && !is_down_identity) {
         has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, view->height, out_height, false);
-        has_memory =
-            has_memory && grow(&resizer->rows, resizer->down.max_count * sizeof(const uint8_t *)) &&
-            (is_across_identity || grow(&resizer->ring, ring_rows(&resizer->down) * row_bytes));
+        has_memory = has_memory &&
+                     grow(&resizer->rows, resizer->down.max_count * sizeof(const uint8_t *)) &&
+                     (is_across_identity ||
+                      grow(&resizer->ring, ring_rows(&resizer->down) * ring_slot_bytes(out_width)));
     }
     if (!has_memory)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
