@@ -27,10 +27,12 @@ enum sluice_choice_feature {
     SLUICE_CHOICE_PER_BYTE_TO_CROP,  /* file bytes down to the last MCU row of the crop */
     SLUICE_CHOICE_PER_CROP_BYTE,     /* file bytes by the share of the image that its MCUs are */
     SLUICE_CHOICE_PER_CROP_PIXEL,    /* before it is resized */
-    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop: what is beside luma */
+    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop: beside luma */
     SLUICE_CHOICE_PER_CROP_ROW,      /* pixels of the resized width */
     SLUICE_CHOICE_PER_OUTPUT_PIXEL,
-    SLUICE_CHOICE_PER_DETAIL, /* output pixels times what the file spends on each of them */
+    /* Output pixels by the cube root of bytes per pixel of the file times how much the crop is
+     * scaled down: what is left of a picture's detail. */
+    SLUICE_CHOICE_PER_DETAIL,
     SLUICE_NUM_CHOICE_FEATURES,
 };
 
@@ -67,6 +69,16 @@ struct sluice_choice_model sluice_choice_model_default(void);
 enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts);
 void sluice_choice_features(const struct sluice_sample_facts *facts,
                             double feature[SLUICE_NUM_CHOICE_FEATURES]);
+
+/* What one side of a choice takes, by the weights alone: what is exact or bounded is not. */
+double sluice_choice_predict(const struct sluice_choice_weights *weights,
+                             const double feature[SLUICE_NUM_CHOICE_FEATURES]);
+
+/* Whether the bytes of a choice follow from sizes alone, whatever its weights say. */
+bool sluice_choice_has_exact_bytes(unsigned choice);
+
+/* What a reply has on the wire beside its payload. */
+#define SLUICE_REPLY_BYTES 40
 
 /* Fills the cost of every choice: finite, at least 0, in the units of menu.h (the GPU in samples).
  * A choice that a file cannot be asked for (a cut PNG) costs what its file does. */

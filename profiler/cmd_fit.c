@@ -3,7 +3,7 @@
 #include "base/cli.h"
 #include "base/log.h"
 #include "pipeline/pipeline.h"
-#include "profiler/cost_model.h"
+#include "profiler/choice_fit.h"
 
 #include <jansson.h>
 
@@ -14,67 +14,47 @@
 static const char *const op_names[SLUICE_PROFILE_STAGES] = {"read",  "decode",    "crop",
                                                             "hflip", "to_tensor", "normalize"};
 
-/* What is fitted: each op, then all after reading, which is what a plan adds up. */
+/* What is fitted of the tables' ops: each, then all after reading. */
 enum { TOTAL = SLUICE_PROFILE_STAGES, NUM_TARGETS };
 
-struct fit {
-    struct sluice_cost_features *features;
-    double *cost;   /* one target of all samples */
-    double *known;  /* costs of the samples that are fitted to */
-    double *errors; /* of those held out */
-    struct sluice_cost_features *known_features;
+/* Which samples are fitted to, and which are held out. */
+struct halves {
     size_t num_samples, num_known;
 };
 
-static void fit_clear(struct fit *fit)
-{
-    free(fit->features);
-    free(fit->cost);
-    free(fit->known);
-    free(fit->errors);
-    free(fit->known_features);
-}
-
-static bool is_known(const struct fit *fit, size_t i)
+static bool is_known(const struct halves *halves, uint64_t i)
 {
     /* Spread evenly: sample i is known if the count of known ones rises there. */
-    return (i + 1) * fit->num_known / fit->num_samples > i * fit->num_known / fit->num_samples;
+    const uint64_t n = halves->num_samples, known = halves->num_known;
+    i %= n;
+    return (i + 1) * known / n > i * known / n;
 }
 
-static sluice_status fit_init(struct fit *fit, const struct sluice_cost_table *table,
-                              const char *spec, uint64_t seed, uint64_t num_known,
-                              struct sluice_err *err)
+static struct halves divide(size_t num_samples, uint64_t num_known)
 {
-    const size_t n = table->num_rows;
-    *fit = (struct fit){.num_samples = n,
-                        .num_known = num_known > 0 && num_known < n ? (size_t)num_known : n / 2};
-    struct sluice_pipeline *pipeline = NULL;
-    sluice_status status = sluice_pipeline_parse(spec, &pipeline, err);
-    if (status != SLUICE_OK)
-        return status;
-    fit->features = calloc(n, sizeof(*fit->features));
-    fit->known_features = calloc(n, sizeof(*fit->known_features));
-    fit->cost = calloc(n, sizeof(*fit->cost));
-    fit->known = calloc(n, sizeof(*fit->known));
-    fit->errors = calloc(n, sizeof(*fit->errors));
-    if (!fit->features || !fit->known_features || !fit->cost || !fit->known || !fit->errors)
-        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit %zu samples", n);
-    size_t num_copied = 0;
-    for (size_t i = 0; status == SLUICE_OK && i < n; i++) {
-        const struct sluice_sample_cost *row = &table->rows[i];
-        const struct sluice_draw_key key = {.seed = seed, .sample_id = i};
-        struct sluice_draws draws = {0};
-        if (row->width > 0 && row->height > 0)
-            draws = sluice_pipeline_draws(pipeline, &key, row->width, row->height);
-        fit->features[i] =
-            sluice_cost_features(row->bytes[0], row->width, row->height, draws.top + draws.height,
-                                 (uint64_t)draws.width * draws.height);
-        if (is_known(fit, i))
-            fit->known_features[num_copied++] = fit->features[i];
-    }
-    sluice_pipeline_destroy(pipeline);
-    return status;
+    return (struct halves){
+        .num_samples = num_samples,
+        .num_known =
+            num_known > 0 && num_known < num_samples ? (size_t)num_known : (num_samples + 1) / 2,
+    };
 }
+
+/* --- ops --- */
+
+static double op_seconds(const struct sluice_sample_cost *row, int target)
+{
+    if (target != TOTAL)
+        return row->op_s[target];
+    double sum = 0;
+    for (int op = 1; op < SLUICE_PROFILE_STAGES; op++)
+        sum += row->op_s[op];
+    return sum;
+}
+
+struct quality {
+    size_t num_held_out;
+    double median, p90, sum, mean;
+};
 
 static int compare(const void *a, const void *b)
 {
@@ -82,69 +62,186 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct quality {
-    size_t num_held_out;
-    double median, p90, bias; /* relative errors; of the sum */
-};
-
-static sluice_status fit_target(struct fit *fit, const struct sluice_cost_table *table, int target,
-                                struct sluice_cost_model *model, struct quality *quality,
-                                struct sluice_err *err)
+static sluice_status try_op(const struct sluice_cost_table *table,
+                            const struct sluice_sample_facts *facts, const struct halves *halves,
+                            int target, struct quality *quality, struct sluice_err *err)
 {
-    size_t num_copied = 0;
-    for (size_t i = 0; i < fit->num_samples; i++) {
-        fit->cost[i] = 0;
-        if (target == TOTAL) {
-            for (int op = 1; op < SLUICE_PROFILE_STAGES; op++)
-                fit->cost[i] += table->rows[i].op_s[op];
-        } else {
-            fit->cost[i] = table->rows[i].op_s[target];
-        }
-        if (is_known(fit, i))
-            fit->known[num_copied++] = fit->cost[i];
+    struct sluice_weights_fit fit = {0};
+    double feature[SLUICE_NUM_CHOICE_FEATURES];
+    for (size_t i = 0; i < table->num_rows; i++) {
+        sluice_choice_features(&facts[i], feature);
+        if (is_known(halves, i))
+            sluice_weights_fit_add(&fit, feature, op_seconds(&table->rows[i], target));
     }
-    const sluice_status status =
-        sluice_cost_model_fit(fit->known_features, fit->known, num_copied, model, err);
-    if (status != SLUICE_OK)
-        return status;
+    const struct sluice_choice_weights weights = sluice_weights_fit_solve(&fit, NULL);
+    double *errors = calloc(table->num_rows, sizeof(*errors));
+    if (!errors)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to try %zu samples",
+                           table->num_rows);
+    double predicted_sum = 0, measured_sum = 0;
     *quality = (struct quality){0};
-    double sum_predicted = 0, sum_measured = 0;
-    for (size_t i = 0; i < fit->num_samples; i++) {
-        if (is_known(fit, i) || !(fit->cost[i] > 0))
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const double measured = op_seconds(&table->rows[i], target);
+        if (is_known(halves, i) || !(measured > 0))
             continue;
-        const double predicted = sluice_cost_model_predict(model, &fit->features[i]);
-        fit->errors[quality->num_held_out++] = fabs(predicted / fit->cost[i] - 1);
-        sum_predicted += predicted;
-        sum_measured += fit->cost[i];
+        sluice_choice_features(&facts[i], feature);
+        const double predicted = sluice_choice_predict(&weights, feature);
+        errors[quality->num_held_out++] = fabs(predicted / measured - 1);
+        predicted_sum += predicted;
+        measured_sum += measured;
     }
-    if (quality->num_held_out == 0)
-        return sluice_fail(err, SLUICE_E_INVALID, "no samples are left to try the fit on");
-    qsort(fit->errors, quality->num_held_out, sizeof(*fit->errors), compare);
-    quality->median = fit->errors[(quality->num_held_out - 1) / 2];
-    quality->p90 = fit->errors[(quality->num_held_out - 1) * 9 / 10];
-    quality->bias = sum_predicted / sum_measured - 1;
+    if (quality->num_held_out > 0) {
+        qsort(errors, quality->num_held_out, sizeof(*errors), compare);
+        quality->median = errors[(quality->num_held_out - 1) / 2];
+        quality->p90 = errors[(quality->num_held_out - 1) * 9 / 10];
+        quality->sum = predicted_sum / measured_sum - 1;
+        quality->mean = measured_sum / (double)quality->num_held_out;
+    }
+    free(errors);
     return SLUICE_OK;
 }
 
-static void print_target(const char *name, bool is_json, const struct fit *fit,
-                         const struct sluice_cost_model *model, const struct quality *quality)
+static void print_op(const char *name, bool is_json, const struct halves *halves,
+                     const struct quality *quality)
 {
     if (!is_json) {
-        printf("%-10s %8zu %10.1f%% %8.1f%% %+8.1f%%\n", name, quality->num_held_out,
-               100 * quality->median, 100 * quality->p90, 100 * quality->bias);
+        printf("%-12s %-12s %8zu %12.3f us %7.1f%% %7.1f%% %+7.1f%%\n", name, "",
+               quality->num_held_out, 1e6 * quality->mean, 100 * quality->median,
+               100 * quality->p90, 100 * quality->sum);
         return;
     }
-    json_t *json = json_pack(
-        "{s:s, s:I, s:I, s:f, s:f, s:f, s:{s:f, s:f, s:f, s:f, s:f}}", "op", name, "fitted_to",
-        (json_int_t)fit->num_known, "held_out", (json_int_t)quality->num_held_out, "median_error",
-        quality->median, "p90_error", quality->p90, "sum_error", quality->bias, "seconds_per",
-        "sample", model->weight[SLUICE_FEATURE_ONE], "file_byte",
-        model->weight[SLUICE_FEATURE_FILE_BYTES], "pixel", model->weight[SLUICE_FEATURE_PIXELS],
-        "byte_to_crop", model->weight[SLUICE_FEATURE_BYTES_TO_CROP], "crop_pixel",
-        model->weight[SLUICE_FEATURE_CROP_PIXELS]);
+    json_t *json =
+        json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f}", "op", name, "fitted_to",
+                  (json_int_t)halves->num_known, "held_out", (json_int_t)quality->num_held_out,
+                  "mean", quality->mean, "median_error", quality->median, "p90_error", quality->p90,
+                  "sum_error", quality->sum);
     json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8));
     printf("\n");
     json_decref(json);
+}
+
+/* Facts of every row; how a file is coded is known if its forms were measured. */
+static sluice_status find_facts(const struct sluice_cost_table *table,
+                                const struct sluice_form_table *forms, const char *spec,
+                                uint64_t seed, struct sluice_sample_facts **out,
+                                struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    sluice_status status = sluice_pipeline_parse(spec, &pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_sample_facts *facts = calloc(table->num_rows + 1, sizeof(*facts));
+    if (!facts) {
+        sluice_pipeline_destroy(pipeline);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit %zu samples",
+                           table->num_rows);
+    }
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_sample_cost *row = &table->rows[i];
+        const struct sluice_draw_key key = {.seed = seed, .sample_id = i};
+        facts[i] =
+            sluice_sample_facts_make(pipeline, row->bytes[0], row->width, row->height, 0, &key);
+    }
+    for (size_t i = 0; i < forms->num_rows; i++) {
+        if (forms->rows[i].index < table->num_rows)
+            facts[forms->rows[i].index].coding = forms->rows[i].facts.coding;
+    }
+    sluice_pipeline_destroy(pipeline);
+    *out = facts;
+    return SLUICE_OK;
+}
+
+static sluice_status fit_ops(const struct sluice_cost_table *table,
+                             const struct sluice_form_table *forms, const char *spec, uint64_t seed,
+                             uint64_t num_known, bool is_json, struct sluice_err *err)
+{
+    const struct halves halves = divide(table->num_rows, num_known);
+    struct sluice_sample_facts *facts = NULL;
+    sluice_status status = find_facts(table, forms, spec, seed, &facts, err);
+    for (int target = 0; status == SLUICE_OK && target < NUM_TARGETS; target++) {
+        struct quality quality = {0};
+        status = try_op(table, facts, &halves, target, &quality, err);
+        if (status == SLUICE_OK && quality.num_held_out > 0) /* else it counts under another op */
+            print_op(target == TOTAL ? "all ops" : op_names[target], is_json, &halves, &quality);
+    }
+    free(facts);
+    return status;
+}
+
+/* --- forms --- */
+
+static void print_form(const char *choice, enum sluice_choice_side side, bool is_json,
+                       const struct halves *halves, const struct sluice_choice_quality *fitted,
+                       const struct sluice_choice_quality *preset)
+{
+    const char *name = sluice_choice_side_name(side);
+    if (!is_json) {
+        const bool is_bytes = side == SLUICE_SIDE_BYTES;
+        printf("%-12s %-12s %8zu %12.3f %2s %7.1f%% %7.1f%% %+7.1f%% %10.1f%% %7.1f%% %+7.1f%%\n",
+               choice, name, fitted->num_rows, is_bytes ? fitted->mean / 1e3 : 1e6 * fitted->mean,
+               is_bytes ? "kB" : "us", 100 * fitted->median, 100 * fitted->p90, 100 * fitted->sum,
+               100 * preset->median, 100 * preset->p90, 100 * preset->sum);
+        return;
+    }
+    json_t *json = json_pack(
+        "{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:f, s:f, s:f}}", "choice", choice, "side",
+        name, "fitted_to", (json_int_t)halves->num_known, "held_out", (json_int_t)fitted->num_rows,
+        "mean", fitted->mean, "median_error", fitted->median, "p90_error", fitted->p90, "sum_error",
+        fitted->sum, "default", "median_error", preset->median, "p90_error", preset->p90,
+        "sum_error", preset->sum);
+    json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(8));
+    printf("\n");
+    json_decref(json);
+}
+
+static sluice_status try_forms(const struct sluice_form_table *forms, const bool *is_used,
+                               const struct halves *halves, bool is_json, struct sluice_err *err)
+{
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    struct sluice_choice_model fitted;
+    sluice_status status = sluice_choice_model_fit(forms, is_used, &preset, &fitted, err);
+    if (status == SLUICE_OK && !is_json)
+        printf("\n%-12s %-12s %8s %15s %8s %8s %8s %11s %8s %8s\n", "choice", "side", "held out",
+               "mean", "median", "p90", "sum", "by default", "p90", "sum");
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (int side = 0; status == SLUICE_OK && side < SLUICE_NUM_CHOICE_SIDES; side++) {
+            struct sluice_choice_quality good = {0}, plain = {0};
+            status = sluice_choice_model_try(forms, is_used, false, &fitted,
+                                             SLUICE_NUM_CHOICE_CLASSES, c, side, &good, err);
+            if (status == SLUICE_OK)
+                status = sluice_choice_model_try(forms, is_used, false, &preset,
+                                                 SLUICE_NUM_CHOICE_CLASSES, c, side, &plain, err);
+            if (status == SLUICE_OK && good.num_rows > 0)
+                print_form(sluice_form_menu_name(c), side, is_json, halves, &good, &plain);
+        }
+    }
+    return status;
+}
+
+static sluice_status fit_forms(const struct sluice_form_table *forms, size_t num_samples,
+                               uint64_t num_known, bool is_json, struct sluice_err *err)
+{
+    /* Samples may be a part of the subset: they count by their order. */
+    const struct halves halves = divide(num_samples, num_known);
+    bool *is_used = calloc(forms->num_rows, sizeof(*is_used));
+    if (!is_used)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit %zu rows", forms->num_rows);
+    for (size_t i = 0; i < forms->num_rows; i++)
+        is_used[i] = is_known(&halves, forms->rows[i].index);
+    const sluice_status status = try_forms(forms, is_used, &halves, is_json, err);
+    free(is_used);
+    return status;
+}
+
+/* Absent in folders of the original. */
+static sluice_status read_forms(const char *folder, struct sluice_form_table *forms,
+                                struct sluice_err *err)
+{
+    struct sluice_err why = {0};
+    const sluice_status status = sluice_form_table_read(folder, forms, &why);
+    if (status == SLUICE_OK || status == SLUICE_E_NOT_FOUND)
+        return SLUICE_OK;
+    return sluice_fail(err, status, "%s", why.text);
 }
 
 int sluice_profile_cmd_fit(int argc, char **argv)
@@ -158,7 +255,7 @@ int sluice_profile_cmd_fit(int argc, char **argv)
          .value = &source.folder,
          .arg = "FOLDER",
          .is_required = true,
-         .help = "Folder with prep_sizes.csv and prep_times.csv."},
+         .help = "Folder with prep_sizes.csv, prep_times.csv and, for the forms, prep_forms.csv."},
         {.name = "profile-samples",
          .type = SLUICE_OPTION_UINT,
          .value = &num_known,
@@ -178,8 +275,8 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     };
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Fit the time of each op to what is known before a sample is fetched, and say "
-                   "how well that foretells the others.",
+        .summary = "Fit the time of each op, and time and bytes of each form, to what is known "
+                   "before a sample is fetched, and say how well that foretells the others.",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
     };
@@ -188,27 +285,19 @@ int sluice_profile_cmd_fit(int argc, char **argv)
         return parsed.exit_code;
 
     struct sluice_cost_table table = {0};
-    struct fit fit = {0};
+    struct sluice_form_table forms = {0};
     struct sluice_err err = {0};
     sluice_status status = sluice_profile_load(&source, &table, &err);
     if (status == SLUICE_OK)
-        status = fit_init(&fit, &table, spec, seed, num_known, &err);
+        status = read_forms(source.folder, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
-        printf("%-10s %8s %11s %9s %9s\n", "op", "held out", "median", "p90", "sum");
-    for (int target = 0; status == SLUICE_OK && target < NUM_TARGETS; target++) {
-        bool is_free = target != TOTAL;
-        for (size_t i = 0; is_free && i < table.num_rows; i++)
-            is_free = table.rows[i].op_s[target] == 0;
-        if (is_free) /* counted under another op */
-            continue;
-        struct sluice_cost_model model;
-        struct quality quality;
-        status = fit_target(&fit, &table, target, &model, &quality, &err);
-        if (status == SLUICE_OK)
-            print_target(target == TOTAL ? "all ops" : op_names[target], parsed.is_json, &fit,
-                         &model, &quality);
-    }
-    fit_clear(&fit);
+        printf("%-12s %-12s %8s %15s %8s %8s %8s\n", "op", "", "held out", "mean", "median", "p90",
+               "sum");
+    if (status == SLUICE_OK)
+        status = fit_ops(&table, &forms, spec, seed, num_known, parsed.is_json, &err);
+    if (status == SLUICE_OK && forms.num_rows > 0)
+        status = fit_forms(&forms, table.num_rows, num_known, parsed.is_json, &err);
+    sluice_form_table_clear(&forms);
     sluice_cost_table_clear(&table);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);

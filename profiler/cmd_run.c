@@ -8,6 +8,9 @@
 #include "datasets/manifest.h"
 #include "image/codec.h"
 #include "pipeline/pipeline.h"
+#include "profiler/choice_fit.h"
+#include "profiler/form_meter.h"
+#include "profiler/model_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,10 +30,14 @@ struct run {
     struct sluice_scratch *by_op; /* measures every op by itself */
     struct sluice_scratch *whole; /* runs ops together where they can be */
     uint64_t max_pixels;
+    struct sluice_form_meter meter;
+    struct sluice_form_table forms;
 };
 
 static void run_clear(struct run *run)
 {
+    sluice_form_meter_clear(&run->meter);
+    sluice_form_table_clear(&run->forms);
     sluice_scratch_destroy(run->by_op);
     sluice_scratch_destroy(run->whole);
     sluice_buf_pool_destroy(run->pool);
@@ -57,6 +64,9 @@ static sluice_status run_init(struct run *run, const struct run_options *options
     scratch.measure_ops = false;
     if (status == SLUICE_OK)
         status = sluice_scratch_create(&scratch, &run->whole, err);
+    if (status == SLUICE_OK)
+        status =
+            sluice_form_meter_init(&run->meter, run->pipeline, run->pool, options->max_pixels, err);
     if (status != SLUICE_OK)
         run_clear(run);
     return status;
@@ -99,8 +109,9 @@ static sluice_status measure_whole(struct run *run, struct sluice_sample *sample
 }
 
 /* Sizes and times of one image. */
-static sluice_status measure(struct run *run, const char *path, const struct sluice_draw_key *key,
-                             struct sluice_sample_cost *row, struct sluice_err *err)
+static sluice_status measure(struct run *run, const char *path, uint64_t index,
+                             const struct sluice_draw_key *key, struct sluice_sample_cost *row,
+                             struct sluice_err *err)
 {
     struct sluice_sample sample;
     const uint64_t start_ns = sluice_clock_ns();
@@ -123,9 +134,13 @@ static sluice_status measure(struct run *run, const char *path, const struct slu
 
     if (status == SLUICE_OK)
         status = read_sample(run, path, key, &sample, err);
+    struct sluice_buf *file = status == SLUICE_OK ? sluice_buf_ref(sample.data) : NULL;
     if (status == SLUICE_OK)
         status = measure_whole(run, &sample, row, err);
     sluice_sample_clear(&sample);
+    if (status == SLUICE_OK)
+        status = sluice_form_meter_add(&run->meter, file, index, key, &run->forms, err);
+    sluice_buf_unref(file);
     return status;
 }
 
@@ -138,6 +153,24 @@ static void make_undecodable(struct sluice_sample_cost *row)
     *row = (struct sluice_sample_cost){.op_s = {read_s}};
     for (int k = 0; k < SLUICE_PROFILE_STAGES; k++)
         row->bytes[k] = raw;
+}
+
+/* The model that the measurements make, beside the tables. */
+static sluice_status write_model(const char *folder, const struct sluice_form_table *forms,
+                                 const struct sluice_cost_table *table, struct sluice_err *err)
+{
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    struct sluice_model_file file = {.num_samples = table->num_rows};
+    const sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
+    if (status != SLUICE_OK)
+        return status;
+    double seconds = 0, bytes = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        seconds += table->rows[i].op_s[0];
+        bytes += (double)table->rows[i].bytes[0];
+    }
+    sluice_choice_model_set_disk(&file.model, seconds, table->num_rows, bytes);
+    return sluice_model_file_write(folder, &file, err);
 }
 
 static sluice_status profile(const struct run_options *options, struct sluice_err *err)
@@ -168,9 +201,10 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
             char path[8192];
             snprintf(path, sizeof(path), "%s/%s", options->root, manifest->entries[i].path);
             const struct sluice_draw_key key = {.seed = options->seed, .sample_id = i};
-            struct sluice_sample_cost *row = &table.rows[table.num_rows++];
+            const size_t index = table.num_rows++;
+            struct sluice_sample_cost *row = &table.rows[index];
             struct sluice_err why = {0};
-            if (measure(&run, path, &key, row, &why) != SLUICE_OK) {
+            if (measure(&run, path, index, &key, row, &why) != SLUICE_OK) {
                 sluice_log(SLUICE_LOG_WARN, "%s: %s", path, why.text);
                 make_undecodable(row);
                 num_failed++;
@@ -184,6 +218,10 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     }
     if (status == SLUICE_OK)
         status = sluice_cost_table_write(options->out_folder, &table, err);
+    if (status == SLUICE_OK)
+        status = sluice_form_table_write(options->out_folder, &run.forms, err);
+    if (status == SLUICE_OK)
+        status = write_model(options->out_folder, &run.forms, &table, err);
     if (status == SLUICE_OK)
         printf("%s: %zu samples, %zu undecodable\n", options->out_folder, table.num_rows,
                num_failed);
@@ -204,7 +242,7 @@ int sluice_profile_cmd_run(int argc, char **argv)
          .value = &run.out_folder,
          .arg = "FOLDER",
          .is_required = true,
-         .help = "Where prep_sizes.csv and prep_times.csv are written."},
+         .help = "Where prep_sizes.csv, prep_times.csv, prep_forms.csv and cost_model.json go."},
         {.name = "pipeline",
          .type = SLUICE_OPTION_STRING,
          .value = &run.pipeline,
@@ -229,7 +267,7 @@ int sluice_profile_cmd_run(int argc, char **argv)
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Measure, on one core of this machine, how large each sample is after every op "
-                   "and what the op costs.",
+                   "and in every form, and what that costs.",
         .positional = "DIR",
         .min_positional = 1,
         .max_positional = 1,

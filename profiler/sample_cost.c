@@ -1,6 +1,7 @@
 #include "profiler/sample_cost.h"
 
 #include "base/file.h"
+#include "profiler/csv.h"
 
 #include <errno.h>
 #include <math.h>
@@ -39,123 +40,13 @@ void sluice_cost_table_clear(struct sluice_cost_table *table)
 
 /* --- reading --- */
 
-struct csv {
-    const char *path;
-    FILE *file;
-    char separator;
-    const char *const *columns;
-    size_t num_columns;
-    char *line;
-    size_t capacity;
-    size_t line_number;
-    char *fields[8];
-};
-
-static sluice_status csv_fail(const struct csv *csv, size_t column, const char *what,
-                              struct sluice_err *err)
-{
-    return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%zu: column '%s': %s", csv->path,
-                       csv->line_number, csv->columns[column], what);
-}
-
-/* Splits the next line into csv->fields; *is_end at the end of the file.  One separator at the end
- * of a line, as the original writes it, is no field. */
-static sluice_status csv_next(struct csv *csv, bool *is_end, struct sluice_err *err)
-{
-    errno = 0;
-    ssize_t len = getline(&csv->line, &csv->capacity, csv->file);
-    csv->line_number++;
-    if (len < 0) {
-        if (ferror(csv->file))
-            return sluice_fail(err, SLUICE_E_IO, "%s: %s", csv->path, strerror(errno));
-        *is_end = true;
-        return SLUICE_OK;
-    }
-    while (len > 0 && (csv->line[len - 1] == '\n' || csv->line[len - 1] == '\r'))
-        csv->line[--len] = '\0';
-    if (len > 0 && csv->line[len - 1] == csv->separator)
-        csv->line[--len] = '\0';
-    if (strlen(csv->line) != (size_t)len)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%zu: a NUL byte", csv->path,
-                           csv->line_number);
-
-    char *at = csv->line;
-    for (size_t i = 0; i < csv->num_columns; i++) {
-        if (!at)
-            return csv_fail(csv, i, "missing", err);
-        csv->fields[i] = at;
-        at = strchr(at, csv->separator);
-        if (at)
-            *at++ = '\0';
-    }
-    if (at)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%zu: more than %zu columns", csv->path,
-                           csv->line_number, csv->num_columns);
-    *is_end = false;
-    return SLUICE_OK;
-}
-
-static sluice_status csv_open(struct csv *csv, const char *path, char separator,
-                              const char *const *columns, size_t num_columns,
-                              struct sluice_err *err)
-{
-    *csv = (struct csv){
-        .path = path, .separator = separator, .columns = columns, .num_columns = num_columns};
-    csv->file = fopen(path, "re");
-    if (!csv->file)
-        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s", path,
-                           strerror(errno));
-    bool is_end;
-    const sluice_status status = csv_next(csv, &is_end, err);
-    if (status != SLUICE_OK)
-        return status;
-    if (is_end)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s: empty", path);
-    for (size_t i = 0; i < num_columns; i++) {
-        if (strcmp(csv->fields[i], columns[i]) != 0)
-            return csv_fail(csv, i, "the header names another column here", err);
-    }
-    return SLUICE_OK;
-}
-
-static void csv_close(struct csv *csv)
-{
-    if (csv->file)
-        fclose(csv->file);
-    free(csv->line);
-}
-
-static sluice_status read_bytes(const struct csv *csv, size_t column, uint64_t *value,
-                                struct sluice_err *err)
-{
-    const char *text = csv->fields[column];
-    char *end;
-    errno = 0;
-    const unsigned long long number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || number > INT64_MAX)
-        return csv_fail(csv, column, "not a whole number", err);
-    *value = number;
-    return SLUICE_OK;
-}
-
-static sluice_status read_seconds(const struct csv *csv, size_t column, double *value,
-                                  struct sluice_err *err)
-{
-    char *end;
-    const double number = strtod(csv->fields[column], &end);
-    if (end == csv->fields[column] || *end || !isfinite(number) || number < 0)
-        return csv_fail(csv, column, "not a time in seconds", err);
-    *value = number;
-    return SLUICE_OK;
-}
-
-static sluice_status read_size_row(const struct csv *csv, size_t index,
+static sluice_status read_size_row(const struct sluice_csv *csv, size_t index,
                                    struct sluice_sample_cost *row, struct sluice_err *err)
 {
     uint64_t given = 0;
-    sluice_status status = read_bytes(csv, 0, &given, err);
+    sluice_status status = sluice_csv_number(csv, 0, INT64_MAX, &given, err);
     if (status == SLUICE_OK && given != index)
-        return csv_fail(csv, 0, "rows must count up from 0", err);
+        return sluice_csv_fail(csv, 0, "rows must count up from 0", err);
     size_t stage = 0;
     for (size_t column = 1; status == SLUICE_OK && column < NUM_SIZE_COLUMNS; column++) {
         if (column == SHAPE_COLUMN) {
@@ -163,11 +54,11 @@ static sluice_status read_size_row(const struct csv *csv, size_t index,
             int used = 0;
             if (sscanf(csv->fields[column], "(%u, %u)%n", &width, &height, &used) != 2 || !used ||
                 csv->fields[column][used])
-                return csv_fail(csv, column, "not \"(width, height)\"", err);
+                return sluice_csv_fail(csv, column, "not \"(width, height)\"", err);
             row->width = width;
             row->height = height;
         } else {
-            status = read_bytes(csv, column, &row->bytes[stage++], err);
+            status = sluice_csv_number(csv, column, INT64_MAX, &row->bytes[stage++], err);
         }
     }
     return status;
@@ -176,13 +67,14 @@ static sluice_status read_size_row(const struct csv *csv, size_t index,
 sluice_status sluice_cost_table_read_sizes(const char *path, struct sluice_cost_table *table,
                                            struct sluice_err *err)
 {
-    struct csv csv;
+    struct sluice_csv csv;
     struct sluice_cost_table read = {0};
     size_t capacity = 0;
-    sluice_status status = csv_open(&csv, path, ';', size_columns, NUM_SIZE_COLUMNS, err);
+    sluice_status status =
+        sluice_csv_open(&csv, path, NULL, ';', size_columns, NUM_SIZE_COLUMNS, err);
     while (status == SLUICE_OK) {
         bool is_end;
-        status = csv_next(&csv, &is_end, err);
+        status = sluice_csv_next(&csv, &is_end, err);
         if (status != SLUICE_OK || is_end)
             break;
         if (read.num_rows == capacity) {
@@ -199,7 +91,7 @@ sluice_status sluice_cost_table_read_sizes(const char *path, struct sluice_cost_
         status = read_size_row(&csv, read.num_rows, &read.rows[read.num_rows], err);
         read.num_rows++;
     }
-    csv_close(&csv);
+    sluice_csv_close(&csv);
     if (status == SLUICE_OK && read.num_rows == 0)
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: no rows", path);
     if (status != SLUICE_OK) {
@@ -213,12 +105,13 @@ sluice_status sluice_cost_table_read_sizes(const char *path, struct sluice_cost_
 sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_table *table,
                                            struct sluice_err *err)
 {
-    struct csv csv;
-    sluice_status status = csv_open(&csv, path, ',', time_columns, NUM_TIME_COLUMNS, err);
+    struct sluice_csv csv;
+    sluice_status status =
+        sluice_csv_open(&csv, path, NULL, ',', time_columns, NUM_TIME_COLUMNS, err);
     size_t row = 0;
     while (status == SLUICE_OK) {
         bool is_end;
-        status = csv_next(&csv, &is_end, err);
+        status = sluice_csv_next(&csv, &is_end, err);
         if (status != SLUICE_OK || is_end)
             break;
         if (row == table->num_rows) {
@@ -228,14 +121,14 @@ sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_
             break;
         }
         uint64_t given = 0;
-        status = read_bytes(&csv, 0, &given, err);
+        status = sluice_csv_number(&csv, 0, INT64_MAX, &given, err);
         if (status == SLUICE_OK && given != row)
-            status = csv_fail(&csv, 0, "rows must count up from 0", err);
+            status = sluice_csv_fail(&csv, 0, "rows must count up from 0", err);
         for (size_t k = 0; status == SLUICE_OK && k < SLUICE_PROFILE_STAGES; k++)
-            status = read_seconds(&csv, k + 1, &table->rows[row].op_s[k], err);
+            status = sluice_csv_seconds(&csv, k + 1, &table->rows[row].op_s[k], err);
         row++;
     }
-    csv_close(&csv);
+    sluice_csv_close(&csv);
     if (status == SLUICE_OK && row != table->num_rows)
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: %zu rows, but " SIZES_FILE " has %zu",
                              path, row, table->num_rows);

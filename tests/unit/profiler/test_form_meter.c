@@ -1,0 +1,130 @@
+#include "profiler/form_meter.h"
+
+#include "base/buf.h"
+#include "image/coding.h"
+#include "profiler/form_menu.h"
+#include "support/test.h"
+
+#include <string.h>
+
+#define SPEC "decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet"
+
+static struct sluice_pipeline *parse(const char *spec)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, &err), SLUICE_OK);
+    return pipeline;
+}
+
+static uint8_t rgb[120 * 90 * 3];
+
+static struct sluice_buf *encode_jpeg(void)
+{
+    for (size_t i = 0; i < sizeof(rgb); i++)
+        rgb[i] = (uint8_t)(i * i >> 5);
+    struct sluice_buf *file = NULL;
+    struct sluice_err err = {0};
+    const struct sluice_jpeg_encode_options options = {.h_samp = 1, .v_samp = 1};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 120, 90, &options, &file, &err), SLUICE_OK);
+    return file;
+}
+
+static void measures_every_choice_of_a_jpeg(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_form_meter meter;
+    struct sluice_form_table table = {0};
+    struct sluice_err err = {0};
+    struct sluice_buf *file = encode_jpeg();
+    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
+    const struct sluice_draw_key key = {.seed = 5, .epoch = 2, .sample_id = 9};
+    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 4, &key, &table, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(table.num_rows, SLUICE_NUM_CHOICES);
+    const uint64_t bytes[] = {file->len,   120 * 90 * 3, 32 * 32 * 3,
+                              32 * 32 * 3, 32 * 32 * 12, 32 * 32 * 12};
+    const struct sluice_draws draws = sluice_pipeline_draws(pipeline, &key, 120, 90);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        const struct sluice_form_row *row = &table.rows[c];
+        CU_ASSERT_EQUAL(row->choice, c);
+        CU_ASSERT_EQUAL(row->index, 4);
+        CU_ASSERT_EQUAL(row->epoch, 2);
+        CU_ASSERT_EQUAL(row->facts.file_bytes, file->len);
+        CU_ASSERT_EQUAL(row->facts.coding, SLUICE_CODING_JPEG_444);
+        CU_ASSERT_EQUAL(row->facts.crop.width, draws.width);
+        CU_ASSERT_EQUAL(row->facts.crop.height, draws.height);
+        CU_ASSERT(row->compute_s > 0);
+        if (c < SLUICE_PROFILE_STAGES)
+            CU_ASSERT_EQUAL(row->bytes, bytes[c]);
+    }
+    CU_ASSERT(table.rows[SLUICE_CHOICE_JPEG_CROP].bytes < file->len);
+    CU_ASSERT(table.rows[SLUICE_CHOICE_U8_PACKED].bytes <= 32 * 32 * 3);
+    sluice_form_table_clear(&table);
+    sluice_form_meter_clear(&meter);
+    sluice_form_meter_clear(&meter);
+    sluice_buf_unref(file);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void a_png_has_no_row_for_being_cut(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_form_meter meter;
+    struct sluice_form_table table = {0};
+    struct sluice_err err = {0};
+    struct sluice_buf *file = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(rgb, 120, 90, 1, &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
+    const struct sluice_draw_key key = {.seed = 5};
+    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 0, &key, &table, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(table.num_rows, SLUICE_NUM_CHOICES - 1);
+    for (size_t i = 0; i < table.num_rows; i++)
+        CU_ASSERT_NOT_EQUAL(table.rows[i].choice, SLUICE_CHOICE_JPEG_CROP);
+    sluice_form_table_clear(&table);
+    sluice_form_meter_clear(&meter);
+    sluice_buf_unref(file);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void a_file_that_cannot_be_decoded_adds_nothing(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_form_meter meter;
+    struct sluice_form_table table = {0};
+    struct sluice_err err = {0};
+    struct sluice_buf *file = encode_jpeg();
+    file->len /= 2;
+    CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
+    const struct sluice_draw_key key = {.seed = 5};
+    CU_ASSERT_EQUAL(sluice_form_meter_add(&meter, file, 0, &key, &table, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(table.num_rows, 0);
+    sluice_form_table_clear(&table);
+    sluice_form_meter_clear(&meter);
+    sluice_buf_unref(file);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void refuses_pipelines_that_choices_are_not_made_of(void)
+{
+    static const char *const specs[] = {"decode,random_resized_crop=32",
+                                        "decode,resize=40,hflip,"
+                                        "to_tensor,normalize=imagenet"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
+        struct sluice_pipeline *pipeline = parse(specs[i]);
+        struct sluice_form_meter meter;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_E_INVALID);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(measures_every_choice_of_a_jpeg),
+        SLUICE_TEST(a_png_has_no_row_for_being_cut),
+        SLUICE_TEST(a_file_that_cannot_be_decoded_adds_nothing),
+        SLUICE_TEST(refuses_pipelines_that_choices_are_not_made_of),
+    };
+    return sluice_test_run("form_meter", tests, SLUICE_TEST_COUNT(tests));
+}
