@@ -203,6 +203,19 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def busy_seconds(cpus):
+    """CPU time that these CPUs gave to anybody, or that was taken from them by their host."""
+    ticks = 0
+    with open("/proc/stat", encoding="ascii") as file:
+        for line in file:
+            fields = line.split()
+            if fields[0].startswith("cpu") and fields[0][3:].isdigit() and \
+                    int(fields[0][3:]) in cpus:
+                user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[1:9])
+                ticks += user + nice + system + irq + softirq + steal
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Server:
     """offload_server on its cores, behind the link."""
 

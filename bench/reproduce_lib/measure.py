@@ -28,9 +28,11 @@ def train_command(programs, link, cores, server, setup, mode, options):
     return [str(part) for part in command]
 
 
-def run_epoch(command, server, log_path):
-    """The epoch's report with the CPU time of both nodes: `storage_cpu_s`, `compute_cpu_s`."""
-    storage_before = server.cpu_seconds()
+def run_epoch(command, server, cores, log_path):
+    """The epoch's report with the CPU time of both nodes, `storage_cpu_s` and `compute_cpu_s`, and
+    what others took of their CPUs, `other_cpu_s`: it should be next to nothing."""
+    cpus = set(cores.storage + cores.compute)
+    storage_before, busy_before = server.cpu_seconds(), hosts.busy_seconds(cpus)
     with tempfile.TemporaryFile() as out, open(log_path, "ab") as log:
         process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
         try:
@@ -45,4 +47,7 @@ def run_epoch(command, server, log_path):
     report = json.loads(lines[-1])
     report["storage_cpu_s"] = server.cpu_seconds() - storage_before
     report["compute_cpu_s"] = usage.ru_utime + usage.ru_stime
+    others = hosts.busy_seconds(cpus) - busy_before - report["storage_cpu_s"] - \
+        report["compute_cpu_s"]
+    report["other_cpu_s"] = round(max(others, 0), 3)
     return report

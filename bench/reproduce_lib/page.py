@@ -143,7 +143,7 @@ def _results(kept, summary):
              "it. Red: more than 10 % off the plan, or more than 3 % above.</p>"]
     heads = ["<mode", "seconds", "least to most", "MB", "bytes a sample", "plan s", "plan's limit",
              "measured / plan", "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s",
-             "<stalls", "<choices", "<rows", "<plan"]
+             "others' CPU s", "<stalls", "<choices", "<rows", "<plan"]
     for setup in dict.fromkeys(records.setup_of(cell) for cell in summary):
         rows = []
         for cell in summary:
@@ -164,7 +164,8 @@ def _results(kept, summary):
                 ratio(cell["measured_over_plan"], 0.9, 1.1),
                 ratio(cell["measured_over_best_fixed"], 0, high),
                 ratio(cell["measured_over_sophon"], 0, high),
-                number(cell["storage_cpu_s"], 3), number(cell["compute_cpu_s"], 3), stalls,
+                number(cell["storage_cpu_s"], 3), number(cell["compute_cpu_s"], 3),
+                number(cell["other_cpu_s"], 3), stalls,
                 cell["choices"],
                 Raw(" ".join(link(f"#row-{i}", i) for i in numbers[key])),
                 Raw(link(f"#plan-{plans[key]}", plans[key])) if key in plans else ""]))

@@ -270,7 +270,7 @@ class Sweep:
             "profile": profile, "repeat": repeat, "round": number, "seed": options.seed,
             "device": options.device, "consume_rate": options.consume_rate,
             "batch": options.batch, "arch": options.arch})
-        report = measure.run_epoch(command, server, self.records.path("train.log"))
+        report = measure.run_epoch(command, server, cores, self.records.path("train.log"))
         row = {
             **setup._asdict(), "mode": name, "round": number, "repeat": repeat,
             "cores_shared": cores.shared, "commit": self.commit, "date": hosts.now(),

@@ -18,7 +18,7 @@ ROW_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "mode", "round", "repeat", "samples",
     "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
     "stall_storage_cpu", "stall_network", "stall_compute_cpu", "stall_trainer", "choices",
-    "storage_cpu_s", "compute_cpu_s", "cores_shared", "commit", "date", "command")
+    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores_shared", "commit", "date", "command")
 FORECAST_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "mode", "seconds", "wire_bytes", "slowest",
     "busy_disk", "busy_storage_cpu", "busy_network", "busy_compute_cpu", "busy_gpu", "gap",
@@ -28,11 +28,12 @@ CELL_FIELDS = (
     "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
     "plan_wire_bytes", "plan_slowest", "measured_over_plan", "measured_over_best_fixed",
     "measured_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
-    "stall_compute_cpu", "stall_trainer", "storage_cpu_s", "compute_cpu_s", "choices")
+    "stall_compute_cpu", "stall_trainer", "storage_cpu_s", "compute_cpu_s", "other_cpu_s",
+    "choices")
 NUMBERS = {
     "mbit": float, "storage_cores": int, "compute_cores": int, "round": int, "repeat": int,
     "samples": int, "seconds": float, "wire_bytes": int, "errors": int, "reduced": int,
-    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "cores_shared": int,
+    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float, "cores_shared": int,
     "gap": float, "stall_disk": float, "stall_storage_cpu": float, "stall_network": float,
     "stall_compute_cpu": float, "stall_trainer": float, "busy_disk": float,
     "busy_storage_cpu": float, "busy_network": float, "busy_compute_cpu": float,
@@ -164,7 +165,7 @@ def summarize(records):
                     seconds_max=passes[-1])
         # Of the row in the middle, so that what is told belongs together.
         middle = sorted(rows, key=lambda row: row["seconds"])[(len(rows) - 1) // 2]
-        for field in ("wire_bytes", "storage_cpu_s", "compute_cpu_s"):
+        for field in ("wire_bytes", "storage_cpu_s", "compute_cpu_s", "other_cpu_s"):
             cell[field] = middle[field] / middle["repeat"]
         cell["bytes_per_sample"] = middle["wire_bytes"] / middle["samples"]
         for field in ROW_FIELDS:
