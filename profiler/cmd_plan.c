@@ -175,7 +175,9 @@ static sluice_status make_results(const struct request *request,
         .compute_cores = (double)request->local_cpus,
         .gpu_samples_per_s = request->gpu_rate > 0 ? request->gpu_rate : INFINITY,
     };
+    const struct sluice_transport_cost transport = sluice_transport_cost_default();
     struct sluice_form_menu menu = sluice_form_menu_init(table);
+    menu.transport = &transport;
     for (size_t i = 0; i < request->forms.num_items; i++) {
         if (strcmp(request->forms.items[i], "jpeg_crop") == 0)
             menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;

@@ -83,7 +83,9 @@ static sluice_status draw_over_rate(const char *folder, const char *name, const 
     if (status != SLUICE_OK)
         return status;
     char plot[1024] = "plot ";
-    const struct sluice_form_menu menu = sluice_form_menu_init(table);
+    const struct sluice_transport_cost transport = sluice_transport_cost_default();
+    struct sluice_form_menu menu = sluice_form_menu_init(table);
+    menu.transport = &transport;
     fprintf(figure.script, "$data << EOD\n");
     for (size_t i = 0; i < num_values; i++) {
         struct sluice_rates at = *rates;

@@ -6,6 +6,7 @@
 #include "profiler/planner.h"
 #include "profiler/planner_lp.h"
 #include "profiler/sample_cost.h"
+#include "profiler/transport_cost.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,9 +33,12 @@ unsigned sluice_form_menu_split(unsigned choice);
 struct sluice_form_menu {
     const struct sluice_cost_table *table; /* borrowed */
     bool has_choice[SLUICE_NUM_CHOICES];   /* which the server offers */
+    /* Added to the ops of the table, as is what turning floats back into pixels takes; NULL: a
+     * plan counts the ops alone, as SOPHON does. */
+    const struct sluice_transport_cost *transport; /* borrowed */
 };
 
-/* The plain forms alone. */
+/* The plain forms alone, the ops alone. */
 struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table);
 
 struct sluice_choice_forecast {

@@ -145,6 +145,32 @@ static void models_a_cut_file_and_packed_pixels(void)
     CU_ASSERT_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], 0);
 }
 
+static void adds_the_transport_and_floats_where_asked_to(void)
+{
+    struct sluice_sample_cost row = {.bytes = {100000, 600000, 150528, 150528, 602112, 602112},
+                                     .op_s = {1e-4, 600e-6, 400e-6, 0, 100e-6, 50e-6}};
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
+    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_transport_cost transport = sluice_transport_cost_default();
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    for (uint8_t choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+        menu.transport = NULL;
+        const struct sluice_choice_forecast ops = sluice_form_menu_forecast(&menu, &rates, &choice);
+        menu.transport = &transport;
+        const struct sluice_choice_forecast all = sluice_form_menu_forecast(&menu, &rates, &choice);
+        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)ops.wire_bytes};
+        sluice_transport_cost_add(&transport, choice, cost);
+        if (choice == 4 || choice == 5)
+            cost[SLUICE_LOAD_COMPUTE_CPU] += 421e-6;
+        CU_ASSERT_EQUAL(all.wire_bytes, ops.wire_bytes);
+        CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_STORAGE_CPU] - ops.busy_s[SLUICE_STORAGE_CPU],
+                               cost[SLUICE_LOAD_STORAGE_CPU], 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_COMPUTE_CPU] - ops.busy_s[SLUICE_COMPUTE_CPU],
+                               cost[SLUICE_LOAD_COMPUTE_CPU], 1e-9);
+    }
+}
+
 static void names_its_choices(void)
 {
     CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(0), "raw@0");
@@ -177,6 +203,7 @@ int main(void)
         SLUICE_TEST(forecasts_plain_splits_like_the_planner),
         SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
         SLUICE_TEST(models_a_cut_file_and_packed_pixels),
+        SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
         SLUICE_TEST(names_its_choices),
         SLUICE_TEST(refuses_a_rate_that_is_not_positive),
     };
