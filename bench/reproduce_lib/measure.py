@@ -49,5 +49,6 @@ def run_epoch(command, server, cores, log_path):
     report["compute_cpu_s"] = usage.ru_utime + usage.ru_stime
     others = hosts.busy_seconds(cpus) - busy_before - report["storage_cpu_s"] - \
         report["compute_cpu_s"]
+    report["cores"] = len(cpus)
     report["other_cpu_s"] = round(max(others, 0), 3)
     return report

@@ -136,7 +136,10 @@ def _results(kept, summary):
              for i, row in enumerate(kept.forecasts.rows)}
     parts = ["<h2>In short</h2>", table(["<", "<"], verdicts(summary)),
              "<h2>Every setup and mode</h2>",
-             "<p>Seconds and bytes are those of one pass over the images, medians over the rounds. "
+             "<p>Seconds and bytes are those of one pass over the images, medians over the rounds; epochs "
+             "during which others took more than "
+             f"{percent(records.DISTURBED_SHARE)} of the cores are left out where there are better "
+             "ones. "
              "Stalls are shares of the epoch. All of it is in "
              f"{link('cells.csv', 'cells.csv')}; the last columns lead to the lines of "
              f"{link('rows.csv', 'rows.csv')} and {link('forecast.csv', 'forecast.csv')} behind "
@@ -217,11 +220,12 @@ def _sources(kept):
         pass
     parts += [f"<h3>{link('rows.csv', 'rows.csv')}: measured epochs, by line</h3>", table(
         ["line", "<setup", "<mode", "round", "passes", "seconds", "wire bytes", "<digest",
-         "errors", "<commit", "<date", "<commands"],
+         "errors", "others' CPU s", "<commit", "<date", "<commands"],
         [(f"#row-{i + 2}", [
             i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}", row["mode"],
             row["round"], row["repeat"], f"{row['seconds']:.4f}", row["wire_bytes"],
-            Raw(f"<code>{row['digest']}</code>"), row["errors"], row["commit"], row["date"],
+            Raw(f"<code>{row['digest']}</code>"), row["errors"], f"{row['other_cpu_s']:.2f}" +
+            (", disturbed" if records.is_disturbed(row) else ""), row["commit"], row["date"],
             Raw(f"<details><summary>show</summary><code>{escape(row['command'])}</code></details>")
         ]) for i, row in enumerate(kept.rows.rows)])]
     parts += [f"<h3>{link('forecast.csv', 'forecast.csv')}: plans, by line</h3>", table(

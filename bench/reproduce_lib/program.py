@@ -70,6 +70,8 @@ def parse_arguments(arguments):
                         help="Default: half of the CPUs.")
     parser.add_argument("--epochs", type=_count, default=3, metavar="N",
                         help="Measured epochs of each cell, of which the median counts (3).")
+    parser.add_argument("--attempts", type=_count, default=3, metavar="N",
+                        help="Times that an epoch is measured at most if others took CPU time (3).")
     parser.add_argument("--repeat", type=int, default=0, metavar="R",
                         help="Times that each image comes in an epoch; 0: so often that the "
                              "fastest mode takes --seconds.")
@@ -224,8 +226,9 @@ class Sweep:
             self.forecast_of(setup, profile)
             repeat = self.repeat_of(setup)
             # Modes take turns, so that what drifts on the machine meets all of them.
-            todo += [(setup, name, repeat, number) for number in range(options.epochs)
-                     for name in options.modes if not self.records.has(setup, name, number)]
+            todo += [(setup, name, repeat, number)
+                     for number in range(options.epochs) for name in options.modes
+                     if not self.records.has(setup, name, number, options.attempts)]
         total = len(setups) * options.epochs * len(options.modes)
         say(f"{total - len(todo)} of {total} epochs are measured")
         self.todo = todo
@@ -255,8 +258,12 @@ class Sweep:
                 if not self.has_time(self.todo[0]):
                     return False
                 text = self.run_one(*self.todo[0], cores, server, profile)
-                del self.todo[0]
                 self.done += 1
+                _, mode, _, number = self.todo[0]
+                if self.records.has(setup, mode, number, self.options.attempts):
+                    del self.todo[0]
+                else:
+                    text += "; others took CPU time, so it is measured again"
                 left = sum(self.expected(*item) for item in self.todo)
                 say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
         finally:

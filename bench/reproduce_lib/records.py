@@ -18,7 +18,7 @@ ROW_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "mode", "round", "repeat", "samples",
     "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
     "stall_storage_cpu", "stall_network", "stall_compute_cpu", "stall_trainer", "choices",
-    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores_shared", "commit", "date", "command")
+    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "commit", "date", "command")
 FORECAST_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "mode", "seconds", "wire_bytes", "slowest",
     "busy_disk", "busy_storage_cpu", "busy_network", "busy_compute_cpu", "busy_gpu", "gap",
@@ -33,11 +33,20 @@ CELL_FIELDS = (
 NUMBERS = {
     "mbit": float, "storage_cores": int, "compute_cores": int, "round": int, "repeat": int,
     "samples": int, "seconds": float, "wire_bytes": int, "errors": int, "reduced": int,
-    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float, "cores_shared": int,
+    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float, "cores": int, "cores_shared": int,
     "gap": float, "stall_disk": float, "stall_storage_cpu": float, "stall_network": float,
     "stall_compute_cpu": float, "stall_trainer": float, "busy_disk": float,
     "busy_storage_cpu": float, "busy_network": float, "busy_compute_cpu": float,
     "busy_gpu": float}
+
+
+# An epoch during which others took more than this share of the cores counts only where there is
+# no better one.
+DISTURBED_SHARE = 0.03
+
+
+def is_disturbed(row):
+    return row["other_cpu_s"] > DISTURBED_SHARE * row["cores"] * row["seconds"]
 
 
 class Table:
@@ -115,9 +124,11 @@ class Records:
         except FileNotFoundError:
             return []
 
-    def has(self, setup, mode, number):
-        return any(setup_of(row) == setup and row["mode"] == mode and row["round"] == number
-                   for row in self.rows.rows)
+    def has(self, setup, mode, number, attempts):
+        """Whether this round needs no more epochs."""
+        rows = [row for row in self.rows.rows
+                if setup_of(row) == setup and row["mode"] == mode and row["round"] == number]
+        return len(rows) >= attempts or any(not is_disturbed(row) for row in rows)
 
     def repeat_of(self, setup):
         """What earlier rows of this setup had: all must have the same, or digests differ."""
@@ -159,6 +170,7 @@ def summarize(records):
         groups.setdefault((setup_of(row), row["mode"]), []).append(row)
     found = []
     for (setup, mode), rows in groups.items():
+        rows = [row for row in rows if not is_disturbed(row)] or rows
         passes = sorted(row["seconds"] / row["repeat"] for row in rows)
         cell = dict(setup._asdict(), mode=mode, rounds=len(rows), repeat=rows[0]["repeat"],
                     seconds=statistics.median(passes), seconds_min=passes[0],
