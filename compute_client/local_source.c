@@ -2,11 +2,16 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/worker_pool.h"
+#include "datasets/indexed_file.h"
+#include "datasets/jpeg_index_file.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DEFAULT_MAX_FILE_BYTES ((size_t)512 << 20)
 
@@ -19,6 +24,9 @@ struct local {
     struct sluice_buf_pool *pool;
     size_t max_file_bytes;
     struct sluice_source_events events;
+    struct sluice_jpeg_index_file *indexes; /* or NULL */
+
+    _Atomic uint64_t uses[SLUICE_INDEX_MISSING + 1]; /* sums only */
 };
 
 struct read_job {
@@ -33,15 +41,25 @@ static struct local *local_of(struct sluice_source *source)
     return SLUICE_CONTAINER_OF(source, struct local, source);
 }
 
-static sluice_status read_file(const struct local *local, const char *path, struct sluice_buf **out,
+static sluice_status read_file(struct local *local, const char *path, struct sluice_sample *sample,
                                struct sluice_err *err)
 {
+    struct stat st;
     char *full = NULL;
     if (asprintf(&full, "%s/%s", local->root, path) < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
+    /* Before it is read: an index must not be taken for that of a newer file. */
+    const bool is_known = local->indexes && stat(full, &st) == 0;
     const sluice_status status =
-        sluice_file_read(full, local->max_file_bytes, local->pool, out, err);
+        sluice_file_read(full, local->max_file_bytes, local->pool, &sample->data, err);
     free(full);
+    if (status == SLUICE_OK && is_known) {
+        const enum sluice_index_use use =
+            sluice_indexed_file_find(local->indexes, path, (uint64_t)st.st_size,
+                                     (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+                                     local->pool, &sample->jpeg_index);
+        atomic_fetch_add_explicit(&local->uses[use], 1, memory_order_relaxed);
+    }
     return status;
 }
 
@@ -49,7 +67,7 @@ static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void
 {
     (void)worker;
     struct read_job *read = SLUICE_CONTAINER_OF(job, struct read_job, job);
-    const struct local *local = read->local;
+    struct local *local = read->local;
     if (fate == SLUICE_JOB_CANCEL) {
         free(read);
         return;
@@ -62,7 +80,7 @@ static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void
     struct sluice_err err = {0};
     const uint64_t start = sluice_clock_ns();
     result.backlog_ns = start - read->requested_ns;
-    result.status = read_file(local, read->item.path, &result.sample.data, &err);
+    result.status = read_file(local, read->item.path, &result.sample, &err);
     result.disk_ns = sluice_clock_ns() - start;
     if (result.status == SLUICE_OK)
         result.payload_bytes = result.sample.data->len;
@@ -126,6 +144,14 @@ static void local_destroy(struct sluice_source *source)
 {
     struct local *local = local_of(source);
     local_close(source);
+    const uint64_t hits = atomic_load(&local->uses[SLUICE_INDEX_HIT]);
+    const uint64_t stale = atomic_load(&local->uses[SLUICE_INDEX_STALE]);
+    const uint64_t missing = atomic_load(&local->uses[SLUICE_INDEX_MISSING]);
+    if (hits + stale + missing > 0)
+        sluice_log(SLUICE_LOG_INFO, "index of JPEGs: %llu hits, %llu stale, %llu missing",
+                   (unsigned long long)hits, (unsigned long long)stale,
+                   (unsigned long long)missing);
+    sluice_jpeg_index_file_close(local->indexes);
     free(local->root);
     free(local);
 }
@@ -157,8 +183,14 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
         .num_workers = options->num_threads,
         .queue_capacity = options->max_items,
     };
-    const sluice_status status = sluice_worker_pool_create(&readers, &local->readers, err);
+    sluice_status status = SLUICE_OK;
+    if (options->jpeg_index)
+        status =
+            sluice_jpeg_index_file_choose(options->jpeg_index, options->root, &local->indexes, err);
+    if (status == SLUICE_OK)
+        status = sluice_worker_pool_create(&readers, &local->readers, err);
     if (status != SLUICE_OK) {
+        sluice_jpeg_index_file_close(local->indexes);
         free(local->root);
         free(local);
         return status;

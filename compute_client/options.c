@@ -2,6 +2,7 @@
 
 #include "base/cli.h"
 #include "base/cpu.h"
+#include "datasets/jpeg_index_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,7 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         .print_freq = 10,
         .image_size = 224,
         .repeat = 1,
+        .jpeg_index = "auto",
         .prefetch_bytes = 256u << 20,
         .lr_step = 30,
         .lr = 0.1,
@@ -218,6 +220,12 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
          .value = &o.host,
          .arg = "HOST[:PORT]",
          .help = "The storage server; port " DEFAULT_PORT " unless given."},
+        {.name = "jpeg-index",
+         .type = SLUICE_OPTION_STRING,
+         .value = &o.jpeg_index,
+         .arg = "auto|off|FILE",
+         .help = "Index of the JPEGs, by which fewer rows are decoded, for --dataset-mode local; "
+                 "auto: DIR/" SLUICE_JPEG_INDEX_FILE " if it is there."},
         {.name = "remote-form",
          .type = SLUICE_OPTION_CHOICE,
          .value = &form,

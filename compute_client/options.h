@@ -18,6 +18,7 @@ struct sluice_options {
     const char *host;   /* as given */
     char target[300];   /* host:port */
     enum sluice_mode mode;
+    const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
     enum sluice_form remote_form; /* raw: whatever is plain; jpeg_crop; u8_packed */
     bool has_any_form;            /* remote_auto: its plan may ask for any that the server has */
     enum sluice_on_error on_error;

@@ -210,6 +210,7 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
             .pool = run->pool,
             .num_threads = (unsigned)o->workers,
             .max_items = sluice_loader_max_items(run->loader),
+            .jpeg_index = o->jpeg_index,
             .events = sluice_loader_events(run->loader),
         };
         return sluice_local_source_create(&options, &part->source, err);

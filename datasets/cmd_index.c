@@ -4,6 +4,8 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "datasets/jpeg_index_file.h"
+#include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
 #include "datasets/parallel.h"
 #include "image/codec.h"
@@ -14,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_FILE_BYTES ((size_t)1 << 31)
 
@@ -21,12 +24,16 @@ struct index {
     const char *root;
     struct sluice_manifest *manifest;
     struct sluice_buf_pool *pool;
+    struct sluice_jpeg_indexer *indexer;    /* index only; or NULL */
+    struct sluice_jpeg_index_file *indexes; /* verify only; or NULL */
+    struct sluice_jpeg_indexer_summary jpegs;
     bool should_decode;       /* verify only */
     _Atomic uint64_t num_bad; /* sums only */
 };
 
-static sluice_status read_sample(const struct index *index, size_t i, struct sluice_buf **file,
-                                 struct sluice_err *err)
+/* *st is as the file was before. */
+static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
+                                 struct sluice_buf **file, struct sluice_err *err)
 {
     char path[8192];
     const int len =
@@ -34,6 +41,8 @@ static sluice_status read_sample(const struct index *index, size_t i, struct slu
     if (len < 0 || (size_t)len >= sizeof(path))
         return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long",
                            index->manifest->entries[i].path);
+    if (stat(path, st) != 0) /* then reading says why */
+        *st = (struct stat){0};
     return sluice_file_read(path, MAX_FILE_BYTES, index->pool, file, err);
 }
 
@@ -44,7 +53,8 @@ static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
     struct index *index = ctx;
     struct sluice_manifest_entry *entry = &index->manifest->entries[i];
     struct sluice_buf *file = NULL;
-    const sluice_status status = read_sample(index, i, &file, err);
+    struct stat st;
+    sluice_status status = read_sample(index, i, &st, &file, err);
     if (status != SLUICE_OK)
         return status;
     entry->bytes = file->len;
@@ -60,8 +70,10 @@ static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
         sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", index->root, entry->path, why.text);
         atomic_fetch_add(&index->num_bad, 1);
     }
+    if (index->indexer)
+        status = sluice_jpeg_indexer_add(index->indexer, entry->path, &st, file, err);
     sluice_buf_unref(file);
-    return SLUICE_OK;
+    return status;
 }
 
 static uint64_t total_bytes(const struct sluice_manifest *manifest)
@@ -70,6 +82,13 @@ static uint64_t total_bytes(const struct sluice_manifest *manifest)
     for (size_t i = 0; i < manifest->num_entries; i++)
         bytes += manifest->entries[i].bytes;
     return bytes;
+}
+
+static json_t *summary_json(const struct sluice_jpeg_indexer_summary *jpegs)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "made", (json_int_t)jpegs->made, "kept",
+                     (json_int_t)jpegs->kept, "without", (json_int_t)jpegs->without, "bytes",
+                     (json_int_t)jpegs->bytes);
 }
 
 static void print_summary(const char *root, const struct index *index, bool is_json)
@@ -83,6 +102,8 @@ static void print_summary(const char *root, const struct index *index, bool is_j
                                  (json_int_t)index->manifest->num_classes, "bytes",
                                  (json_int_t)total_bytes(index->manifest), "bad",
                                  (json_int_t)num_bad, "dataset_id", id);
+        if (index->indexer)
+            json_object_set_new(json, "jpeg_index", summary_json(&index->jpegs));
         json_dumpf(json, stdout, JSON_COMPACT);
         printf("\n");
         json_decref(json);
@@ -91,43 +112,90 @@ static void print_summary(const char *root, const struct index *index, bool is_j
     printf("%s: %zu samples, %zu classes, %.1f MB, %llu bad, dataset %s\n", root,
            index->manifest->num_entries, index->manifest->num_classes,
            (double)total_bytes(index->manifest) / 1e6, (unsigned long long)num_bad, id);
+    const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
+    if (index->indexer)
+        printf("index of JPEGs: %llu made, %llu kept, %llu files without, %.1f kB\n",
+               (unsigned long long)jpegs->made, (unsigned long long)jpegs->kept,
+               (unsigned long long)jpegs->without, (double)jpegs->bytes / 1e3);
 }
 
-static sluice_status make_index(struct index *index, const char *out_path, unsigned num_threads,
+/* The index of JPEGs stands beside the manifest. */
+static sluice_status index_path(const char *manifest_path, char *path, size_t room,
                                 struct sluice_err *err)
 {
+    const char *slash = strrchr(manifest_path, '/');
+    const int folder_len = slash ? (int)(slash - manifest_path) + 1 : 0;
+    const int len =
+        snprintf(path, room, "%.*s%s", folder_len, manifest_path, SLUICE_JPEG_INDEX_FILE);
+    if (len < 0 || (size_t)len >= room)
+        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", manifest_path);
+    return SLUICE_OK;
+}
+
+/* What `index` may be told. */
+struct index_options {
+    const char *out_path;
+    uint64_t num_threads, jpeg_step;
+    bool has_jpeg_index;
+};
+
+static sluice_status make_index(struct index *index, const struct index_options *options,
+                                struct sluice_err *err)
+{
+    char jpegs_path[8192];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_scan(index->root, &index->manifest, err);
+    if (status == SLUICE_OK && options->has_jpeg_index) {
+        status = index_path(options->out_path, jpegs_path, sizeof(jpegs_path), err);
+        if (status == SLUICE_OK)
+            status = sluice_jpeg_indexer_create(jpegs_path, (uint32_t)options->jpeg_step,
+                                                index->manifest->num_entries, &index->indexer, err);
+    }
     if (status == SLUICE_OK)
-        status = sluice_parallel_for(index->manifest->num_entries, num_threads, "indexing",
-                                     index_one, index, err);
+        status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
+                                     "indexing", index_one, index, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_write(index->manifest, out_path, err);
+        status = sluice_manifest_write(index->manifest, options->out_path, err);
+    if (status == SLUICE_OK && index->indexer)
+        status = sluice_jpeg_indexer_commit(index->indexer, &index->jpegs, err);
     return status;
 }
 
 static void index_clear(struct index *index)
 {
+    sluice_jpeg_indexer_destroy(index->indexer);
+    sluice_jpeg_index_file_close(index->indexes);
     sluice_manifest_destroy(index->manifest);
     sluice_buf_pool_destroy(index->pool);
 }
 
 int sluice_dataset_cmd_index(int argc, char **argv)
 {
-    uint64_t num_threads = 0;
-    const char *out_path = NULL;
+    struct index_options chosen = {0};
     const struct sluice_option options[] = {
         {.name = "out",
          .short_name = 'o',
          .type = SLUICE_OPTION_STRING,
-         .value = &out_path,
+         .value = &chosen.out_path,
          .arg = "FILE",
          .help = "Where the manifest goes, instead of DIR/" SLUICE_MANIFEST_FILE "."},
+        {.name = "jpeg-index",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &chosen.has_jpeg_index,
+         .help = "Write " SLUICE_JPEG_INDEX_FILE " beside it: where in each JPEG its rows begin.  "
+                 "Entries of unchanged files are kept."},
+        {.name = "jpeg-index-step",
+         .type = SLUICE_OPTION_UINT,
+         .value = &chosen.jpeg_step,
+         .arg = "N",
+         .min = 0,
+         .max = 8192,
+         .help = "MCUs from one point of a row to the next; 0: 8, or more in wide images."},
         {.name = "workers",
          .short_name = 'j',
          .type = SLUICE_OPTION_UINT,
-         .value = &num_threads,
+         .value = &chosen.num_threads,
          .arg = "N",
          .min = 0,
          .max = 4096,
@@ -148,11 +216,11 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     struct index index = {.root = parsed.positional[0]};
     struct sluice_err err = {0};
     char beside[8192];
-    if (!out_path) {
+    if (!chosen.out_path) {
         snprintf(beside, sizeof(beside), "%s/%s", index.root, SLUICE_MANIFEST_FILE);
-        out_path = beside;
+        chosen.out_path = beside;
     }
-    const sluice_status status = make_index(&index, out_path, (unsigned)num_threads, &err);
+    const sluice_status status = make_index(&index, &chosen, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
     else
@@ -167,7 +235,8 @@ static sluice_status check_one(struct index *index, size_t i, struct sluice_err 
 {
     const struct sluice_manifest_entry *entry = &index->manifest->entries[i];
     struct sluice_buf *file = NULL;
-    sluice_status status = read_sample(index, i, &file, err);
+    struct stat st;
+    sluice_status status = read_sample(index, i, &st, &file, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_hash128 hash = sluice_hash128(file->data, file->len);
@@ -177,6 +246,8 @@ static sluice_status check_one(struct index *index, size_t i, struct sluice_err 
     else if (entry->has_hash && (hash.high != entry->hash.high || hash.low != entry->hash.low))
         status = sluice_fail(err, SLUICE_E_CORRUPT, "%s: the content is not what was indexed",
                              entry->path);
+    if (status == SLUICE_OK && index->indexes)
+        status = sluice_jpeg_indexer_check(index->indexes, entry->path, &st, file, err);
     if (status == SLUICE_OK && index->should_decode) {
         struct sluice_codec *codec = NULL;
         struct sluice_rgb rgb = {0};
@@ -230,12 +301,18 @@ static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-static sluice_status verify(struct index *index, const char *manifest_path, unsigned num_threads,
-                            struct sluice_err *err)
+static sluice_status verify(struct index *index, const char *manifest_path, bool has_jpeg_index,
+                            unsigned num_threads, struct sluice_err *err)
 {
+    char jpegs_path[8192];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_read(manifest_path, &index->manifest, err);
+    if (status == SLUICE_OK && has_jpeg_index) {
+        status = index_path(manifest_path, jpegs_path, sizeof(jpegs_path), err);
+        if (status == SLUICE_OK)
+            status = sluice_jpeg_index_file_open(jpegs_path, &index->indexes, err);
+    }
     if (status == SLUICE_OK)
         status = sluice_parallel_for(index->manifest->num_entries, num_threads, "verifying",
                                      verify_one, index, err);
@@ -247,6 +324,7 @@ static sluice_status verify(struct index *index, const char *manifest_path, unsi
 int sluice_dataset_cmd_verify(int argc, char **argv)
 {
     uint64_t num_threads = 0;
+    bool has_jpeg_index = false;
     const char *manifest_path = NULL;
     struct index index = {0};
     const struct sluice_option options[] = {
@@ -259,6 +337,10 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
          .type = SLUICE_OPTION_FLAG,
          .value = &index.should_decode,
          .help = "Decode every image, too."},
+        {.name = "jpeg-index",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &has_jpeg_index,
+         .help = "Compare every entry of the index of JPEGs with its file, too."},
         {.name = "workers",
          .short_name = 'j',
          .type = SLUICE_OPTION_UINT,
@@ -288,7 +370,8 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
         snprintf(beside, sizeof(beside), "%s/%s", index.root, SLUICE_MANIFEST_FILE);
         manifest_path = beside;
     }
-    const sluice_status status = verify(&index, manifest_path, (unsigned)num_threads, &err);
+    const sluice_status status =
+        verify(&index, manifest_path, has_jpeg_index, (unsigned)num_threads, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
     else

@@ -16,6 +16,7 @@
 struct sluice_buf_pool;
 struct sluice_fetch;
 struct sluice_health;
+struct sluice_jpeg_index_file;
 struct sluice_manifest;
 struct sluice_rate_limit;
 struct sluice_stats;
@@ -26,6 +27,7 @@ struct sluice_context {
     const struct sluice_manifest *manifest;
     char dataset_id[33];
     struct sluice_store *store;
+    struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     struct sluice_workers *workers;
     struct sluice_stats *stats;
     struct sluice_buf_pool *buffers;

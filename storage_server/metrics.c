@@ -78,6 +78,22 @@ char *sluice_metrics_text(const struct sluice_wire_stats *stats)
     fprintf(page, "sluice_busy_core_seconds_total %.9g\n", stats->busy_cores * stats->uptime_s);
     put_gauge(page, "cpu_price", stats->cpu_price,
               "What a second of a core is worth to the clients, in seconds of an epoch.");
+    put_header(page, "cpu_seconds_total", "counter", "CPU time of jobs: reading, ops and replies.");
+    fprintf(page, "sluice_cpu_seconds_total %.9g\n", stats->cpu_s);
+    put_counter(page, "file_reads_total", stats->files.reads, "Files read for samples.");
+    put_counter(page, "file_bytes_total", stats->files.bytes, "Length of the files read.");
+    put_counter(page, "file_read_bytes_total", stats->files.read_bytes,
+                "Bytes of them that were read.");
+    put_header(page, "jpeg_index_total", "counter",
+               "Files for preprocessing, by what the index of JPEGs had for them; again: read in "
+               "full after all.");
+    fprintf(
+        page,
+        "sluice_jpeg_index_total{use=\"hit\"} %llu\nsluice_jpeg_index_total{use=\"stale\"} %llu\n"
+        "sluice_jpeg_index_total{use=\"missing\"} %llu\n"
+        "sluice_jpeg_index_total{use=\"again\"} %llu\n",
+        (unsigned long long)stats->jpeg_index.hits, (unsigned long long)stats->jpeg_index.stale,
+        (unsigned long long)stats->jpeg_index.missing, (unsigned long long)stats->jpeg_index.again);
     put_gauge(page, "streams", stats->streams, "Fetch streams that are open.");
     const bool is_whole = !ferror(page);
     if (fclose(page) != 0 || !is_whole) {

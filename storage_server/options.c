@@ -1,5 +1,7 @@
 #include "storage_server/options.h"
 
+#include "datasets/jpeg_index_file.h"
+
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
 
 struct sluice_server_options sluice_server_options_init(void)
@@ -15,6 +17,7 @@ struct sluice_server_options sluice_server_options_init(void)
         .max_image_pixels = 178956970, /* Pillow's limit against decompression bombs */
         .max_file_bytes = 32u << 20,
         .jpeg_crop_huffman = "fast",
+        .jpeg_index = "auto",
         .grace_s = 10,
     };
 }
@@ -99,6 +102,12 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
          .choices = huffman_choices,
          .help =
              "Huffman tables of a JPEG crop: the file's, or ones made for it (smaller, slower)."},
+        {.name = "jpeg-index",
+         .type = SLUICE_OPTION_STRING,
+         .value = &o->jpeg_index,
+         .arg = "auto|off|FILE",
+         .help = "Index of the JPEGs, by which only the rows a crop needs are read; auto: "
+                 "ROOT/" SLUICE_JPEG_INDEX_FILE " if it is there."},
         {.name = "grace",
          .type = SLUICE_OPTION_DOUBLE,
          .value = &o->grace_s,

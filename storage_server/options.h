@@ -22,6 +22,7 @@ struct sluice_server_options {
     uint64_t max_image_pixels;
     uint64_t max_file_bytes;
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
+    const char *jpeg_index;        /* "auto", "off" or a file */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
     double grace_s;                /* time for what was accepted, once a stop was asked for */
 };

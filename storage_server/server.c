@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
@@ -103,6 +104,9 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     }
     if (status == SLUICE_OK)
         status = sluice_manifest_open(options->root, &s->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_jpeg_index_file_choose(options->jpeg_index, options->root,
+                                               &s->context.jpeg_indexes, err);
     if (status != SLUICE_OK)
         goto fail;
     s->context.manifest = s->manifest;
@@ -190,6 +194,7 @@ void sluice_server_destroy(struct sluice_server *server)
     sluice_buf_pool_destroy(context->buffers);
     if (context->store)
         context->store->destroy(context->store);
+    sluice_jpeg_index_file_close(context->jpeg_indexes);
     sluice_manifest_destroy(server->manifest);
     sluice_rate_limit_clear(&server->link);
     sluice_stats_clear(&server->stats);

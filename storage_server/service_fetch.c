@@ -3,11 +3,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "datasets/indexed_file.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
+#include "storage_server/sample_file.h"
 #include "storage_server/stats.h"
-#include "storage_server/store.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
 
@@ -332,48 +333,71 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->payload = sluice_buf_ref(sample->data);
 }
 
+/* What was planned for the job.  SLUICE_E_AGAIN: the sample is smaller as it stands. */
+static sluice_status preprocess(struct fetch_job *job, struct sluice_scratch *scratch,
+                                struct sluice_sample *sample, struct sluice_err *err)
+{
+    struct stream *s = job->stream;
+    if (job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
+        sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8)
+        return sluice_pipeline_pack(s->pipeline, scratch, sample, job->split, err);
+    if (job->split)
+        return sluice_pipeline_run(s->pipeline, scratch, sample, job->split, err);
+    if (!job->is_cut)
+        return SLUICE_OK;
+    const sluice_status status = sluice_pipeline_crop_jpeg(s->pipeline, scratch, sample,
+                                                           s->context->has_optimal_crops, NULL);
+    /* The file says the same as a crop, and what is wrong with it. */
+    return status == SLUICE_OK || sluice_indexed_file_has_holes(sample) ? status : SLUICE_E_AGAIN;
+}
+
+static sluice_status read_sample(struct fetch_job *job, const struct sluice_sample_want *want,
+                                 bool is_again, struct sluice_sample *sample,
+                                 struct sluice_err *err)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    const sluice_status status =
+        sluice_sample_file_read(job->stream->context, want, is_again, sample, err);
+    job->reply.disk_us += to_us(sluice_clock_ns() - start_ns);
+    return status;
+}
+
 static void answer(struct fetch_job *job, struct sluice_scratch *scratch)
 {
     struct stream *s = job->stream;
-    struct sluice_store *store = s->context->store;
-    const char *path = s->context->manifest->entries[job->request.key.sample_id].path;
-    struct sluice_err err = {0};
-    struct sluice_buf *file;
-    const uint64_t start_ns = sluice_clock_ns();
-    sluice_status status = store->read(store, path, s->context->buffers, &file, &err);
-    job->reply.disk_us = to_us(sluice_clock_ns() - start_ns);
-    if (status != SLUICE_OK) {
-        fail_reply(&job->reply, status, path, err.text);
-        return;
-    }
-
-    struct sluice_sample sample = {
+    struct sluice_sample_want want = {
+        .path = s->context->manifest->entries[job->request.key.sample_id].path,
         .key = job->request.key,
-        .kind = SLUICE_KIND_FILE,
-        .data = sluice_buf_ref(file),
+        .pipeline = s->pipeline,
+        .split = job->split,
+        .form = job->split || job->is_cut ? job->request.form : SLUICE_FORM_RAW,
     };
-    if (job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
-        sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8) {
-        status = sluice_pipeline_pack(s->pipeline, scratch, &sample, job->split, &err);
-        if (status == SLUICE_E_AGAIN)
-            status = SLUICE_OK; /* the plain sample is smaller */
-    } else if (job->split)
-        status = sluice_pipeline_run(s->pipeline, scratch, &sample, job->split, &err);
-    else if (job->is_cut &&
-             sluice_pipeline_crop_jpeg(s->pipeline, scratch, &sample, s->context->has_optimal_crops,
-                                       NULL) != SLUICE_OK)
-        job->is_cut = false; /* the file says the same, and what is wrong with it */
-    if (status != SLUICE_OK) {
-        fail_reply(&job->reply, status, path, err.text);
-    } else if (sample.data->len > MAX_PAYLOAD_BYTES && job->split) {
+    struct sluice_err err = {0};
+    struct sluice_sample sample = {0};
+    sluice_status status = read_sample(job, &want, false, &sample, &err);
+    if (status == SLUICE_OK)
+        status = preprocess(job, scratch, &sample, &err);
+    if (sluice_indexed_file_has_holes(&sample)) {
+        const bool has_tried = status == SLUICE_E_AGAIN;
         sluice_sample_clear(&sample);
-        sample = (struct sluice_sample){.kind = SLUICE_KIND_FILE, .data = sluice_buf_ref(file)};
-        set_payload(&job->reply, &sample);
-    } else {
-        set_payload(&job->reply, &sample);
+        err = (struct sluice_err){0};
+        status = read_sample(job, &want, true, &sample, &err);
+        if (status == SLUICE_OK && !has_tried)
+            status = preprocess(job, scratch, &sample, &err);
     }
+    if (status == SLUICE_E_AGAIN)
+        status = SLUICE_OK;
+    if (status == SLUICE_OK && job->split && sample.data->len > MAX_PAYLOAD_BYTES) {
+        sluice_sample_clear(&sample);
+        want.split = 0;
+        want.form = SLUICE_FORM_RAW;
+        status = read_sample(job, &want, true, &sample, &err);
+    }
+    if (status == SLUICE_OK)
+        set_payload(&job->reply, &sample);
+    else
+        fail_reply(&job->reply, status, want.path, err.text);
     sluice_sample_clear(&sample);
-    sluice_buf_unref(file);
 }
 
 static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker)

@@ -36,6 +36,7 @@ void sluice_stats_count(struct sluice_stats *stats, const struct sluice_wire_sam
           reply->payload ? reply->payload->len : 0);
     if (is_reduced && reply->status == SLUICE_OK)
         stats->counted.reduced++;
+    stats->counted.cpu_s += (double)reply->cpu_us * 1e-6;
     pthread_mutex_unlock(&stats->lock);
 }
 
@@ -44,6 +45,20 @@ void sluice_stats_count_transfer(struct sluice_stats *stats, sluice_status statu
 {
     pthread_mutex_lock(&stats->lock);
     count(&stats->counted, status, split, form, bytes);
+    pthread_mutex_unlock(&stats->lock);
+}
+
+void sluice_stats_count_file(struct sluice_stats *stats, const struct sluice_file_reading *reading)
+{
+    struct sluice_wire_stats *c = &stats->counted;
+    pthread_mutex_lock(&stats->lock);
+    c->files.reads += !reading->is_again;
+    c->files.bytes += reading->is_again ? 0 : reading->file_bytes;
+    c->files.read_bytes += reading->read_bytes;
+    c->jpeg_index.hits += reading->use == SLUICE_INDEX_HIT;
+    c->jpeg_index.stale += reading->use == SLUICE_INDEX_STALE;
+    c->jpeg_index.missing += reading->use == SLUICE_INDEX_MISSING;
+    c->jpeg_index.again += reading->is_again;
     pthread_mutex_unlock(&stats->lock);
 }
 
@@ -75,6 +90,24 @@ static json_t *count_json(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
+struct named_count {
+    const char *name;
+    uint64_t value;
+};
+
+/* NULL: no memory. */
+static json_t *counts_json(const struct named_count *counts, size_t num_counts)
+{
+    json_t *object = json_object();
+    int failed = 0;
+    for (size_t i = 0; i < num_counts; i++)
+        failed |= json_object_set_new(object, counts[i].name, count_json(counts[i].value));
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **json,
                                 struct sluice_err *err)
 {
@@ -100,6 +133,17 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **js
                                           count_json(stats->errors[status]));
     }
 
+    const struct named_count files[] = {
+        {"reads", stats->files.reads},
+        {"bytes", stats->files.bytes},
+        {"read_bytes", stats->files.read_bytes},
+    };
+    const struct named_count jpeg_index[] = {
+        {"hits", stats->jpeg_index.hits},
+        {"stale", stats->jpeg_index.stale},
+        {"missing", stats->jpeg_index.missing},
+        {"again", stats->jpeg_index.again},
+    };
     json_t *root = json_object();
     const struct {
         const char *name;
@@ -120,6 +164,9 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **js
         {"cpu_price", json_real(stats->cpu_price)},
         {"streams", count_json(stats->streams)},
         {"refused_paths", count_json(stats->refused_paths)},
+        {"files", counts_json(files, SLUICE_ARRAY_LEN(files))},
+        {"cpu_s", json_real(stats->cpu_s)},
+        {"jpeg_index", counts_json(jpeg_index, SLUICE_ARRAY_LEN(jpeg_index))},
     };
     /* Takes the value also where it fails, and fails on NULL. */
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(members); i++)

@@ -2,6 +2,7 @@
 #define SLUICE_STORAGE_SERVER_STATS_H
 
 #include "base/error.h"
+#include "datasets/indexed_file.h"
 #include "wire/wire.h"
 
 #include <pthread.h>
@@ -31,6 +32,14 @@ void sluice_stats_count(struct sluice_stats *stats, const struct sluice_wire_sam
 void sluice_stats_count_transfer(struct sluice_stats *stats, sluice_status status, unsigned split,
                                  enum sluice_form form, uint64_t bytes);
 
+/* A file was read for a sample. */
+struct sluice_file_reading {
+    uint64_t file_bytes, read_bytes;
+    enum sluice_index_use use;
+    bool is_again; /* in full, for a part did not do */
+};
+void sluice_stats_count_file(struct sluice_stats *stats, const struct sluice_file_reading *reading);
+
 void sluice_stats_stream_opened(struct sluice_stats *stats);
 void sluice_stats_stream_closed(struct sluice_stats *stats);
 
@@ -41,7 +50,9 @@ struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t 
  * {"uptime_s":..,"samples":..,"payload_bytes":..,"wire_bytes":..,"choices":{"raw@0":21},
  *  "choice_bytes":{"raw@0":..},"errors":{"corrupt":1},"reduced":..,"queue_depth":..,
  *  "queue_peak":..,"prep_workers":..,"busy_cores":..,"cpu_price":..,
- *  "streams":..,"refused_paths":..}
+ *  "streams":..,"refused_paths":..,
+ *  "files":{"reads":..,"bytes":..,"read_bytes":..},"cpu_s":..,
+ *  "jpeg_index":{"hits":..,"stale":..,"missing":..,"again":..}}
  * Choices and errors that did not occur are left out. */
 SLUICE_MUST_USE sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **json,
                                                 struct sluice_err *err);

@@ -2,6 +2,7 @@
 #define SLUICE_STORAGE_SERVER_STORE_H
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,8 @@
 struct sluice_buf;
 struct sluice_buf_pool;
 
+#define SLUICE_STORE_MAX_PARTS 3
+
 struct sluice_store {
     /* Reads a whole file into a new buffer from `pool`.  `path` is relative to the
      * root.  err says what is wrong without the path: the caller knows it.
@@ -26,6 +29,16 @@ struct sluice_store {
     sluice_status (*read)(struct sluice_store *store, const char *path,
                           struct sluice_buf_pool *pool, struct sluice_buf **file,
                           struct sluice_err *err);
+
+    /* The same, but only what `choose` wants of a file of this length and time: it puts
+     * up to SLUICE_STORE_MAX_PARTS parts, by rising offset, and returns their number.  The
+     * buffer is as long as the file; what lies between the parts is undefined.  Called once, or not
+     * at all where the file is refused.  May be NULL: then all files are read whole. */
+    sluice_status (*read_parts)(struct sluice_store *store, const char *path,
+                                unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns,
+                                                   struct sluice_file_part *parts),
+                                void *ctx, struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                struct sluice_err *err);
 
     /* The part of `path` beneath the root: `path` itself if it is relative, what
      * follows the root if it is absolute.  NULL, counted as refused, if it is absolute

@@ -211,8 +211,15 @@ static sluice_status open_failed(struct store_file *s, int error, struct sluice_
     }
 }
 
-static sluice_status read_all(int fd, uint64_t max_bytes, struct sluice_buf_pool *pool,
-                              struct sluice_buf **file, struct sluice_err *err)
+/* Who reads, and how much of the file. */
+struct request {
+    unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts);
+    void *ctx;
+    struct sluice_buf_pool *pool;
+};
+
+static sluice_status read_file(int fd, uint64_t max_bytes, const struct request *request,
+                               struct sluice_buf **file, struct sluice_err *err)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -225,33 +232,23 @@ static sluice_status read_all(int fd, uint64_t max_bytes, struct sluice_buf_pool
     if ((uint64_t)st.st_size > max_bytes)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "%lld bytes, more than the limit of %llu",
                            (long long)st.st_size, (unsigned long long)max_bytes);
-
-    struct sluice_buf *buf;
     const size_t size = (size_t)st.st_size;
-    sluice_status status = sluice_buf_create(pool, size, &buf, err);
-    if (status != SLUICE_OK)
-        return status;
-    while (buf->len < size) {
-        const ssize_t got = read(fd, buf->data + buf->len, size - buf->len);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0) {
-            status = sluice_fail(err, SLUICE_E_IO, "cannot read: %s",
-                                 got < 0 ? strerror(errno) : "it shrank meanwhile");
-            sluice_buf_unref(buf);
-            return status;
-        }
-        buf->len += (size_t)got;
-    }
-    *file = buf;
-    return SLUICE_OK;
+    struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};
+    unsigned num_parts = 1;
+    if (request->choose)
+        num_parts =
+            request->choose(request->ctx, size,
+                            (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, parts);
+    /* Reading ahead would fetch from the disk what nobody wants. */
+    if (num_parts != 1 || parts[0].to - parts[0].from < size)
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    return sluice_file_read_parts(fd, size, parts, num_parts, request->pool, file, err);
 }
 
-static sluice_status store_file_read(struct sluice_store *store, const char *path,
-                                     struct sluice_buf_pool *pool, struct sluice_buf **file,
-                                     struct sluice_err *err)
+static sluice_status open_and_read(struct store_file *s, const char *path,
+                                   const struct request *request, struct sluice_buf **file,
+                                   struct sluice_err *err)
 {
-    struct store_file *s = from_store(store);
     int fd = -1;
     if (!atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed)) {
         fd = open_beneath(s->root_fd, path);
@@ -263,9 +260,25 @@ static sluice_status store_file_read(struct sluice_store *store, const char *pat
         fd = walk_beneath(s->root_fd, path);
     if (fd < 0)
         return open_failed(s, errno, err);
-    const sluice_status status = read_all(fd, s->max_file_bytes, pool, file, err);
+    const sluice_status status = read_file(fd, s->max_file_bytes, request, file, err);
     close(fd);
     return status;
+}
+
+static sluice_status store_file_read(struct sluice_store *store, const char *path,
+                                     struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                     struct sluice_err *err)
+{
+    return open_and_read(from_store(store), path, &(struct request){.pool = pool}, file, err);
+}
+
+static sluice_status store_file_read_parts(
+    struct sluice_store *store, const char *path,
+    unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts),
+    void *ctx, struct sluice_buf_pool *pool, struct sluice_buf **file, struct sluice_err *err)
+{
+    const struct request request = {.choose = choose, .ctx = ctx, .pool = pool};
+    return open_and_read(from_store(store), path, &request, file, err);
 }
 
 /* What follows `root` in `path`; NULL if it does not begin with it. */
@@ -320,6 +333,7 @@ sluice_status sluice_store_file_open(const struct sluice_store_file_options *opt
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a store");
     s->store = (struct sluice_store){
         .read = store_file_read,
+        .read_parts = store_file_read_parts,
         .relative = store_file_relative,
         .refused = store_file_refused,
         .destroy = store_file_destroy,

@@ -78,6 +78,37 @@ fail:
     return status;
 }
 
+sluice_status sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts,
+                                     size_t num_parts, struct sluice_buf_pool *pool,
+                                     struct sluice_buf **out, struct sluice_err *err)
+{
+    for (size_t i = 0; i < num_parts; i++) {
+        if (parts[i].from > parts[i].to || parts[i].to > len)
+            return sluice_fail(err, SLUICE_E_INVALID, "bytes %zu to %zu of %zu", parts[i].from,
+                               parts[i].to, len);
+    }
+    struct sluice_buf *buf;
+    const sluice_status status = sluice_buf_create(pool, len, &buf, err);
+    if (status != SLUICE_OK)
+        return status;
+    for (size_t i = 0; i < num_parts; i++) {
+        for (size_t at = parts[i].from; at < parts[i].to;) {
+            const ssize_t got = pread(fd, buf->data + at, parts[i].to - at, (off_t)at);
+            if (got < 0 && errno == EINTR)
+                continue;
+            if (got <= 0) {
+                sluice_buf_unref(buf);
+                return sluice_fail(err, SLUICE_E_IO, "cannot read: %s",
+                                   got < 0 ? strerror(errno) : "it shrank meanwhile");
+            }
+            at += (size_t)got;
+        }
+    }
+    buf->len = len;
+    *out = buf;
+    return SLUICE_OK;
+}
+
 static bool write_all(int fd, const uint8_t *data, size_t len)
 {
     while (len > 0) {

@@ -21,6 +21,20 @@ SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_byte
                                                struct sluice_buf_pool *pool,
                                                struct sluice_buf **buf, struct sluice_err *err);
 
+/* The bytes [from, to) of a file. */
+struct sluice_file_part {
+    size_t from, to;
+};
+
+/* Reads parts of a file of `len` bytes, which is open, to their places in a new buffer of
+ * that len; what lies between them is undefined.  The text does not name the file, whose path is
+ * not known here.  SLUICE_E_INVALID: a part is not within the file. */
+SLUICE_MUST_USE sluice_status sluice_file_read_parts(int fd, size_t len,
+                                                     const struct sluice_file_part *parts,
+                                                     size_t num_parts, struct sluice_buf_pool *pool,
+                                                     struct sluice_buf **buf,
+                                                     struct sluice_err *err);
+
 /* Puts the bytes in place of `path` at once and for good: written beside it,
  * synced, renamed over it.  A reader sees the old file or the new one; after a
  * failure the old one stands and nothing is left beside it (but if only the sync

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/checked.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_index.h"
 #include "image/jpeg_window.h"
 
 #include <stdlib.h>
@@ -309,9 +310,20 @@ static bool decode_window(struct sluice_codec *codec, const struct sluice_image_
                                      rgb, NULL) == SLUICE_OK;
 }
 
+bool sluice_codec_uses_index(void)
+{
+    return sluice_jpeg_window_kernels_for(sluice_cpu_level()) != &sluice_jpeg_window_kernels_c;
+}
+
 void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg_index *index)
 {
     codec->index = index;
+}
+
+/* What was not read must not be looked at. */
+static sluice_status fail_partial(struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_CORRUPT, "a part of the JPEG does not do");
 }
 
 static sluice_status decode_all(struct sluice_codec *codec, const struct sluice_image_info *info,
@@ -337,6 +349,8 @@ sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *byt
     const struct sluice_box whole = {.width = info.width, .height = info.height};
     if (decode_window(codec, &info, bytes, len, &whole, pool, rgb))
         return SLUICE_OK;
+    if (codec->index && codec->index->is_partial)
+        return fail_partial(err);
     return decode_all(codec, &info, bytes, len, max_pixels, pool, rgb, err);
 }
 
@@ -376,6 +390,8 @@ sluice_status sluice_codec_decode_region(struct sluice_codec *codec, const uint8
                            box->height, box->left, box->top, info.width, info.height);
     if (decode_window(codec, &info, bytes, len, box, pool, rgb))
         return SLUICE_OK;
+    if (codec->index && codec->index->is_partial)
+        return fail_partial(err);
     const bool is_whole = box->width == info.width && box->height == info.height;
     if (!is_whole && info.format == SLUICE_IMAGE_JPEG && !info.is_progressive &&
         sluice_jpeg_decode_region(&info, bytes, len, box, pool, rgb))

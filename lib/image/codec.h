@@ -75,10 +75,14 @@ SLUICE_MUST_USE sluice_status sluice_codec_decode_region(
     uint64_t max_pixels, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
     struct sluice_err *err);
 
-/* An index for sluice_codec_decode_region() to use from now on (NULL: none), borrowed.  It changes
- * no pixels, and is of no effect on any file but its own. */
+/* An index to use from now on (NULL: none), borrowed.  It changes no pixels, and is of no effect on
+ * any file but its own.  With one of a file that was read in parts (is_partial), what the index
+ * does not serve is SLUICE_E_CORRUPT. */
 struct sluice_jpeg_index;
 void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg_index *index);
+
+/* Whether an index can make decoding quicker on this machine. */
+bool sluice_codec_uses_index(void);
 
 /* What an encoder may be asked for; {0} is a good default (baseline, 4:2:0). */
 struct sluice_jpeg_encode_options {

@@ -775,6 +775,12 @@ static bool may_overflow(const struct sluice_jpeg *jpeg)
     return num_blocks * 2047 > INT32_MAX;
 }
 
+/* Whether what was not read must not be looked at. */
+static bool is_partial(const struct sluice_jpeg_crop_options *options)
+{
+    return options->index && options->index->is_partial;
+}
+
 static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_t len,
                                     const struct sluice_box *box,
                                     const struct sluice_jpeg_crop_options *options,
@@ -812,6 +818,8 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
     if (may_overflow(jpeg))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values may overflow");
     status = cut_indexed(job, bytes, len, box, options->index, pool);
+    if (status != SLUICE_OK && is_partial(options))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a part of the JPEG does not do");
     if (status != SLUICE_OK) {
         status = sluice_jpeg_scan_read(jpeg, pool, &job->scan, err);
         if (status == SLUICE_OK)
@@ -838,7 +846,7 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
     sluice_status status = SLUICE_E_UNSUPPORTED;
     if (options->route != SLUICE_JPEG_CROP_BY_LIBJPEG)
         status = crop_ourselves(&job, bytes, len, box, options, max_pixels, pool, &why);
-    if (options->route != SLUICE_JPEG_CROP_BY_OURS &&
+    if (options->route != SLUICE_JPEG_CROP_BY_OURS && !is_partial(options) &&
         (status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_CORRUPT)) {
         why.text[0] = 0;
         status = sluice_jpeg_crop_libjpeg(bytes, len, box, options, max_pixels, pool, &job.crop,

@@ -44,7 +44,8 @@ struct sluice_jpeg_crop_options {
     bool allow_larger;   /* a crop even if it is not smaller than the file (for tests) */
     enum sluice_jpeg_crop_route route;
     /* Of this file, so that only the MCU rows needed are read; the crop is the same.  One
-     * that is not this file's is of no effect.  May be NULL. */
+     * that is not this file's is of no effect, or with is_partial SLUICE_E_CORRUPT.  May be NULL.
+     */
     const struct sluice_jpeg_index *index;
 };
 

@@ -5,7 +5,13 @@
 
 #include <stdlib.h>
 
-#define VERSION 1
+#define VERSION 2
+
+/* Of the file's end, from EOI and its fill bytes on, no more is looked at. */
+#define TAIL_BYTES 64
+
+/* Parts of a file are read as one where no more than this lies between them: a page of the disk. */
+#define PART_GAP 4096
 #define MAX_VARINT 10
 
 /* --- making --- */
@@ -216,10 +222,16 @@ sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size_t len, int64_t 
         return status;
     if (len > UINT32_MAX)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of %zu bytes", len);
+    if (step == SLUICE_JPEG_INDEX_AUTO_STEP)
+        step = jpeg.mcus_across > 64 ? (jpeg.mcus_across + 7) / 8 : 8;
     struct sluice_jpeg_index index = {
         .file_len = len,
         .mtime_ns = mtime_ns,
         .scan_start = (uint32_t)(jpeg.scan - bytes),
+        .width = jpeg.width,
+        .height = jpeg.height,
+        .mcu_width = jpeg.mcu_width,
+        .mcu_height = jpeg.mcu_height,
         .mcus_across = jpeg.mcus_across,
         .mcus_down = jpeg.mcus_down,
         .step = step && step < jpeg.mcus_across ? step : jpeg.mcus_across,
@@ -244,6 +256,14 @@ void sluice_jpeg_index_clear(struct sluice_jpeg_index *index)
     free(index->points);
     free(index->row_hashes);
     *index = (struct sluice_jpeg_index){0};
+}
+
+void sluice_jpeg_index_destroy(struct sluice_jpeg_index *index)
+{
+    if (!index)
+        return;
+    sluice_jpeg_index_clear(index);
+    free(index);
 }
 
 /* --- bytes --- */
@@ -287,13 +307,15 @@ sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
     uint8_t *out = entry->data;
     *out++ = VERSION;
     *out++ = (uint8_t)index->num_components;
+    *out++ = (uint8_t)(index->mcu_width / 8);
+    *out++ = (uint8_t)(index->mcu_height / 8);
     out = put_fixed(out, (uint64_t)index->mtime_ns, 8);
     out = put_fixed(out, index->head_hash, 8);
     out = put_varint(out, index->file_len);
     out = put_varint(out, index->scan_start);
     out = put_varint(out, index->scan_end - index->scan_start);
-    out = put_varint(out, index->mcus_across);
-    out = put_varint(out, index->mcus_down);
+    out = put_varint(out, index->width);
+    out = put_varint(out, index->height);
     out = put_varint(out, index->step);
     struct sluice_jpeg_index_point last = {.offset = index->scan_start};
     for (size_t i = 0; i < num_points; i++) {
@@ -387,19 +409,24 @@ sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size_t len,
     in.at++;
     struct sluice_jpeg_index index = {0};
     index.num_components = (unsigned)get_fixed(&in, 1);
+    index.mcu_width = 8 * (uint32_t)get_fixed(&in, 1);
+    index.mcu_height = 8 * (uint32_t)get_fixed(&in, 1);
     index.mtime_ns = (int64_t)get_fixed(&in, 8);
     index.head_hash = get_fixed(&in, 8);
     index.file_len = get_varint(&in, UINT32_MAX);
     index.scan_start = (uint32_t)get_varint(&in, index.file_len);
     index.scan_end = index.scan_start + (uint32_t)get_varint(&in, index.file_len);
-    index.mcus_across = (uint32_t)get_varint(&in, 8192);
-    index.mcus_down = (uint32_t)get_varint(&in, 8192);
-    index.step = (uint32_t)get_varint(&in, index.mcus_across);
+    index.width = (uint32_t)get_varint(&in, UINT16_MAX);
+    index.height = (uint32_t)get_varint(&in, UINT16_MAX);
+    index.step = (uint32_t)get_varint(&in, UINT16_MAX);
     if (in.is_bad || index.num_components < 1 ||
-        index.num_components > SLUICE_JPEG_MAX_COMPONENTS || index.mcus_across < 1 ||
-        index.mcus_down < 1 || index.step < 1 || index.file_len < 2 ||
+        index.num_components > SLUICE_JPEG_MAX_COMPONENTS || index.width < 1 || index.height < 1 ||
+        index.mcu_width < 8 || index.mcu_width > 32 || index.mcu_height < 8 ||
+        index.mcu_height > 32 || index.step < 1 || index.file_len < 2 ||
         index.scan_end < index.scan_start || index.scan_end > index.file_len - 2)
         return sluice_fail(err, SLUICE_E_CORRUPT, "index of a JPEG contradicts itself");
+    index.mcus_across = (index.width + index.mcu_width - 1) / index.mcu_width;
+    index.mcus_down = (index.height + index.mcu_height - 1) / index.mcu_height;
     index.points_across = (index.mcus_across + index.step - 1) / index.step;
     const uint64_t num_points = (uint64_t)index.mcus_down * index.points_across;
     if (num_points * (1 + index.num_components) + 4 * (uint64_t)index.mcus_down >
@@ -421,21 +448,29 @@ sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size_t len,
 
 /* --- use --- */
 
+static size_t tail_end(const struct sluice_jpeg_index *index)
+{
+    const size_t left = index->file_len - index->scan_end;
+    return index->scan_end + (left < TAIL_BYTES ? left : TAIL_BYTES);
+}
+
 bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                             const uint8_t *bytes, size_t len)
 {
     if (index->file_len != len || index->scan_start != (size_t)(jpeg->scan - bytes) ||
-        index->num_components != jpeg->num_components || index->mcus_across != jpeg->mcus_across ||
-        index->mcus_down != jpeg->mcus_down ||
+        index->num_components != jpeg->num_components || index->width != jpeg->width ||
+        index->height != jpeg->height || index->mcu_width != jpeg->mcu_width ||
+        index->mcu_height != jpeg->mcu_height ||
         index->head_hash != sluice_hash64(bytes, index->scan_start))
         return false;
     /* A file cut short is refused, though its rows be there. */
     size_t at = index->scan_end;
+    const size_t end = tail_end(index);
     if (bytes[at++] != 0xFF)
         return false;
-    while (at < len && bytes[at] == 0xFF)
+    while (at < end && bytes[at] == 0xFF)
         at++;
-    return at < len && bytes[at] == 0xD9;
+    return at < end && bytes[at] == 0xD9;
 }
 
 void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
@@ -447,6 +482,33 @@ void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t fir
     if (end_row < index->mcus_down &&
         index->points[(size_t)end_row * index->points_across].offset + 2 < index->scan_end)
         *to = index->points[(size_t)end_row * index->points_across].offset + 2;
+}
+
+unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
+                                 const struct sluice_box *box,
+                                 struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS])
+{
+    /* Upsampling looks at a chroma sample above and below those of the box. */
+    const uint32_t margin = index->mcu_height > 8 ? index->mcu_height / 8 : 0;
+    const uint32_t top = box->top > margin ? box->top - margin : 0;
+    const uint32_t bottom = box->top + box->height + margin;
+    const uint32_t end_row = (bottom + index->mcu_height - 1) / index->mcu_height;
+    uint32_t from, to;
+    sluice_jpeg_index_range(index, top / index->mcu_height,
+                            end_row < index->mcus_down ? end_row : index->mcus_down, &from, &to);
+    const struct sluice_file_part wanted[SLUICE_JPEG_INDEX_MAX_PARTS] = {
+        {0, index->scan_start},
+        {from, to},
+        {index->scan_end, tail_end(index)},
+    };
+    unsigned num_parts = 0;
+    for (unsigned i = 0; i < SLUICE_JPEG_INDEX_MAX_PARTS; i++) {
+        if (num_parts > 0 && wanted[i].from <= parts[num_parts - 1].to + PART_GAP)
+            parts[num_parts - 1].to = wanted[i].to;
+        else
+            parts[num_parts++] = wanted[i];
+    }
+    return num_parts;
 }
 
 static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)

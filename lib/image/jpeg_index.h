@@ -2,6 +2,8 @@
 #define SLUICE_IMAGE_JPEG_INDEX_H
 
 #include "base/error.h"
+#include "base/file.h"
+#include "image/codec.h"
 #include "image/jpeg_entropy.h"
 
 #include <stdbool.h>
@@ -26,6 +28,8 @@
 struct sluice_buf;
 struct sluice_buf_pool;
 
+#define SLUICE_JPEG_INDEX_AUTO_STEP UINT32_MAX
+
 struct sluice_jpeg_index_point {
     uint32_t offset; /* of the byte that holds the first bit, from the file's start */
     uint8_t bit;     /* 0: its top one */
@@ -37,21 +41,29 @@ struct sluice_jpeg_index {
     int64_t mtime_ns;              /* 0: not known */
     uint64_t head_hash;            /* of the bytes before scan_start */
     uint32_t scan_start, scan_end; /* scan_end: the marker EOI */
-    uint32_t mcus_across, mcus_down;
-    uint32_t step; /* MCUs from a point to the next in its row */
+    uint32_t width, height, mcu_width, mcu_height;
+    uint32_t mcus_across, mcus_down; /* which follow from these */
+    uint32_t step;                   /* MCUs from a point to the next in its row */
     uint32_t points_across;
     unsigned num_components;
     struct sluice_jpeg_index_point *points; /* mcus_down x points_across; owned */
     uint32_t *row_hashes;                   /* mcus_down; owned */
+
+    /* Set by who has read of the file only sluice_jpeg_index_parts(): then nobody falls back on
+     * the rest, but fails.  Not written. */
+    bool is_partial;
 };
 
-/* `step` 0: one point a row.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: not a file
+/* `step` 0: one point a row; SLUICE_JPEG_INDEX_AUTO_STEP: at least 8 MCUs, and so many that a row
+ * has at most 8 points.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: not a file
  * that sluice_jpeg_parse() and its kin cover to the last bit.  *index is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size_t len,
                                                       int64_t mtime_ns, uint32_t step,
                                                       struct sluice_jpeg_index *index,
                                                       struct sluice_err *err);
 void sluice_jpeg_index_clear(struct sluice_jpeg_index *index); /* idempotent; fine on {0} */
+void sluice_jpeg_index_destroy(
+    struct sluice_jpeg_index *index); /* clears and frees; NULL is fine */
 
 /* An index as bytes (docs/NUMERICS.md has the format), and back.  SLUICE_E_CORRUPT: not such
  * bytes, or they contradict themselves. */
@@ -71,6 +83,14 @@ bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct 
  * scan_start and from scan_end on.  end_row is within the image. */
 void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
                              uint32_t end_row, uint32_t *from, uint32_t *to);
+
+/* What is to be read of the file for a box of its pixels, which is within the image: whatever
+ * decoding or cutting that box with the index looks at, in up to three parts, by rising offset.
+ * Parts that nearly meet are one.  Returns their number. */
+#define SLUICE_JPEG_INDEX_MAX_PARTS 3
+unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
+                                 const struct sluice_box *box,
+                                 struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS]);
 
 /* A part of an MCU row, ready to be read. */
 struct sluice_jpeg_stretch {

@@ -877,6 +877,8 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
     make_tables(window, &jpeg);
     window->kernels = kernels;
     if (!read_indexed(window, &jpeg, bytes, len, index, pool)) {
+        if (index && index->is_partial)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "a part of the JPEG does not do");
         status = sluice_jpeg_scan_read(&jpeg, pool, &scan, err);
         if (status == SLUICE_OK &&
             !read_source(window, &(struct source){.jpeg = &jpeg, .scan = &scan}))

@@ -24,7 +24,8 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_window_create(struct sluice_jpeg_windo
 void sluice_jpeg_window_destroy(struct sluice_jpeg_window *window); /* NULL is allowed */
 
 /* The box's pixels in a new buffer from `pool`.  With an `index` (may be NULL) only the MCU rows
- * needed are read; one that is not this file's is of no effect.  The pixels are the same.  Any
+ * needed are read; one that is not this file's is of no effect, or with is_partial
+ * SLUICE_E_CORRUPT.  The pixels are the same.  Any
  * failure says that this decoder cannot tell, not that the file is bad: SLUICE_E_UNSUPPORTED or
  * SLUICE_E_CORRUPT, SLUICE_E_NO_MEMORY; SLUICE_E_INVALID: the box is empty or not within the image.
  * *rgb is untouched then. */

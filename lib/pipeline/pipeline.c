@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "image/jpeg_index.h"
 #include "pipeline/pipeline_private.h"
 
 #include <assert.h>
@@ -31,6 +32,7 @@ const char *sluice_form_name(enum sluice_form form)
 void sluice_sample_clear(struct sluice_sample *sample)
 {
     sluice_buf_unref(sample->data);
+    sluice_jpeg_index_destroy(sample->jpeg_index);
     memset(sample, 0, sizeof(*sample));
 }
 

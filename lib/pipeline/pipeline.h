@@ -30,7 +30,9 @@
 
 struct sluice_buf; /* base/buf.h: a pooled, reference-counted byte buffer */
 struct sluice_buf_pool;
-struct sluice_scratch; /* decompressor state and row memory for one thread */
+struct sluice_box;
+struct sluice_jpeg_index; /* image/jpeg_index.h */
+struct sluice_scratch;    /* decompressor state and row memory for one thread */
 struct sluice_pipeline;
 
 enum sluice_kind {
@@ -69,6 +71,10 @@ struct sluice_sample {
     struct sluice_buf *data;
     bool is_jpeg_crop; /* a file that sluice_pipeline_crop_jpeg() cut */
     bool is_packed;    /* u8 pixels that sluice_pipeline_pack() packed */
+    /* Of the file, or NULL; owned (sluice_jpeg_index_destroy()).  With it decoding and cutting take
+     * less time and make the same; it is of no effect on a file that is not its own.  Where it says
+     * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
+    struct sluice_jpeg_index *jpeg_index;
 };
 
 void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {0} */
@@ -162,6 +168,13 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
 /* Whether a JPEG can be cut before it is decoded: random_resized_crop follows decode. */
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
 
+/* Whether ops up to `end`, for a sample that then leaves in `form`, look at no more than a box of
+ * its image (a file of width x height pixels, at least 1), and where that lies: the crop
+ * of random_resized_crop.  *box is untouched otherwise. */
+bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
+                              const struct sluice_draw_key *key, uint32_t width, uint32_t height,
+                              unsigned end, enum sluice_form form, struct sluice_box *box);
+
 /* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
  * decoding it.  What run() and finish() make of the result is what they make of the
  * file, except that it cannot be decoded alone: run() to split 1 is SLUICE_E_INVALID.
@@ -207,9 +220,7 @@ SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_
                                                     struct sluice_err *err); /* NULL: all {0} */
 void sluice_scratch_destroy(struct sluice_scratch *scratch);                 /* NULL is allowed */
 
-/* An index (image/jpeg_index.h) of the JPEG that comes next, borrowed; NULL: none.  Decoding and
- * cutting its file take less time with it, and make the same; it is of no effect on others. */
-struct sluice_jpeg_index;
+/* An index for samples that have none of their own, borrowed; NULL: none. */
 void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
                                    const struct sluice_jpeg_index *index);
 

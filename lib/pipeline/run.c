@@ -39,7 +39,12 @@ void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
                                    const struct sluice_jpeg_index *index)
 {
     scratch->jpeg_index = index;
-    sluice_codec_set_index(scratch->codec, index);
+}
+
+static const struct sluice_jpeg_index *index_of(const struct sluice_scratch *scratch,
+                                                const struct sluice_sample *sample)
+{
+    return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
 }
 
 sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
@@ -242,6 +247,7 @@ static sluice_status run_decode(struct sluice_scratch *scratch, struct sluice_sa
                                 struct sluice_err *err)
 {
     struct sluice_rgb rgb;
+    sluice_codec_set_index(scratch->codec, index_of(scratch, sample));
     const sluice_status status =
         sluice_codec_decode(scratch->codec, sample->data->data, sample->data->len,
                             scratch->max_pixels, scratch->pool, &rgb, err);
@@ -327,6 +333,8 @@ static sluice_status read_box(const struct sluice_pipeline *pipeline,
         const sluice_status status = find_box(pipeline, scratch, sample, &box, err);
         if (status)
             return status;
+        sluice_codec_set_index(scratch->codec,
+                               sample->is_jpeg_crop ? NULL : index_of(scratch, sample));
         return sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
                                           scratch->pool, rgb, err);
     }
@@ -670,6 +678,18 @@ sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
+bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
+                              const struct sluice_draw_key *key, uint32_t width, uint32_t height,
+                              unsigned end, enum sluice_form form, struct sluice_box *box)
+{
+    const bool is_cut = end == 0 && form == SLUICE_FORM_JPEG_CROP;
+    const bool is_box = end == 1 && form == SLUICE_FORM_U8_PACKED;
+    if (!sluice_pipeline_can_crop_jpeg(pipeline) || (end < 2 && !is_cut && !is_box))
+        return false;
+    *box = draw_box(pipeline, key, width, height);
+    return true;
+}
+
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
 {
     return pipeline->num_ops > 1 && pipeline->ops[1].class == &sluice_op_random_resized_crop;
@@ -695,7 +715,7 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
     const struct sluice_jpeg_crop_options options = {
         .optimal_huffman = optimal_huffman,
         .max_pixels = scratch->max_pixels,
-        .index = scratch->jpeg_index,
+        .index = index_of(scratch, sample),
     };
     struct sluice_buf *crop;
     status =

@@ -94,6 +94,14 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
     wire.streams = stats->streams;
     wire.refused_paths = stats->refused_paths;
     wire.cpu_price = stats->cpu_price;
+    wire.cpu_s = stats->cpu_s;
+    wire.file_reads = stats->files.reads;
+    wire.file_bytes = stats->files.bytes;
+    wire.file_read_bytes = stats->files.read_bytes;
+    wire.index_hits = stats->jpeg_index.hits;
+    wire.index_stale = stats->jpeg_index.stale;
+    wire.index_missing = stats->jpeg_index.missing;
+    wire.index_again = stats->jpeg_index.again;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -119,6 +127,9 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
         .streams = wire->streams,
         .busy_cores = wire->busy_cores,
         .cpu_price = wire->cpu_price,
+        .cpu_s = wire->cpu_s,
+        .files = {wire->file_reads, wire->file_bytes, wire->file_read_bytes},
+        .jpeg_index = {wire->index_hits, wire->index_stale, wire->index_missing, wire->index_again},
     };
     /* Counts by numbers that a newer server knows and we do not are left out. */
     for (size_t i = 0; i < wire->n_choices; i++) {
@@ -135,7 +146,8 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
             got.errors[kind] = wire->errors[i]->samples;
     }
     protobuf_c_message_free_unpacked(unpacked, NULL);
-    if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores) || !isfinite(got.cpu_price))
+    if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores) || !isfinite(got.cpu_price) ||
+        !isfinite(got.cpu_s))
         return sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
     *stats = got;
     return SLUICE_OK;

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "image/codec.h"
+#include "image/jpeg_crop.h"
 #include "image/jpeg_index.h"
 #include "image/jpeg_window.h"
 
@@ -43,6 +44,51 @@ static void approve(struct sluice_jpeg_index *index, const struct sluice_jpeg *j
     }
 }
 
+/* The parts are within the file and in order, and what they leave out is not looked at, which here
+ * is memory of its own: a part that does not do fails. */
+static void check_parts(struct sluice_jpeg_index *index, const uint8_t *file, size_t len,
+                        const struct sluice_box *box)
+{
+    struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
+    const unsigned num_parts = sluice_jpeg_index_parts(index, box, parts);
+    uint8_t *holed[2];
+    for (int k = 0; k < 2; k++) {
+        size_t end = 0;
+        holed[k] = malloc(len);
+        if (!holed[k] || num_parts < 1 || num_parts > SLUICE_JPEG_INDEX_MAX_PARTS)
+            abort();
+        memset(holed[k], k ? 0xFF : 0x55, len);
+        for (unsigned i = 0; i < num_parts; i++) {
+            if (parts[i].from < end || parts[i].to < parts[i].from || parts[i].to > len)
+                abort();
+            end = parts[i].to;
+            memcpy(holed[k] + parts[i].from, file + parts[i].from, end - parts[i].from);
+        }
+    }
+    struct sluice_rgb rgb[2] = {{0}};
+    struct sluice_buf *cut[2] = {0};
+    bool is_decoded[2], is_cut[2];
+    index->is_partial = true;
+    for (int k = 0; k < 2; k++) {
+        const struct sluice_jpeg_crop_options options = {.allow_larger = true, .index = index};
+        is_decoded[k] = decode(holed[k], len, box, index, &rgb[k]);
+        is_cut[k] =
+            sluice_jpeg_crop(holed[k], len, box, &options, NULL, &cut[k], NULL, NULL) == SLUICE_OK;
+    }
+    if (is_decoded[0] != is_decoded[1] || is_cut[0] != is_cut[1] ||
+        (is_decoded[0] &&
+         memcmp(rgb[0].pixels->data, rgb[1].pixels->data, rgb[0].pixels->len) != 0) ||
+        (is_cut[0] &&
+         (cut[0]->len != cut[1]->len || memcmp(cut[0]->data, cut[1]->data, cut[0]->len) != 0)))
+        abort();
+    for (int k = 0; k < 2; k++) {
+        sluice_buf_unref(rgb[k].pixels);
+        sluice_buf_unref(cut[k]);
+        free(holed[k]);
+    }
+    index->is_partial = false;
+}
+
 /* An index that the input made up, seal and hashes included. */
 static void check_made_up(const uint8_t *entry, size_t entry_len, const uint8_t *file,
                           size_t file_len, const struct sluice_jpeg *jpeg,
@@ -69,6 +115,9 @@ static void check_made_up(const uint8_t *entry, size_t entry_len, const uint8_t 
             approve(&index, jpeg, file, file_len);
         if (decode(file, file_len, box, &index, &rgb))
             sluice_buf_unref(rgb.pixels);
+        if (index.file_len == file_len && box->left + box->width <= index.width &&
+            box->top + box->height <= index.height)
+            check_parts(&index, file, file_len, box);
         sluice_jpeg_index_clear(&index);
     }
     free(sealed);
@@ -84,6 +133,7 @@ static void check_own(const uint8_t *file, size_t len, uint32_t step, const stru
     if (decode(file, len, box, &index, &with) != is_read ||
         (is_read && memcmp(with.pixels->data, without.pixels->data, with.pixels->len) != 0))
         abort();
+    check_parts(&index, file, len, box);
     sluice_buf_unref(with.pixels);
     sluice_buf_unref(without.pixels);
     sluice_jpeg_index_clear(&index);

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -324,9 +325,34 @@ static void print_atomic_writes_what_was_printed(void)
                     SLUICE_E_NOT_FOUND);
 }
 
+static void reads_parts_to_their_places(void)
+{
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/parts.bin", sluice_test_dir());
+    sluice_test_write_file(path, "0123456789", 10);
+    const int fd = open(path, O_RDONLY);
+    CU_ASSERT_FATAL(fd >= 0);
+    struct sluice_buf *buf = NULL;
+    const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {7, 10}};
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 10, parts, 3, NULL, &buf, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(buf->len, 10);
+    CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 7, "789", 3) == 0);
+    sluice_buf_unref(buf);
+    /* Outside, backwards, and behind the end of a file that is shorter than was said. */
+    const struct sluice_file_part wrong[] = {{0, 11}, {5, 4}, {0, 12}};
+    for (int i = 0; i < 3; i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_file_read_parts(fd, i < 2 ? 10 : 12, &wrong[i], 1, NULL, &buf, &err),
+                        i < 2 ? SLUICE_E_INVALID : SLUICE_E_IO);
+        CU_ASSERT(err.text[0] != '\0');
+    }
+    close(fd);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(reads_parts_to_their_places),
         SLUICE_TEST(print_atomic_writes_what_was_printed),
         SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),
         SLUICE_TEST(read_names_what_is_absent_or_no_file),

@@ -5,7 +5,9 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/rng.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_crop.h"
 #include "image/jpeg_window.h"
 
 #include "image_support.h"
@@ -50,6 +52,8 @@ static void an_index_is_written_and_read_back(void)
         CU_ASSERT_EQUAL(again.scan_start, index.scan_start);
         CU_ASSERT_EQUAL(again.scan_end, index.scan_end);
         CU_ASSERT_EQUAL(again.points_across, index.points_across);
+        CU_ASSERT(again.width == 150 && again.height == 100 && again.mcu_width == 16 &&
+                  again.mcu_height == 16 && again.mcus_across == 10 && again.mcus_down == 7);
         CU_ASSERT(memcmp(again.row_hashes, index.row_hashes, 7 * sizeof(uint32_t)) == 0);
         for (size_t i = 0; i < 7 * (size_t)index.points_across; i++) {
             CU_ASSERT_EQUAL(again.points[i].offset, index.points[i].offset);
@@ -160,6 +164,136 @@ static void an_index_spares_the_rows_above(void)
     sluice_buf_unref(file);
 }
 
+/* Only the parts that the index names, all else filled with what does harm if it is used. */
+static struct sluice_buf *read_parts(const struct sluice_buf *file,
+                                     const struct sluice_jpeg_index *index,
+                                     const struct sluice_box *box)
+{
+    struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
+    const unsigned num_parts = sluice_jpeg_index_parts(index, box, parts);
+    struct sluice_buf *part;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &part, NULL), SLUICE_OK);
+    CU_ASSERT_FATAL(num_parts >= 1 && num_parts <= SLUICE_JPEG_INDEX_MAX_PARTS);
+    part->len = file->len;
+    memset(part->data, 0xAA, part->len);
+    for (unsigned i = 0; i < num_parts; i++) {
+        CU_ASSERT_FATAL(parts[i].from < parts[i].to && parts[i].to <= file->len);
+        CU_ASSERT(i == 0 || parts[i].from > parts[i - 1].to);
+        memcpy(part->data + parts[i].from, file->data + parts[i].from, parts[i].to - parts[i].from);
+    }
+    return part;
+}
+
+static void parts_of_a_file_decode_and_cut_as_the_whole_does(void)
+{
+    static const struct sluice_jpeg_encode_options kinds[] = {
+        {.quality = 95},
+        {.quality = 95, .h_samp = 1, .v_samp = 1},
+        {.quality = 95, .h_samp = 2, .v_samp = 1, .restart_rows = 3},
+        {.quality = 95, .h_samp = 1, .v_samp = 2},
+        {.quality = 95, .is_gray = true},
+    };
+    const uint32_t width = 300, height = 700;
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    uint8_t *pixels = image_test_picture(width, height);
+    for (size_t i = 0; i < (size_t)width * height * 3; i++) /* noise, so that there are gaps */
+        pixels[i] = (uint8_t)(pixels[i] / 2 + sluice_rng_below(&rng, 128));
+    unsigned num_gaps = 0;
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(kinds); k++) {
+        struct sluice_buf *file = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &kinds[k], &file, NULL),
+                              SLUICE_OK);
+        struct sluice_jpeg_index index = build(file, (uint32_t)k);
+        index.is_partial = true;
+        for (int i = 0; i < 40; i++) {
+            struct sluice_box box = {sluice_rng_below(&rng, width), sluice_rng_below(&rng, height),
+                                     0, 0};
+            box.width = 1 + sluice_rng_below(&rng, width - box.left);
+            box.height = 1 + sluice_rng_below(&rng, height - box.top) / 2;
+            struct sluice_buf *part = read_parts(file, &index, &box), *cut = NULL, *want_cut = NULL;
+            struct sluice_rgb want = {0};
+            num_gaps += memcmp(part->data, file->data, file->len) != 0;
+            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_window_decode(window, &sluice_jpeg_window_kernels_c,
+                                                            file->data, file->len, &box, NULL, NULL,
+                                                            &want, NULL),
+                                  SLUICE_OK);
+            CU_ASSERT_TRUE(decodes_like(part, &index, &want, &box));
+            struct sluice_jpeg_crop_options options = {.allow_larger = true};
+            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_crop(file->data, file->len, &box, &options, NULL,
+                                                   &want_cut, NULL, NULL),
+                                  SLUICE_OK);
+            options.index = &index;
+            CU_ASSERT_EQUAL_FATAL(
+                sluice_jpeg_crop(part->data, part->len, &box, &options, NULL, &cut, NULL, NULL),
+                SLUICE_OK);
+            CU_ASSERT(cut->len == want_cut->len &&
+                      memcmp(cut->data, want_cut->data, cut->len) == 0);
+            sluice_buf_unref(cut);
+            sluice_buf_unref(want_cut);
+            sluice_buf_unref(want.pixels);
+            sluice_buf_unref(part);
+        }
+        sluice_jpeg_index_clear(&index);
+        sluice_buf_unref(file);
+    }
+    CU_ASSERT(num_gaps > 50);
+    free(pixels);
+}
+
+/* Where a row is not as it was indexed, the rest of the file is not there to fall back on. */
+static void a_part_that_does_not_do_fails(void)
+{
+    const struct sluice_box box = {.left = 4, .top = 20, .width = 60, .height = 30};
+    struct sluice_buf *file = encode(&(struct sluice_jpeg_encode_options){.quality = 90});
+    struct sluice_jpeg_index index = build(file, 0);
+    struct sluice_codec *codec = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
+    index.row_hashes[2] ^= 1;
+    for (int is_partial = 0; is_partial < 2; is_partial++) {
+        struct sluice_rgb rgb = {0};
+        struct sluice_buf *cut = NULL;
+        index.is_partial = is_partial;
+        sluice_codec_set_index(codec, &index);
+        const sluice_status want = is_partial ? SLUICE_E_CORRUPT : SLUICE_OK;
+        CU_ASSERT_EQUAL(
+            sluice_codec_decode_region(codec, file->data, file->len, &box, 0, NULL, &rgb, NULL),
+            want);
+        sluice_buf_unref(rgb.pixels);
+        rgb.pixels = NULL;
+        CU_ASSERT_EQUAL(sluice_codec_decode(codec, file->data, file->len, 0, NULL, &rgb, NULL),
+                        want);
+        sluice_buf_unref(rgb.pixels);
+        const struct sluice_jpeg_crop_options options = {.allow_larger = true, .index = &index};
+        CU_ASSERT_EQUAL(
+            sluice_jpeg_crop(file->data, file->len, &box, &options, NULL, &cut, NULL, NULL), want);
+        sluice_buf_unref(cut);
+    }
+    sluice_codec_destroy(codec);
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(file);
+}
+
+static void the_chosen_step_keeps_rows_short(void)
+{
+    static const struct {
+        uint32_t width, step, points;
+    } cases[] = {{30, 2, 1}, {500, 8, 4}, {1024, 8, 8}, {1040, 9, 8}, {3000, 24, 8}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        uint8_t *pixels = image_test_picture(cases[i].width, 16);
+        struct sluice_buf *file = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, cases[i].width, 16,
+                                                 &(struct sluice_jpeg_encode_options){0}, &file,
+                                                 NULL),
+                              SLUICE_OK);
+        struct sluice_jpeg_index index = build(file, SLUICE_JPEG_INDEX_AUTO_STEP);
+        CU_ASSERT_EQUAL(index.step, cases[i].step);
+        CU_ASSERT_EQUAL(index.points_across, cases[i].points);
+        sluice_jpeg_index_clear(&index);
+        sluice_buf_unref(file);
+        free(pixels);
+    }
+}
+
 /* A stale index, and one whose rows do not match at the last moment. */
 static void an_index_that_is_not_the_files_is_of_no_effect(void)
 {
@@ -211,6 +345,9 @@ int main(void)
         SLUICE_TEST(damaged_entries_are_refused),
         SLUICE_TEST(what_was_not_indexed_is_not_read),
         SLUICE_TEST(an_index_spares_the_rows_above),
+        SLUICE_TEST(parts_of_a_file_decode_and_cut_as_the_whole_does),
+        SLUICE_TEST(a_part_that_does_not_do_fails),
+        SLUICE_TEST(the_chosen_step_keeps_rows_short),
         SLUICE_TEST(an_index_that_is_not_the_files_is_of_no_effect),
         SLUICE_TEST(what_is_not_covered_or_damaged_has_no_index),
     };

@@ -435,6 +435,69 @@ static void an_index_spares_the_rows_above(void)
     sluice_pipeline_destroy(p);
 }
 
+static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
+{
+    static const struct {
+        const char *spec;
+        unsigned end;
+        enum sluice_form form;
+        bool is_box;
+    } cases[] = {
+        {TRAIN, 0, SLUICE_FORM_JPEG_CROP, true},
+        {TRAIN, 0, SLUICE_FORM_RAW, false},
+        {TRAIN, 1, SLUICE_FORM_U8, false},
+        {TRAIN, 1, SLUICE_FORM_U8_PACKED, true},
+        {TRAIN, 2, SLUICE_FORM_U8, true},
+        {TRAIN, 3, SLUICE_FORM_U8_PACKED, true},
+        {TRAIN, 5, SLUICE_FORM_F32, true},
+        {"decode,resize=32,center_crop=24", 3, SLUICE_FORM_U8, false},
+        {"decode", 0, SLUICE_FORM_JPEG_CROP, false},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_pipeline *p = parse(cases[i].spec);
+        const struct sluice_draw_key key = {.seed = 5, .sample_id = i};
+        struct sluice_box box = {.left = 12345};
+        CU_ASSERT_EQUAL(
+            sluice_pipeline_file_box(p, &key, 400, 300, cases[i].end, cases[i].form, &box),
+            cases[i].is_box);
+        const struct sluice_draws draws = sluice_pipeline_draws(p, &key, 400, 300);
+        CU_ASSERT(cases[i].is_box ? box.left == draws.left && box.top == draws.top &&
+                                        box.width == draws.width && box.height == draws.height
+                                  : box.left == 12345);
+        sluice_pipeline_destroy(p);
+    }
+}
+
+/* The sample's own index, in place of the scratch's; it goes with the sample. */
+static void a_sample_brings_its_own_index(void)
+{
+    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(index);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 0, index, NULL),
+                          SLUICE_OK);
+    struct sluice_sample want = cut_sample(p, scratch, file);
+    struct sluice_sample cut = file_sample(file, want.key.sample_id);
+    memset(file->data + index->points[0].offset, 0xAA,
+           index->points[1].offset - index->points[0].offset);
+    index->is_partial = true;
+    cut.jpeg_index = index;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, NULL), SLUICE_OK);
+    CU_ASSERT(cut.data->len == want.data->len &&
+              memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
+    /* The cut file is another than the index was made for. */
+    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &cut, 2, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_EQUAL(cut.jpeg_index, index);
+    sluice_sample_clear(&cut);
+    CU_ASSERT_PTR_NULL(cut.jpeg_index);
+    sluice_sample_clear(&want);
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
+}
+
 static void what_cannot_be_cut_stays_as_it_is(void)
 {
     struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=30,center_crop=24");
@@ -703,6 +766,8 @@ int main(void)
         SLUICE_TEST(a_pool_gets_every_buffer_back),
         SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
         SLUICE_TEST(an_index_spares_the_rows_above),
+        SLUICE_TEST(a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at),
+        SLUICE_TEST(a_sample_brings_its_own_index),
         SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
         SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
         SLUICE_TEST(packed_pixels_stand_at_a_u8_split),

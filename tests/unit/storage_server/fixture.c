@@ -106,11 +106,8 @@ struct gate {
     unsigned num_held, num_reading, peak;
 };
 
-static sluice_status gate_read(struct sluice_store *store, const char *path,
-                               struct sluice_buf_pool *pool, struct sluice_buf **file,
-                               struct sluice_err *err)
+static void pass_gate(struct gate *gate)
 {
-    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
     pthread_mutex_lock(&gate->lock);
     gate->num_reading++;
     if (gate->num_reading > gate->peak)
@@ -121,11 +118,37 @@ static sluice_status gate_read(struct sluice_store *store, const char *path,
         wait_changed(&gate->changed, &gate->lock, "the gate was never opened");
     gate->num_held--;
     pthread_mutex_unlock(&gate->lock);
+}
 
-    const sluice_status status = gate->files->read(gate->files, path, pool, file, err);
+static void leave_gate(struct gate *gate)
+{
     pthread_mutex_lock(&gate->lock);
     gate->num_reading--;
     pthread_mutex_unlock(&gate->lock);
+}
+
+static sluice_status gate_read(struct sluice_store *store, const char *path,
+                               struct sluice_buf_pool *pool, struct sluice_buf **file,
+                               struct sluice_err *err)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    pass_gate(gate);
+    const sluice_status status = gate->files->read(gate->files, path, pool, file, err);
+    leave_gate(gate);
+    return status;
+}
+
+static sluice_status gate_read_parts(struct sluice_store *store, const char *path,
+                                     unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns,
+                                                        struct sluice_file_part *parts),
+                                     void *ctx, struct sluice_buf_pool *pool,
+                                     struct sluice_buf **file, struct sluice_err *err)
+{
+    struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
+    pass_gate(gate);
+    const sluice_status status =
+        gate->files->read_parts(gate->files, path, choose, ctx, pool, file, err);
+    leave_gate(gate);
     return status;
 }
 
@@ -155,7 +178,13 @@ struct gate *gate_create(struct sluice_store **store)
     struct gate *gate = calloc(1, sizeof(*gate));
     must(gate != NULL, "no memory");
     init_waiting(&gate->lock, &gate->changed);
-    gate->store = (struct sluice_store){gate_read, gate_relative, gate_refused, gate_destroy};
+    gate->store = (struct sluice_store){
+        .read = gate_read,
+        .read_parts = gate_read_parts,
+        .relative = gate_relative,
+        .refused = gate_refused,
+        .destroy = gate_destroy,
+    };
     const struct sluice_store_file_options options = {.root = image_root(),
                                                       .max_file_bytes = 1 << 20};
     must(sluice_store_file_open(&options, &gate->files, NULL) == SLUICE_OK, "no store");

@@ -18,7 +18,10 @@ static struct sluice_wire_stats some_stats(void)
                                       .refused_paths = 3,
                                       .queue_depth = 4,
                                       .busy_cores = 1.5,
-                                      .cpu_price = 0.25};
+                                      .cpu_price = 0.25,
+                                      .cpu_s = 6.5,
+                                      .files = {8, 9000, 7000},
+                                      .jpeg_index = {11, 12, 13, 14}};
     stats.choices[3][SLUICE_FORM_U8].samples = 7;
     stats.choices[3][SLUICE_FORM_U8].bytes = 7 * 150528;
     stats.errors[SLUICE_E_CORRUPT] = 2;
@@ -43,6 +46,14 @@ static void the_page_has_every_counter_in_prometheus_format(void)
         "\nsluice_busy_core_seconds_total 3.75\n",
         "\nsluice_uptime_seconds 2.5\n",
         "\nsluice_cpu_price 0.25\n",
+        "\nsluice_cpu_seconds_total 6.5\n",
+        "\nsluice_file_reads_total 8\n",
+        "\nsluice_file_bytes_total 9000\n",
+        "\nsluice_file_read_bytes_total 7000\n",
+        "\nsluice_jpeg_index_total{use=\"hit\"} 11\n",
+        "\nsluice_jpeg_index_total{use=\"stale\"} 12\n",
+        "\nsluice_jpeg_index_total{use=\"missing\"} 13\n",
+        "\nsluice_jpeg_index_total{use=\"again\"} 14\n",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         CU_ASSERT_PTR_NOT_NULL(strstr(text, lines[i]));

@@ -48,6 +48,30 @@ static void counts_samples_bytes_and_errors_by_kind(void)
     sluice_stats_clear(&stats);
 }
 
+static void files_are_counted_by_what_was_read_and_their_index(void)
+{
+    struct sluice_stats stats;
+    sluice_stats_init(&stats, 0);
+    const struct sluice_file_reading readings[] = {
+        {.file_bytes = 100, .read_bytes = 100, .use = SLUICE_INDEX_NONE},
+        {.file_bytes = 100, .read_bytes = 30, .use = SLUICE_INDEX_HIT},
+        {.file_bytes = 100, .read_bytes = 100, .is_again = true},
+        {.file_bytes = 10, .read_bytes = 10, .use = SLUICE_INDEX_STALE},
+        {.file_bytes = 1, .read_bytes = 1, .use = SLUICE_INDEX_MISSING},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(readings); i++)
+        sluice_stats_count_file(&stats, &readings[i]);
+    const struct sluice_wire_stats read = sluice_stats_read(&stats, 1);
+    CU_ASSERT_EQUAL(read.files.reads, 4);
+    CU_ASSERT_EQUAL(read.files.bytes, 211);
+    CU_ASSERT_EQUAL(read.files.read_bytes, 241);
+    CU_ASSERT_EQUAL(read.jpeg_index.hits, 1);
+    CU_ASSERT_EQUAL(read.jpeg_index.stale, 1);
+    CU_ASSERT_EQUAL(read.jpeg_index.missing, 1);
+    CU_ASSERT_EQUAL(read.jpeg_index.again, 1);
+    sluice_stats_clear(&stats);
+}
+
 static void json_is_one_line_with_what_occurred(void)
 {
     struct sluice_wire_stats stats = {
@@ -63,6 +87,9 @@ static void json_is_one_line_with_what_occurred(void)
         .streams = 7,
         .busy_cores = 0.75,
         .cpu_price = 1.25,
+        .cpu_s = 1.5,
+        .files = {8, 9000, 7000},
+        .jpeg_index = {11, 12, 13, 14},
     };
     stats.choices[0][SLUICE_FORM_RAW].samples = 2;
     stats.choices[0][SLUICE_FORM_RAW].bytes = 150;
@@ -76,19 +103,23 @@ static void json_is_one_line_with_what_occurred(void)
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
 
-    double uptime, cores, price;
+    double uptime, cores, price, cpu;
+    int files[3], index[4];
     int samples, payload, wire, reduced, refused, depth, peak, workers, streams;
     int raw, raw_bytes, u8, u8_bytes, corrupt;
     CU_ASSERT_EQUAL(json_unpack(root,
                                 "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f,"
-                                " s:{s:i, s:i !}, s:{s:i, s:i !}, s:{s:i !} !}",
+                                " s:{s:i, s:i !}, s:{s:i, s:i !}, s:{s:i !},"
+                                " s:f, s:{s:i, s:i, s:i !}, s:{s:i, s:i, s:i, s:i !} !}",
                                 "uptime_s", &uptime, "samples", &samples, "payload_bytes", &payload,
                                 "wire_bytes", &wire, "reduced", &reduced, "refused_paths", &refused,
                                 "queue_depth", &depth, "queue_peak", &peak, "prep_workers",
                                 &workers, "streams", &streams, "busy_cores", &cores, "cpu_price",
                                 &price, "choices", "raw@0", &raw, "u8@3", &u8, "choice_bytes",
                                 "raw@0", &raw_bytes, "u8@3", &u8_bytes, "errors", "corrupt",
-                                &corrupt),
+                                &corrupt, "cpu_s", &cpu, "files", "reads", &files[0], "bytes",
+                                &files[1], "read_bytes", &files[2], "jpeg_index", "hits", &index[0],
+                                "stale", &index[1], "missing", &index[2], "again", &index[3]),
                     0);
     CU_ASSERT_DOUBLE_EQUAL(uptime, 12.5, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(cores, 0.75, 1e-6);
@@ -107,6 +138,9 @@ static void json_is_one_line_with_what_occurred(void)
     CU_ASSERT_EQUAL(u8, 1);
     CU_ASSERT_EQUAL(u8_bytes, 7);
     CU_ASSERT_EQUAL(corrupt, 9);
+    CU_ASSERT_DOUBLE_EQUAL(cpu, 1.5, 1e-6);
+    CU_ASSERT(files[0] == 8 && files[1] == 9000 && files[2] == 7000);
+    CU_ASSERT(index[0] == 11 && index[1] == 12 && index[2] == 13 && index[3] == 14);
     json_decref(root);
     free(text);
 }
@@ -115,6 +149,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(counts_samples_bytes_and_errors_by_kind),
+        SLUICE_TEST(files_are_counted_by_what_was_read_and_their_index),
         SLUICE_TEST(json_is_one_line_with_what_occurred),
     };
     return sluice_test_run("stats", tests, SLUICE_TEST_COUNT(tests));

@@ -196,6 +196,51 @@ static void relative_strips_the_root_and_refuses_other_absolute_paths(void)
     store->destroy(store);
 }
 
+struct choice {
+    unsigned num_calls, num_parts;
+    struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS];
+    uint64_t len;
+    int64_t mtime_ns;
+};
+
+static unsigned choose(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts)
+{
+    struct choice *choice = ctx;
+    choice->num_calls++;
+    choice->len = len;
+    choice->mtime_ns = mtime_ns;
+    memcpy(parts, choice->parts, sizeof(choice->parts));
+    return choice->num_parts;
+}
+
+static void reads_the_parts_that_are_chosen_by_length_and_time(void)
+{
+    struct sluice_store *store = open_store();
+    struct choice choice = {.num_parts = 2, .parts = {{0, 1}, {2, 4}}};
+    struct sluice_buf *file = NULL;
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(
+        store->read_parts(store, "a/b/two.jpg", choose, &choice, NULL, &file, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(stat(outer("root/a/b/two.jpg"), &st), 0);
+    CU_ASSERT_EQUAL(choice.num_calls, 1);
+    CU_ASSERT_EQUAL(choice.len, 4);
+    CU_ASSERT_EQUAL(choice.mtime_ns, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+    CU_ASSERT_EQUAL(file->len, 4);
+    CU_ASSERT(file->data[0] == 't' && file->data[2] == 'o' && file->data[3] == '!');
+    sluice_buf_unref(file);
+    /* Refused before anybody is asked, and a part that is none. */
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(store->read_parts(store, "out.jpg", choose, &choice, NULL, &file, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(store->read_parts(store, "empty.jpg", choose, &choice, NULL, &file, &err),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(choice.num_calls, 1);
+    choice.parts[1].to = 5;
+    CU_ASSERT_EQUAL(store->read_parts(store, "a/b/two.jpg", choose, &choice, NULL, &file, &err),
+                    SLUICE_E_INVALID);
+    store->destroy(store);
+}
+
 static void a_missing_root_is_named(void)
 {
     struct sluice_store *store = NULL;
@@ -216,6 +261,7 @@ int main(int argc, char **argv)
         SLUICE_TEST(reads_regular_files_only),
         SLUICE_TEST(names_missing_empty_and_large_files),
         SLUICE_TEST(relative_strips_the_root_and_refuses_other_absolute_paths),
+        SLUICE_TEST(reads_the_parts_that_are_chosen_by_length_and_time),
         SLUICE_TEST(a_missing_root_is_named),
     };
     return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));

@@ -1,0 +1,77 @@
+#ifndef SLUICE_DATASETS_JPEG_INDEX_FILE_H
+#define SLUICE_DATASETS_JPEG_INDEX_FILE_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The indexes of a dataset's JPEGs (image/jpeg_index.h) in one file, found by path.
+ *
+ * All numbers are little endian:
+ *
+ *     "SLUICEJX", version (4 bytes), step (4), number of entries (8), offset of the table (8),
+ *     length of the file (8), XXH3-64 of the table (8), XXH3-64 of all before (8)
+ *     entries, as sluice_jpeg_index_write() makes them
+ *     table: for each entry XXH3-64 of its path (8), offset << 24 | length (8); by rising hash
+ *
+ * Whoever opens it has looked at the header and the table; an entry bears a hash of its own.
+ * Two paths of one hash get each other's entries, which are then not their files'.
+ *
+ * Nothing is mapped: a disk that fails or a file that is cut under way is an error of one
+ * entry, where a mapping would end the process.
+ *
+ * Threads: find and add from any thread, the rest from one. */
+
+struct sluice_buf;
+struct sluice_buf_pool;
+
+/* Beside SLUICE_MANIFEST_FILE. */
+#define SLUICE_JPEG_INDEX_FILE "sluice-jpeg-index.bin"
+
+struct sluice_jpeg_index_file;
+
+/* SLUICE_E_NOT_FOUND: there is none.  SLUICE_E_CORRUPT: not such a file, cut or damaged.  Texts
+ * name the path. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_open(const char *path,
+                                                          struct sluice_jpeg_index_file **file,
+                                                          struct sluice_err *err);
+void sluice_jpeg_index_file_close(struct sluice_jpeg_index_file *file); /* NULL is allowed */
+
+/* For a program's option: "off": none; "auto": root/SLUICE_JPEG_INDEX_FILE if it is there; else a
+ * file that must be there.  One that cannot be used is logged as a warning, which names it, and is
+ * none.  *file is NULL for none. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root,
+                                                            struct sluice_jpeg_index_file **file,
+                                                            struct sluice_err *err);
+
+size_t sluice_jpeg_index_file_entries(const struct sluice_jpeg_index_file *file);
+uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file);
+
+/* A new buffer with the entry for a path relative to the dataset's root, for
+ * sluice_jpeg_index_parse().  SLUICE_E_NOT_FOUND; SLUICE_E_IO. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_find(const struct sluice_jpeg_index_file *file,
+                                                          const char *path,
+                                                          struct sluice_buf_pool *pool,
+                                                          struct sluice_buf **entry,
+                                                          struct sluice_err *err);
+
+/* A file in the making, beside `path` until it takes its place. */
+struct sluice_jpeg_index_writer;
+SLUICE_MUST_USE sluice_status
+sluice_jpeg_index_writer_create(const char *path, uint32_t step, size_t max_entries,
+                                struct sluice_jpeg_index_writer **writer, struct sluice_err *err);
+
+/* Once a path.  SLUICE_E_UNSUPPORTED: an entry of more than 16 MiB. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_writer_add(struct sluice_jpeg_index_writer *writer,
+                                                           const char *path,
+                                                           const struct sluice_buf *entry,
+                                                           struct sluice_err *err);
+
+/* Puts the file in its place, at once and for good.  *bytes: its length. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_index_writer_commit(
+    struct sluice_jpeg_index_writer *writer, uint64_t *bytes, struct sluice_err *err);
+/* Without a commit nothing is left behind.  NULL is allowed. */
+void sluice_jpeg_index_writer_destroy(struct sluice_jpeg_index_writer *writer);
+
+#endif

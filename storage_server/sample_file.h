@@ -1,0 +1,32 @@
+#ifndef SLUICE_STORAGE_SERVER_SAMPLE_FILE_H
+#define SLUICE_STORAGE_SERVER_SAMPLE_FILE_H
+
+#include "base/error.h"
+#include "pipeline/pipeline.h"
+
+#include <stdbool.h>
+
+/* Reads a sample's file as far as its ops need it: with a current index of a JPEG only the headers
+ * and the rows under its crop, else all of it.
+ *
+ * Threads: any; may block on the disk. */
+
+struct sluice_context;
+
+struct sluice_sample_want {
+    const char *path; /* relative to the root */
+    struct sluice_draw_key key;
+    const struct sluice_pipeline *pipeline; /* NULL if no ops are to run */
+    unsigned split;                         /* ops to run */
+    enum sluice_form form;                  /* to leave in */
+};
+
+/* *sample is a file at split 0, to be cleared.  `is_again`: in full, for an earlier one did not do:
+ * sluice_indexed_file_has_holes() told so once the ops had run.  Statuses of the store.  Counts
+ * bytes and the index's use. */
+SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *context,
+                                                      const struct sluice_sample_want *want,
+                                                      bool is_again, struct sluice_sample *sample,
+                                                      struct sluice_err *err);
+
+#endif

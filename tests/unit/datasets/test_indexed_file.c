@@ -1,0 +1,161 @@
+#include "datasets/indexed_file.h"
+
+#include "base/buf.h"
+#include "datasets/jpeg_index_file.h"
+#include "image/codec.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TRAIN "decode,random_resized_crop=24,hflip=0.5,to_tensor,normalize=imagenet"
+#define MTIME 1700000000000000017
+
+static struct sluice_buf *file;
+static struct sluice_jpeg_index_file *indexes;
+static struct sluice_pipeline *pipeline;
+
+/* A JPEG, its entry under a.jpg, and another one, damaged, under b.jpg. */
+static void make(void)
+{
+    const uint32_t width = 200, height = 1000;
+    uint8_t *pixels = malloc((size_t)width * height * 3);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(pixels);
+    uint32_t state = 1;
+    for (size_t i = 0; i < (size_t)width * height * 3; i++)
+        pixels[i] = (uint8_t)((state = state * 1664525 + 1013904223) >> 25);
+    const struct sluice_jpeg_encode_options options = {.quality = 95};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL),
+                          SLUICE_OK);
+    free(pixels);
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/index.bin", sluice_test_dir());
+    struct sluice_jpeg_index index;
+    struct sluice_buf *entry;
+    struct sluice_jpeg_index_writer *writer;
+    uint64_t bytes;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, MTIME, 8, &index, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(path, 8, 2, &writer, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, "a.jpg", entry, NULL), SLUICE_OK);
+    entry->data[20] ^= 1;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, "b.jpg", entry, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    sluice_jpeg_index_writer_destroy(writer);
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(entry);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &indexes, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(TRAIN, &pipeline, NULL), SLUICE_OK);
+}
+
+static void an_index_is_used_for_its_file_alone(void)
+{
+    static const struct {
+        const char *path;
+        int more_bytes, more_ns;
+        enum sluice_index_use use;
+    } cases[] = {
+        {"a.jpg", 0, 0, SLUICE_INDEX_HIT},     {"a.jpg", 1, 0, SLUICE_INDEX_STALE},
+        {"a.jpg", 0, 1, SLUICE_INDEX_STALE},   {"b.jpg", 0, 0, SLUICE_INDEX_STALE},
+        {"c.jpg", 0, 0, SLUICE_INDEX_MISSING},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_jpeg_index *index = NULL;
+        CU_ASSERT_EQUAL(sluice_indexed_file_find(indexes, cases[i].path,
+                                                 file->len + (size_t)cases[i].more_bytes,
+                                                 MTIME + cases[i].more_ns, NULL, &index),
+                        cases[i].use);
+        CU_ASSERT_EQUAL(index != NULL, cases[i].use == SLUICE_INDEX_HIT);
+        sluice_jpeg_index_destroy(index);
+    }
+    struct sluice_jpeg_index *index = NULL;
+    CU_ASSERT_EQUAL(sluice_indexed_file_find(NULL, "a.jpg", file->len, MTIME, NULL, &index),
+                    SLUICE_INDEX_NONE);
+    CU_ASSERT_PTR_NULL(index);
+}
+
+/* Every form that looks at a box alone: read in parts, it is made as from the whole. */
+static void parts_give_what_the_whole_gives(void)
+{
+    static const struct {
+        unsigned end;
+        enum sluice_form form;
+        bool is_partial;
+    } cases[] = {
+        {0, SLUICE_FORM_JPEG_CROP, true}, {1, SLUICE_FORM_U8_PACKED, true},
+        {3, SLUICE_FORM_U8, true},        {5, SLUICE_FORM_F32, true},
+        {1, SLUICE_FORM_U8, false},       {0, SLUICE_FORM_RAW, false},
+    };
+    struct sluice_scratch *scratch = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
+    unsigned num_partial = 0;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        for (uint64_t id = 0; id < 20; id++) {
+            const struct sluice_indexed_want want = {
+                .indexes = indexes,
+                .path = "a.jpg",
+                .pipeline = pipeline,
+                .key = {.seed = 3, .sample_id = id},
+                .end = cases[i].end,
+                .form = cases[i].form,
+            };
+            struct sluice_sample samples[2] = {
+                {.key = want.key, .data = sluice_buf_ref(file)},
+                {.key = want.key},
+            };
+            struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
+            unsigned num_parts = 0;
+            CU_ASSERT_EQUAL_FATAL(sluice_indexed_file_plan(&want, file->len, MTIME,
+                                                           &samples[1].jpeg_index, parts,
+                                                           &num_parts),
+                                  SLUICE_INDEX_HIT);
+            CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, file->len, &samples[1].data, NULL),
+                                  SLUICE_OK);
+            samples[1].data->len = file->len;
+            memset(samples[1].data->data, 0xAA, file->len);
+            for (unsigned k = 0; k < num_parts; k++)
+                memcpy(samples[1].data->data + parts[k].from, file->data + parts[k].from,
+                       parts[k].to - parts[k].from);
+            const bool is_partial = samples[1].jpeg_index->is_partial;
+            CU_ASSERT_EQUAL(sluice_indexed_file_has_holes(&samples[1]), is_partial);
+            CU_ASSERT_FALSE(sluice_indexed_file_has_holes(&samples[0]));
+            CU_ASSERT(is_partial ||
+                      (num_parts == 1 && parts[0].from == 0 && parts[0].to == file->len));
+            CU_ASSERT(cases[i].is_partial || !is_partial);
+            num_partial += is_partial;
+            for (int k = 0; k < 2; k++) {
+                sluice_status status = SLUICE_OK;
+                if (want.form == SLUICE_FORM_JPEG_CROP)
+                    status = sluice_pipeline_crop_jpeg(pipeline, scratch, &samples[k], false, NULL);
+                else if (want.form == SLUICE_FORM_U8_PACKED)
+                    status = sluice_pipeline_pack(pipeline, scratch, &samples[k], want.end, NULL);
+                else
+                    status = sluice_pipeline_run(pipeline, scratch, &samples[k], want.end, NULL);
+                CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_AGAIN);
+            }
+            if (!sluice_indexed_file_has_holes(&samples[1]))
+                CU_ASSERT(samples[0].data->len == samples[1].data->len &&
+                          memcmp(samples[0].data->data, samples[1].data->data,
+                                 samples[0].data->len) == 0);
+            sluice_sample_clear(&samples[0]);
+            sluice_sample_clear(&samples[1]);
+        }
+    }
+    CU_ASSERT(num_partial > 15);
+    sluice_scratch_destroy(scratch);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(make), /* what the others look at */
+        SLUICE_TEST(an_index_is_used_for_its_file_alone),
+        SLUICE_TEST(parts_give_what_the_whole_gives),
+    };
+    const int rc = sluice_test_run("indexed_file", tests, SLUICE_TEST_COUNT(tests));
+    sluice_jpeg_index_file_close(indexes);
+    sluice_pipeline_destroy(pipeline);
+    sluice_buf_unref(file);
+    return rc;
+}
