@@ -1,6 +1,5 @@
 #include "compute_client/choice.h"
 
-#include "base/log.h"
 #include "profiler/form_menu.h"
 
 #include <stdlib.h>
@@ -45,6 +44,23 @@ struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, un
     else if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_F32)
         form = SLUICE_FORM_F32;
     return (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form};
+}
+
+struct sluice_choice sluice_choice_listed(unsigned k)
+{
+    enum sluice_form form = SLUICE_FORM_F32;
+    if (k == SLUICE_CHOICE_JPEG_CROP)
+        form = SLUICE_FORM_JPEG_CROP;
+    else if (k == SLUICE_CHOICE_U8_PACKED)
+        form = SLUICE_FORM_U8_PACKED;
+    else if (k == 0)
+        form = SLUICE_FORM_RAW;
+    else if (k <= sluice_form_menu_split(SLUICE_CHOICE_U8_PACKED))
+        form = SLUICE_FORM_U8;
+    return (struct sluice_choice){
+        .split = (uint8_t)sluice_form_menu_split(k),
+        .form = (uint8_t)form,
+    };
 }
 
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
@@ -92,43 +108,6 @@ size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice
     }
 }
 
-/* The plan over all resources. */
-static sluice_status plan_auto(const struct sluice_choice_request *request,
-                               const struct sluice_cost_table *table,
-                               const struct sluice_pipeline *pipeline,
-                               struct sluice_choice *choices, uint8_t *choice,
-                               struct sluice_err *err)
-{
-    const struct sluice_choice file = sluice_choice_at(pipeline, 0);
-    struct sluice_form_menu menu = sluice_form_menu_init(table);
-    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] =
-        (request->forms >> SLUICE_FORM_JPEG_CROP & 1) &&
-        sluice_choice_cut(pipeline, file).form == SLUICE_FORM_JPEG_CROP;
-    menu.has_choice[SLUICE_CHOICE_U8_PACKED] =
-        (request->forms >> SLUICE_FORM_U8_PACKED & 1) &&
-        sluice_pipeline_u8_split(pipeline) == sluice_form_menu_split(SLUICE_CHOICE_U8_PACKED);
-    double bound_s;
-    const sluice_status status =
-        sluice_form_menu_plan(&menu, &request->rates, choice, &bound_s, err);
-    if (status != SLUICE_OK)
-        return status;
-    for (size_t i = 0; i < request->num_samples; i++) {
-        choices[i] = sluice_choice_at(pipeline, sluice_form_menu_split(choice[i]));
-        if (choice[i] == SLUICE_CHOICE_JPEG_CROP)
-            choices[i].form = SLUICE_FORM_JPEG_CROP;
-        else if (choice[i] == SLUICE_CHOICE_U8_PACKED)
-            choices[i].form = SLUICE_FORM_U8_PACKED;
-    }
-    const struct sluice_choice_forecast forecast =
-        sluice_form_menu_forecast(&menu, &request->rates, choice);
-    sluice_log(SLUICE_LOG_INFO,
-               "the plan takes %.3f s and %.1f MB, with %s the limit; no plan takes less than "
-               "%.3f s",
-               forecast.primal_s, (double)forecast.wire_bytes / 1e6,
-               sluice_resource_name(forecast.slowest), bound_s);
-    return SLUICE_OK;
-}
-
 sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
                                  const struct sluice_pipeline *pipeline,
                                  struct sluice_choice *choices, struct sluice_err *err)
@@ -154,10 +133,6 @@ sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
     if (!split) {
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
                              table.num_rows);
-        goto end;
-    }
-    if (request->mode == SLUICE_MODE_AUTO) {
-        status = plan_auto(request, &table, pipeline, choices, split, err);
         goto end;
     }
     status = sluice_plan_sophon(&table, &request->rates, split, err);

@@ -27,7 +27,7 @@ enum sluice_mode {
 const char *sluice_mode_name(enum sluice_mode mode); /* "remote_auto" */
 /* False if no mode is called that ("remote_smartoff" is SOPHON's). */
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
-/* Whether the mode needs a profile. */
+/* Whether a plan says what is asked for: SOPHON's, or remote_auto's. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
 
 struct sluice_choice {
@@ -37,6 +37,9 @@ struct sluice_choice {
 
 /* The plain form of what a sample is at a split: raw, u8 or f32. */
 struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
+
+/* Choice k of form_menu.h's list. */
+struct sluice_choice sluice_choice_listed(unsigned k);
 
 /* The same choice for all: every mode that is not planned. */
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
@@ -58,15 +61,11 @@ struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes);
 
-/* The plan of a planned mode for choices[0 .. num_samples), from the profile in `folder`, which
- * must have num_samples rows, or num_total of which the first are taken: SOPHON's, or for
- * remote_auto the plan over all resources among the plain forms and those in `forms` (bits 1 <<
- * enum sluice_form) that the pipeline has.  SLUICE_E_INVALID if the profile has other rows, or if
- * the pipeline has not the five stages that a profile knows. */
+/* SOPHON's plan for choices[0 .. num_samples), from the profile in `folder`, which must have
+ * num_samples rows, or num_total of which the first are taken.  SLUICE_E_INVALID if the profile has
+ * other rows, or if the pipeline has not the five stages that a profile knows. */
 struct sluice_choice_request {
     const char *folder;
-    enum sluice_mode mode;
-    uint32_t forms;
     struct sluice_rates rates;
     size_t num_samples, num_total;
 };

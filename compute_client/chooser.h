@@ -13,17 +13,19 @@
  *
  * Threads: stand beside each function; none is called with a lock held. */
 
-/* What an item is asked for.  It waits while max_unanswered items are on their way, so that a
- * chooser that changes its mind does not wait for what was asked before; 0 counts as 1. */
+/* What an item is asked for.  It waits while max_unfinished items were asked for and are not in
+ * their batch, so that a chooser that changes its mind does not wait for what was asked before; 0
+ * counts as 1. */
 struct sluice_ask {
     struct sluice_choice choice;
-    uint32_t max_unanswered;
+    uint32_t max_unfinished;
 };
 
 /* The way of one item, from the request to its row in the batch.
  *
- *     requested --- away: storage_ns, and the network --- arrived - started - done
- *                        (queue and storage_cpu_ns)          (compute_cpu_ns) */
+ *     requested - backlog - storage queue - disk - work - network - arrived - started - done
+ *
+ * storage_ns is the storage queue and the work. */
 struct sluice_row_seen {
     size_t index; /* in the epoch's items */
     struct sluice_choice asked, got;
@@ -31,7 +33,10 @@ struct sluice_row_seen {
     size_t payload_bytes;
     uint64_t requested_ns, arrived_ns;
     uint64_t started_ns, done_ns; /* by a worker; equal if none had it */
-    uint64_t storage_ns, storage_cpu_ns, compute_cpu_ns;
+    uint64_t backlog_ns;          /* behind other items, before the storage node took it up */
+    uint64_t storage_ns, storage_queue_ns, disk_ns;
+    uint64_t storage_cpu_ns, compute_cpu_ns; /* of the work alone */
+    double storage_price;                    /* source.h */
 };
 
 struct sluice_chooser {

@@ -447,10 +447,20 @@ sluice_status sluice_client_list(struct sluice_client *client, struct sluice_man
 
 /* --- Probe --- */
 
+/* Sizes go up until one takes long enough to be told from the scheduling of threads. */
+#define FIRST_PROBE_BYTES (64u << 10)
+#define PROBE_GROWTH 4
+#define PROBE_LONG_NS 60000000u
+
+/* What a link had saved up while it was idle (a token bucket) comes at once. */
+#define PROBE_BURST_NS 10000000u
+
 struct probing {
     struct gathering gathering;
-    uint64_t bytes;             /* after the first message */
     uint64_t first_ns, last_ns; /* arrivals */
+    uint64_t bytes;             /* after the first message */
+    uint64_t from_ns;           /* the last arrival within the burst */
+    uint64_t burst_bytes;       /* up to it, after the first message */
 };
 
 static void probing_message(struct gathering *gathering, struct sluice_message *message)
@@ -461,30 +471,62 @@ static void probing_message(struct gathering *gathering, struct sluice_message *
         probing->first_ns = probing->last_ns;
     else
         probing->bytes += message->len;
+    if (probing->last_ns - probing->first_ns <= PROBE_BURST_NS) {
+        probing->from_ns = probing->last_ns;
+        probing->burst_bytes = probing->bytes;
+    }
 }
 
-sluice_status sluice_client_probe(struct sluice_client *client, uint64_t bytes, double *bytes_per_s,
-                                  struct sluice_err *err)
+static sluice_status probe_once(struct sluice_client *client, uint64_t bytes,
+                                struct probing *probing, bool *is_passing, struct sluice_err *err)
+{
+    /* Messages short enough to see how the bytes come. */
+    const uint64_t part = bytes / 16;
+    const uint32_t message_bytes = part < 4096 ? 4096 : part > 262144 ? 262144 : (uint32_t)part;
+    struct sluice_message request = {0};
+    *is_passing = false;
+    sluice_status status = sluice_wire_put_probe_request(bytes, message_bytes, &request, err);
+    if (status == SLUICE_OK)
+        status = gather(client, SLUICE_METHOD_PROBE, PROBE_TIMEOUT_MS, &request,
+                        &probing->gathering, is_passing, err);
+    sluice_message_clear(&request);
+    return status;
+}
+
+/* From an arrival to the last: latency and set-up stay outside, and the burst if there is
+ * something behind it. */
+static double probed_rate(const struct probing *probing)
+{
+    if (probing->last_ns > probing->from_ns && probing->bytes > 2 * probing->burst_bytes)
+        return (double)(probing->bytes - probing->burst_bytes) * 1e9 /
+               (double)(probing->last_ns - probing->from_ns);
+    if (probing->last_ns > probing->first_ns)
+        return (double)probing->bytes * 1e9 / (double)(probing->last_ns - probing->first_ns);
+    return 0;
+}
+
+sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
+                                  double *bytes_per_s, struct sluice_err *err)
 {
     struct sluice_retry retry = retry_for(client);
+    uint64_t bytes = FIRST_PROBE_BYTES < max_bytes ? FIRST_PROBE_BYTES : max_bytes;
     for (;;) {
         struct probing probing = {.gathering.on_message = probing_message};
-        struct sluice_message request = {0};
         struct sluice_err cause = {0};
         bool is_passing = false;
-        sluice_status status = sluice_wire_put_probe_request(bytes, 0, &request, &cause);
-        if (status == SLUICE_OK)
-            status = gather(client, SLUICE_METHOD_PROBE, PROBE_TIMEOUT_MS, &request,
-                            &probing.gathering, &is_passing, &cause);
-        sluice_message_clear(&request);
+        const sluice_status status = probe_once(client, bytes, &probing, &is_passing, &cause);
         if (status == SLUICE_OK) {
-            /* From the first arrival to the last: latency and set-up stay outside. */
-            if (probing.bytes == 0 || probing.last_ns == probing.first_ns)
+            const bool is_long = probing.last_ns - probing.first_ns >= PROBE_LONG_NS;
+            if (!is_long && bytes < max_bytes) {
+                bytes = bytes * PROBE_GROWTH < max_bytes ? bytes * PROBE_GROWTH : max_bytes;
+                continue;
+            }
+            const double rate = probed_rate(&probing);
+            if (!(rate > 0))
                 return sluice_fail(err, SLUICE_E_INTERNAL,
                                    "the probe of %s came in too few messages to measure",
                                    client->target);
-            *bytes_per_s =
-                (double)probing.bytes * 1e9 / (double)(probing.last_ns - probing.first_ns);
+            *bytes_per_s = rate;
             return SLUICE_OK;
         }
         if (!is_passing)

@@ -74,8 +74,9 @@ SLUICE_MUST_USE sluice_status sluice_client_list(struct sluice_client *client,
                                                  struct sluice_manifest **manifest,
                                                  struct sluice_err *err);
 
-/* Has the server send `bytes` and takes the time: bytes per second of the link. */
-SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, uint64_t bytes,
+/* Bytes per second of the link: has the server send as much as takes a tenth of a second or so, but
+ * no more than max_bytes at a time. */
+SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
                                                   double *bytes_per_s, struct sluice_err *err);
 
 #endif

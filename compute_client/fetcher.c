@@ -62,7 +62,8 @@ struct fetcher {
     struct sluice_wire_sample_request batch[MAX_PER_MESSAGE];
 
     /* The completion thread's alone. */
-    struct sluice_err broken; /* the message that could not be read */
+    struct sluice_err broken;     /* the message that could not be read */
+    struct sluice_wire_load load; /* of the last message */
 
     /* Constant. */
     struct sluice_client *client;
@@ -214,14 +215,20 @@ static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
         pthread_cond_signal(&f->changed); /* there is room for another */
     pthread_mutex_unlock(&f->lock);
 
+    /* A server that does not say how long it worked was on a CPU all of the time. */
+    const uint32_t worked_us =
+        reply->work_us > reply->disk_us ? reply->work_us - reply->disk_us : 0;
+    const uint32_t storage_us = worked_us > reply->cpu_us ? worked_us : reply->cpu_us;
     struct sluice_source_result result = {
         .ticket = item.ticket,
         .status = reply->status,
         .form = reply->form,
         .disk_ns = (uint64_t)reply->disk_us * 1000,
         .backlog_ns = unsent_ns + (uint64_t)reply->backlog_us * 1000,
-        .storage_ns = ((uint64_t)reply->queue_us + reply->cpu_us) * 1000,
+        .storage_ns = ((uint64_t)reply->queue_us + storage_us) * 1000,
+        .storage_queue_ns = (uint64_t)reply->queue_us * 1000,
         .storage_cpu_ns = (uint64_t)reply->cpu_us * 1000,
+        .storage_price = f->load.cpu_price,
     };
     memcpy(result.error, reply->error, sizeof(result.error));
     if (result.status == SLUICE_OK) {
@@ -245,7 +252,7 @@ static void on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_unlock(&f->lock);
     /* A message that breaks off ends the stream: what it did not say is asked for again. */
     if (!f->broken.text[0] &&
-        sluice_wire_get_fetch_reply(message, f->pool, MAX_PAYLOAD_BYTES, on_sample, f, NULL,
+        sluice_wire_get_fetch_reply(message, f->pool, MAX_PAYLOAD_BYTES, on_sample, f, &f->load,
                                     &f->broken) != SLUICE_OK) {
         pthread_mutex_lock(&f->lock);
         f->is_stream_lost = true;

@@ -50,7 +50,7 @@ struct sluice_loader {
     pthread_cond_t ready; /* for the trainer: a slot is ready, or it is over */
     pthread_cond_t room;  /* for the loader thread */
     size_t next_item;     /* to be asked for; written by the loader's thread alone */
-    size_t num_unanswered;
+    size_t num_unfinished;
     size_t num_taken;    /* batches that next() has handed out or passed over */
     size_t num_released; /* batches whose slot is free again */
     size_t charged_bytes;
@@ -109,6 +109,10 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
         .started_ns = row->started_ns ? row->started_ns : row->done_ns,
         .done_ns = row->done_ns,
         .storage_ns = row->result.storage_ns,
+        .storage_queue_ns = row->result.storage_queue_ns,
+        .backlog_ns = row->result.backlog_ns,
+        .disk_ns = row->result.disk_ns,
+        .storage_price = row->result.storage_price,
         .storage_cpu_ns = row->result.storage_cpu_ns,
         .compute_cpu_ns = row->cpu_ns,
     };
@@ -129,6 +133,7 @@ static void complete_row(struct row *row, sluice_status status)
 
     struct sluice_source *source = loader->epoch.source;
     pthread_mutex_lock(&loader->lock);
+    loader->num_unfinished--;
     loader->charged_bytes -= row->charged;
     row->charged = 0;
     loader->stats.payload_bytes += payload_bytes;
@@ -272,15 +277,10 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     result->sample = (struct sluice_sample){0};
     if (row->result.status != SLUICE_OK) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
-        pthread_mutex_lock(&loader->lock);
-        loader->num_unanswered--; /* completing it gives the signal */
-        pthread_mutex_unlock(&loader->lock);
         complete_row(row, row->result.status);
         return;
     }
     pthread_mutex_lock(&loader->lock);
-    loader->num_unanswered--;
-    pthread_cond_signal(&loader->room);
     loader->charged_bytes += row->result.payload_bytes - row->charged;
     row->charged = row->result.payload_bytes;
     pthread_mutex_unlock(&loader->lock);
@@ -345,7 +345,7 @@ static bool has_room(const struct sluice_loader *loader)
     const size_t batch = loader->next_item / loader->options.batch_size;
     if (batch >= loader->num_released + loader->options.num_slots)
         return false;
-    if (loader->num_unanswered > 0 && loader->num_unanswered >= loader->ask.max_unanswered)
+    if (loader->num_unfinished > 0 && loader->num_unfinished >= loader->ask.max_unfinished)
         return false;
     return loader->charged_bytes == 0 ||
            loader->charged_bytes + expected_bytes(loader) <= loader->options.payload_bytes;
@@ -377,7 +377,7 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
     row->error[0] = '\0';
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
     loader->charged_bytes += row->charged;
-    loader->num_unanswered++;
+    loader->num_unfinished++;
     loader->next_item++;
     loader->has_ask = false;
     return (struct sluice_source_item){
@@ -553,7 +553,7 @@ sluice_status sluice_loader_start(struct sluice_loader *loader, const struct slu
     loader->epoch = *epoch;
     loader->stats = (struct sluice_epoch_stats){0};
     loader->next_item = loader->num_taken = loader->num_released = 0;
-    loader->num_unanswered = loader->charged_bytes = 0;
+    loader->num_unfinished = loader->charged_bytes = 0;
     loader->has_ask = false;
     loader->num_batches =
         (items_left(loader) + loader->options.batch_size - 1) / loader->options.batch_size;

@@ -28,7 +28,7 @@
  * What is read ahead is bounded three times: by the slots, by payload_bytes of
  * samples that were asked for and are not finished (their expected size until
  * they arrive, then their true one; a single larger sample is let through), and
- * by the items that the chooser wants unanswered at most.
+ * by the items that the chooser wants unfinished at most.
  *
  * Threads: next and release belong to one thread, the trainer's; stop may come
  * from any; events come from the source's threads. */

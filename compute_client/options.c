@@ -15,6 +15,7 @@ static const char *const mode_choices[] = {
     "local",         "remote_nooff",    "remote_alloff", "remote_piloff",
     "remote_sophon", "remote_smartoff", "remote_auto",   NULL,
 };
+static const char *const planner_choices[] = {"lp", "greedy", NULL};
 static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", "u8_packed", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
 
@@ -51,9 +52,10 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         .has_val = true,
         .allow_tf32 = true,
         .has_digest = true,
+        .has_replan = true,
     };
     const char *mode = "remote_auto", *form = "auto";
-    const char *on_error = "skip";
+    const char *on_error = "skip", *planner = "lp";
     bool has_start_epoch = false;
     const struct sluice_option table[] = {
         {.name = "arch",
@@ -246,11 +248,22 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
          .value = &o.net_bw,
          .arg = "MBIT",
          .help = "Bandwidth of the link to plan with; none: it is measured."},
+        {.name = "planner",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &planner,
+         .choices = planner_choices,
+         .help = "For remote_auto; lp: the least time over all resources; greedy: SOPHON's rule, "
+                 "which needs a profile."},
+        {.name = "replan",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &o.has_replan,
+         .help = "Lets the plan of remote_auto follow what the machines are seen to do."},
         {.name = "profile-folder",
          .type = SLUICE_OPTION_STRING,
          .value = &o.profile_folder,
          .arg = "DIR",
-         .help = "The profile to plan from (prep_sizes.csv, prep_times.csv)."},
+         .help = "The profile to plan from (prep_sizes.csv, prep_times.csv); remote_auto begins "
+                 "without one from what is known of any machine."},
         {.name = "profiling",
          .type = SLUICE_OPTION_FLAG,
          .value = &o.is_profiling,
@@ -356,12 +369,15 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
                     : is_cut                         ? SLUICE_FORM_JPEG_CROP
                     : strcmp(form, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED
                                                      : SLUICE_FORM_RAW;
-    if (*exit_code == 0 && sluice_mode_is_planned(o.mode) && !o.is_evaluate && !o.profile_folder)
+    o.is_greedy = strcmp(planner, "greedy") == 0;
+    const bool needs_profile =
+        o.mode == SLUICE_MODE_SOPHON || (o.mode == SLUICE_MODE_AUTO && o.is_greedy);
+    if (*exit_code == 0 && needs_profile && !o.is_evaluate && !o.profile_folder)
         *exit_code =
             sluice_cli_usage_error(&cli,
-                                   "--dataset-mode %s needs --profile-folder DIR; make one with "
+                                   "--dataset-mode %s%s needs --profile-folder DIR; make one with "
                                    "--profiling --write-profile-folder DIR",
-                                   mode);
+                                   mode, o.mode == SLUICE_MODE_AUTO ? " --planner greedy" : "");
     if (*exit_code == 0 && o.resume && has_start_epoch)
         *exit_code = sluice_cli_usage_error(
             &cli, "--start-epoch: the checkpoint of --resume knows the epoch");

@@ -21,6 +21,8 @@ struct sluice_options {
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
     enum sluice_form remote_form; /* raw: whatever is plain; jpeg_crop; u8_packed */
     bool has_any_form;            /* remote_auto: its plan may ask for any that the server has */
+    bool is_greedy;               /* remote_auto plans by SOPHON's rule */
+    bool has_replan;              /* remote_auto's plan follows what is seen */
     enum sluice_on_error on_error;
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;

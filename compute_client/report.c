@@ -79,6 +79,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));
     json_object_set_new(o, "reduced", json_integer((json_int_t)stats->reduced));
     json_object_set_new(o, "retries", json_integer((json_int_t)report->retries));
+    json_object_set_new(o, "replans", json_integer((json_int_t)report->replans));
     json_t *named = json_array();
     for (size_t i = 0; i < stats->num_named; i++) {
         const struct sluice_loader_error *error = &stats->named[i];
@@ -144,6 +145,8 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
     for (int i = 0; i < SLUICE_NUM_STALLS; i++)
         append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_stall)i),
                100 * share(report, i));
+    if (report->replans)
+        append(text, capacity, ", re-plans %llu", (unsigned long long)report->replans);
     if (stats->errors)
         append(text, capacity, ", errors %llu", (unsigned long long)stats->errors);
     if (report->has_loss)

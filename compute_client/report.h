@@ -27,6 +27,7 @@ struct sluice_epoch_report {
     struct sluice_train_totals totals;
     double lr;
     uint64_t retries; /* lost streams that were opened again */
+    uint64_t replans; /* changes of the plan in this epoch */
     bool has_val;     /* an evaluation followed */
     struct sluice_train_totals val;
     double val_seconds;

@@ -1,38 +1,68 @@
 #include "compute_client/run_state.h"
 
+#include "base/cpu.h"
 #include "base/log.h"
 
 #include <math.h>
 
-/* Enough that a second of a fast link's start-up does not count; 0.5 s at 500 Mbit/s. */
-#define PROBE_BYTES (32u << 20)
+/* Of a fast link; a slow one is done with less. */
+#define MAX_PROBE_BYTES (32u << 20)
 
-static sluice_status plan(struct run *run, struct sluice_err *err)
+/* What is believed of the machines before a sample has come. */
+static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
+                                 struct sluice_err *err)
 {
     const struct sluice_options *options = run->options;
+    const uint64_t storage = options->remote_cpus ? options->remote_cpus : run->info.prep_workers;
+    const uint64_t cpus = sluice_cpu_count();
+    *rates = (struct sluice_rates){
+        .link_bytes_per_s = options->net_bw,
+        .storage_cores = (double)(storage ? storage : 1),
+        .compute_cores = (double)(options->workers < cpus ? options->workers : cpus),
+        .gpu_samples_per_s = options->consume_rate > 0 ? options->consume_rate : INFINITY,
+    };
+    if (rates->link_bytes_per_s > 0)
+        return SLUICE_OK;
+    const sluice_status status =
+        sluice_client_probe(run->client, MAX_PROBE_BYTES, &rates->link_bytes_per_s, err);
+    if (status == SLUICE_OK)
+        sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
+                   sluice_client_target(run->client), rates->link_bytes_per_s * 8e-6);
+    return status;
+}
+
+/* SOPHON's rule, for all epochs. */
+static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
+{
     struct sluice_choice_request request = {
-        .folder = options->profile_folder,
-        .mode = options->mode,
-        .forms = run->info.forms & (options->has_any_form ? ~0u : 1u << options->remote_form),
-        .rates = {.link_bytes_per_s = options->net_bw,
-                  .storage_cores = (double)(options->remote_cpus ? options->remote_cpus
-                                                                 : run->info.prep_workers),
-                  .compute_cores = (double)options->workers,
-                  .gpu_samples_per_s =
-                      options->consume_rate > 0 ? options->consume_rate : INFINITY},
+        .folder = run->options->profile_folder,
         .num_samples = run->train.num_ids,
         .num_total = run->train.num_total,
     };
-    double *link_bytes_per_s = &request.rates.link_bytes_per_s;
-    if (*link_bytes_per_s <= 0) {
-        const sluice_status status =
-            sluice_client_probe(run->client, PROBE_BYTES, link_bytes_per_s, err);
-        if (status != SLUICE_OK)
-            return status;
-        sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
-                   sluice_client_target(run->client), *link_bytes_per_s * 8e-6);
-    }
-    return sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
+    sluice_status status = first_rates(run, &request.rates, err);
+    request.rates.compute_cores = (double)run->options->workers;
+    if (status == SLUICE_OK)
+        status = sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
+    return status;
+}
+
+/* A plan that goes by what it sees. */
+static sluice_status make_chooser(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    struct sluice_auto_plan_options options = {
+        .model = sluice_choice_model_default(),
+        .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
+        .is_fixed = !o->has_replan,
+    };
+    const sluice_status status = first_rates(run, &options.rates, err);
+    if (status != SLUICE_OK)
+        return status;
+    /* What was given is not exceeded, what was measured may be. */
+    options.most = options.rates;
+    if (o->net_bw <= 0)
+        options.most.link_bytes_per_s = INFINITY;
+    return sluice_auto_chooser_create(&options, &run->auto_chooser, err);
 }
 
 /* The val subset has no profile: what is least on the wire, the file or the pixels. */
@@ -71,14 +101,15 @@ sluice_status run_choose(struct run *run, struct sluice_err *err)
                 : sluice_choice_fixed(mode, run->val.pipeline);
     }
     if (is_planned && !run->options->is_evaluate) {
-        const sluice_status status = plan(run, err);
+        const bool is_greedy = mode == SLUICE_MODE_SOPHON || run->options->is_greedy;
+        const sluice_status status = is_greedy ? plan_greedily(run, err) : make_chooser(run, err);
         if (status != SLUICE_OK)
             return status;
     } else {
         for (size_t i = 0; i < run->train.num_ids; i++)
             run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
     }
-    if (mode != SLUICE_MODE_AUTO || run->options->is_evaluate) /* whose plan weighs forms */
+    if (!run->auto_chooser) /* whose plan weighs forms */
         choose_form(run, &run->train);
     choose_form(run, &run->val);
     return SLUICE_OK;

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct pass {
     struct sluice_epoch_stats stats;
@@ -149,13 +150,26 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
     sluice_sampler_fill(&sampler, (uint32_t)place.epoch, items);
     const size_t first = (size_t)(place.batch * o->batch_size);
     status = run_make_source(run, part, err);
+    struct sluice_chooser chooser = sluice_chooser_fixed(part->choices);
+    if (status == SLUICE_OK && is_training && run->auto_chooser && first < count) {
+        const struct sluice_auto_epoch epoch = {
+            .pipeline = part->pipeline,
+            .manifest = run->manifest,
+            .ids = part->ids,
+            .seed = o->seed,
+            .items = items,
+            .num_items = count,
+            .first_item = first,
+        };
+        status = sluice_auto_chooser_begin(run->auto_chooser, &epoch, &chooser, err);
+    }
     if (status == SLUICE_OK) {
         const struct sluice_epoch epoch = {
             .source = part->source,
             .pipeline = part->pipeline,
             .manifest = run->manifest,
             .ids = part->ids,
-            .chooser = sluice_chooser_fixed(part->choices),
+            .chooser = chooser,
             .seed = o->seed,
             .items = items,
             .num_items = count,
@@ -241,6 +255,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .totals = train.totals,
         .lr = lr,
         .retries = lost_streams(run, &run->train) - lost_before,
+        .replans = run->auto_chooser ? sluice_auto_chooser_replans(run->auto_chooser) : 0,
     };
     if (train.is_stopped) {
         *is_stopped = true;

@@ -4,6 +4,7 @@
 #include "compute_client/run.h"
 
 #include "base/buf.h"
+#include "compute_client/auto_chooser.h"
 #include "compute_client/batch_log.h"
 #include "compute_client/client.h"
 #include "compute_client/loader.h"
@@ -42,7 +43,8 @@ struct run {
     struct sluice_trainer *trainer;
     bool learns;
     struct sluice_loader *loader;
-    struct sluice_batch_log *batch_log; /* NULL: none is wanted */
+    struct sluice_auto_chooser *auto_chooser; /* NULL: the parts' choices are for all epochs */
+    struct sluice_batch_log *batch_log;       /* NULL: none is wanted */
     struct sluice_cost_table profile;
 
     pthread_t watcher;

@@ -31,11 +31,12 @@ struct sluice_source_result {
     char error[200];
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
     enum sluice_form form;
-    size_t payload_bytes;    /* to be told to consumed() once they are not needed any more */
-    uint64_t backlog_ns;     /* waiting behind other items, whatever those waited for */
-    uint64_t storage_ns;     /* waiting for and work of a storage node's worker */
-    uint64_t storage_cpu_ns; /* the work alone */
-    uint64_t disk_ns;        /* reading the file */
+    size_t payload_bytes; /* to be told to consumed() once they are not needed any more */
+    uint64_t backlog_ns;  /* waiting behind other items, whatever those waited for */
+    uint64_t storage_ns;  /* waiting for a storage node's worker, and its time beside the disk's */
+    uint64_t storage_queue_ns, storage_cpu_ns; /* the waiting alone; CPU time of the work */
+    double storage_price; /* of a second of a storage core, as last heard; 0 if never */
+    uint64_t disk_ns;     /* reading the file */
 };
 
 struct sluice_source_events {

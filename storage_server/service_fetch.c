@@ -410,9 +410,11 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     const bool is_over = s->is_over;
     pthread_mutex_unlock(&s->lock);
     if (!is_over && fate == SLUICE_JOB_RUN) {
-        job->reply.queue_us = to_us(sluice_clock_ns() - job->accepted_ns);
+        const uint64_t start_ns = sluice_clock_ns();
+        job->reply.queue_us = to_us(start_ns - job->accepted_ns);
         answer(job, worker);
         job->reply.cpu_us = to_us(sluice_workers_job_cpu_ns());
+        job->reply.work_us = to_us(sluice_clock_ns() - start_ns);
     } else {
         job->reply.status = SLUICE_E_CLOSED;
     }

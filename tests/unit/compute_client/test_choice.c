@@ -1,5 +1,6 @@
 #include "compute_client/choice.h"
 
+#include "profiler/form_menu.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -118,11 +119,8 @@ static sluice_status plan(const char *folder, const struct sluice_pipeline *pipe
                           const struct sluice_rates *rates, size_t num_samples, size_t num_total,
                           struct sluice_choice *choices, struct sluice_err *err)
 {
-    const struct sluice_choice_request request = {.folder = folder,
-                                                  .mode = SLUICE_MODE_SOPHON,
-                                                  .rates = *rates,
-                                                  .num_samples = num_samples,
-                                                  .num_total = num_total};
+    const struct sluice_choice_request request = {
+        .folder = folder, .rates = *rates, .num_samples = num_samples, .num_total = num_total};
     return sluice_choice_plan(&request, pipeline, choices, err);
 }
 
@@ -154,41 +152,15 @@ static void the_plan_is_the_planners_in_the_plain_forms(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void the_plan_of_auto_weighs_all_resources_and_the_forms_it_may_use(void)
+static void every_listed_choice_has_the_name_it_is_reported_by(void)
 {
-    struct sluice_pipeline *pipeline = parse(PIPELINE);
-    struct sluice_choice_request request = {
-        .folder = write_profile(1000),
-        .mode = SLUICE_MODE_AUTO,
-        /* SOPHON's plan does not know that compute has one slow core and storage many. */
-        .rates = {1e15, 100, 0.01, INFINITY},
-        .num_samples = 1000,
-        .num_total = 1000,
-    };
-    struct sluice_choice choices[1000];
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_choice_plan(&request, pipeline, choices, &err), SLUICE_OK);
-    int counts[SLUICE_NUM_FORMS] = {0};
-    for (int i = 0; i < 1000; i++)
-        counts[choices[i].form]++;
-    CU_ASSERT(counts[SLUICE_FORM_F32] > 900);
-
-    /* A slow link and no end of cores: the fewest bytes, in each form that may be used. */
-    request.rates = (struct sluice_rates){.link_bytes_per_s = 1000,
-                                          .storage_cores = 1e9,
-                                          .compute_cores = 1e9,
-                                          .gpu_samples_per_s = INFINITY};
-    for (uint32_t forms = 0; forms < 4; forms++) {
-        request.forms = (forms & 1) << SLUICE_FORM_JPEG_CROP | forms >> 1 << SLUICE_FORM_U8_PACKED;
-        CU_ASSERT_EQUAL(sluice_choice_plan(&request, pipeline, choices, &err), SLUICE_OK);
-        memset(counts, 0, sizeof(counts));
-        for (int i = 0; i < 1000; i++)
-            counts[choices[i].form]++;
-        CU_ASSERT_EQUAL(counts[SLUICE_FORM_JPEG_CROP] > 0, forms & 1);
-        CU_ASSERT_EQUAL(counts[SLUICE_FORM_U8_PACKED] > 900, forms >> 1);
-        CU_ASSERT_EQUAL(counts[SLUICE_FORM_U8] > 900, !(forms >> 1));
+    for (unsigned k = 0; k < SLUICE_NUM_CHOICES; k++) {
+        const struct sluice_choice choice = sluice_choice_listed(k);
+        char name[32];
+        snprintf(name, sizeof(name), "%s@%u", sluice_form_name((enum sluice_form)choice.form),
+                 choice.split);
+        CU_ASSERT_STRING_EQUAL(name, sluice_form_menu_name(k));
     }
-    sluice_pipeline_destroy(pipeline);
 }
 
 static void a_profile_of_other_data_or_stages_is_refused(void)
@@ -224,7 +196,7 @@ int main(void)
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
-        SLUICE_TEST(the_plan_of_auto_weighs_all_resources_and_the_forms_it_may_use),
+        SLUICE_TEST(every_listed_choice_has_the_name_it_is_reported_by),
         SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
     };
     return sluice_test_run("choice", tests, SLUICE_TEST_COUNT(tests));

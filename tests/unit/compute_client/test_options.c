@@ -36,15 +36,18 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
     CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SKIP);
     CU_ASSERT_TRUE(o.has_digest && o.has_val && o.allow_tf32 && !o.is_json);
+    CU_ASSERT_TRUE(o.has_replan && !o.is_greedy);
 
     char more[] = "--dataset-mode remote_smartoff --host h:1 --remote-cpus 4 --net-bw 500 "
-                  "--profile-folder p --no-digest --no-val --no-tf32 --json --on-error substitute";
+                  "--profile-folder p --no-digest --no-val --no-tf32 --json --on-error substitute "
+                  "--no-replan --planner greedy";
     CU_ASSERT_TRUE_FATAL(parse(more, &o, &exit_code));
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_SOPHON);
     CU_ASSERT_EQUAL(o.remote_cpus, 4);
     CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
     CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SUBSTITUTE);
     CU_ASSERT_TRUE(!o.has_digest && !o.has_val && !o.allow_tf32 && o.is_json);
+    CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
 }
 
 static void a_host_without_a_port_gets_the_default(void)
@@ -79,6 +82,7 @@ static enum sluice_form form_of(const char *flags)
 
 static void only_remote_auto_asks_for_crops_by_itself(void)
 {
+    CU_ASSERT_EQUAL(form_of(""), SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p"),
                     SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p --remote-form raw"),
@@ -110,7 +114,8 @@ static void what_does_not_fit_is_a_usage_error(void)
     static const char *const lines[] = {
         "--dataset-mode local",
         "--dataset-mode remote_sophon",
-        "",
+        "--planner greedy",
+        "--planner other",
         "--profiling",
         "--write-profile-folder p --dataset-mode remote_nooff",
         "--profiling --write-profile-folder p --repeat 2",

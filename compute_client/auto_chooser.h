@@ -1,0 +1,35 @@
+#ifndef SLUICE_COMPUTE_CLIENT_AUTO_CHOOSER_H
+#define SLUICE_COMPUTE_CLIENT_AUTO_CHOOSER_H
+
+#include "compute_client/auto_plan.h"
+#include "compute_client/chooser.h"
+
+#include <stdint.h>
+
+/* remote_auto's chooser: a plan (auto_plan.h) with a clock and a lock.
+ *
+ * Workers leave what they saw; the loader's thread looks at it every quarter of a second, before
+ * it asks for an item, and says in the log what it changed and why.
+ *
+ * Threads: begin and the counters belong to the thread that starts epochs, between them; the
+ * chooser's functions as chooser.h says. */
+
+struct sluice_auto_chooser;
+
+SLUICE_MUST_USE sluice_status
+sluice_auto_chooser_create(const struct sluice_auto_plan_options *options,
+                           struct sluice_auto_chooser **chooser, struct sluice_err *err);
+/* After the loader's last epoch is finished.  NULL is allowed. */
+void sluice_auto_chooser_destroy(struct sluice_auto_chooser *chooser);
+
+/* Plans for an epoch (borrowed until the next begins), logs the plan, and gives what the loader
+ * asks. */
+SLUICE_MUST_USE sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
+                                                        const struct sluice_auto_epoch *epoch,
+                                                        struct sluice_chooser *face,
+                                                        struct sluice_err *err);
+
+/* How often the prices changed in this epoch. */
+uint64_t sluice_auto_chooser_replans(const struct sluice_auto_chooser *chooser);
+
+#endif

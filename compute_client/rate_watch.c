@@ -1,0 +1,278 @@
+#include "compute_client/rate_watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A wait as short as this is the scheduling of threads and the batching of messages. */
+#define MARGIN_NS 5000000u
+
+/* What was waited for nearly all of the time was the limit; what was waited for less than half of
+ * it was not. */
+#define LIMITED 0.9
+#define IDLE 0.5
+
+/* A resource does what is believed of it from this share on. */
+#define FULL 0.9
+
+/* The first step up, doubled with each that follows, and the largest. */
+#define FIRST_STEP 0.05
+#define MAX_STEP 0.4
+
+/* Steps that led nowhere are held off for twice as many looks each time, up to so many. */
+#define MAX_HOLDING 16
+/* Steps that were right: this much and still no wait. */
+#define RISEN 1.5
+
+/* Small differences between what is believed and what is seen are noise for the most part, large
+ * ones are not; what is seen moves it at most by this factor at a time. */
+#define SMALL_CHANGE 0.2 /* in natural logarithms */
+#define SMALL_WEIGHT 0.25
+#define LARGE_WEIGHT 0.7
+#define MAX_FACTOR 4.0
+
+const char *sluice_watched_name(enum sluice_watched watched)
+{
+    static const char *const names[SLUICE_NUM_WATCHED] = {
+        [SLUICE_WATCHED_LINK] = "link",
+        [SLUICE_WATCHED_STORAGE] = "storage",
+        [SLUICE_WATCHED_COMPUTE] = "compute",
+        [SLUICE_WATCHED_TRAINER] = "trainer",
+    };
+    return names[watched];
+}
+
+static void set_rates(double per_s[SLUICE_NUM_WATCHED], const struct sluice_rates *rates)
+{
+    per_s[SLUICE_WATCHED_LINK] = rates->link_bytes_per_s;
+    per_s[SLUICE_WATCHED_STORAGE] = rates->storage_cores;
+    per_s[SLUICE_WATCHED_COMPUTE] = rates->compute_cores;
+    per_s[SLUICE_WATCHED_TRAINER] = rates->gpu_samples_per_s;
+}
+
+struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *believed,
+                                                const struct sluice_rates *most)
+{
+    struct sluice_rate_watch watch = {.least_link_ns = UINT64_MAX};
+    set_rates(watch.per_s, believed);
+    set_rates(watch.most_per_s, most);
+    for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+        if (watch.per_s[k] > watch.most_per_s[k])
+            watch.per_s[k] = watch.most_per_s[k];
+    }
+    return watch;
+}
+
+void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns)
+{
+    for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+        watch->last_ns[k] = now_ns;
+}
+
+/* --- seeing --- */
+
+static int by_end(const void *a, const void *b)
+{
+    const struct sluice_rate_span *x = a, *y = b;
+    return x->to_ns < y->to_ns ? -1 : x->to_ns > y->to_ns;
+}
+
+/* How much of the length_ns before the last span's end the spans cover.  They may be of another
+ * clock than the interval's, as long as they share it. */
+static double covered(struct sluice_rate_span *spans, size_t num_spans, uint64_t length_ns)
+{
+    if (num_spans == 0)
+        return 0;
+    qsort(spans, num_spans, sizeof(*spans), by_end);
+    const uint64_t end = spans[num_spans - 1].to_ns;
+    const uint64_t begin = end > length_ns ? end - length_ns : 0;
+    uint64_t low = UINT64_MAX, sum = 0;
+    for (size_t i = num_spans; i-- > 0;) {
+        const uint64_t to = spans[i].to_ns < low ? spans[i].to_ns : low;
+        const uint64_t from = spans[i].from_ns > begin ? spans[i].from_ns : begin;
+        if (from < to) {
+            sum += to - from;
+            low = from;
+        }
+    }
+    return (double)sum / (double)length_ns;
+}
+
+static uint64_t link_ns(const struct sluice_row_seen *row)
+{
+    const uint64_t away = row->arrived_ns - row->requested_ns;
+    const uint64_t known = row->backlog_ns + row->storage_ns + row->disk_ns;
+    return away > known ? away - known : 0;
+}
+
+static bool is_preprocessed(const struct sluice_row_seen *row)
+{
+    return row->asked.form != SLUICE_FORM_RAW;
+}
+
+/* When the row waited for the resource; false: never to speak of. */
+static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched watched,
+                    const struct sluice_row_seen *row, struct sluice_rate_span *span)
+{
+    switch (watched) {
+    case SLUICE_WATCHED_LINK:
+        span->to_ns = row->arrived_ns;
+        span->from_ns = row->arrived_ns - link_ns(row) + watch->least_link_ns;
+        break;
+    case SLUICE_WATCHED_STORAGE:
+        /* Files come from other threads. */
+        if (!is_preprocessed(row))
+            return false;
+        span->from_ns = row->requested_ns + row->backlog_ns;
+        span->to_ns = span->from_ns + row->storage_queue_ns;
+        break;
+    default:
+        span->from_ns = row->arrived_ns;
+        span->to_ns = row->started_ns;
+        break;
+    }
+    span->from_ns += MARGIN_NS;
+    return span->from_ns < span->to_ns;
+}
+
+/* When the resource was done with the row, and what it did for it; false: nothing. */
+static bool work_of(enum sluice_watched watched, const struct sluice_row_seen *row,
+                    uint64_t *done_ns, double *units)
+{
+    switch (watched) {
+    case SLUICE_WATCHED_LINK:
+        *done_ns = row->arrived_ns;
+        *units = (double)row->payload_bytes;
+        return true;
+    case SLUICE_WATCHED_STORAGE:
+        *done_ns = row->requested_ns + row->backlog_ns + row->disk_ns + row->storage_ns;
+        *units = (double)row->storage_cpu_ns * 1e-9;
+        return is_preprocessed(row);
+    default:
+        *done_ns = row->done_ns;
+        *units = (double)row->compute_cpu_ns * 1e-9;
+        return true;
+    }
+}
+
+struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
+                                               const struct sluice_row_seen *rows, size_t num_rows,
+                                               const struct sluice_trainer_seen *trainer,
+                                               struct sluice_rate_span *spans)
+{
+    struct sluice_rate_sight sight = {0};
+    if (trainer->busy_ns > 0)
+        sight.used_per_s[SLUICE_WATCHED_TRAINER] =
+            (double)trainer->samples * 1e9 / (double)trainer->busy_ns;
+    for (size_t i = 0; i < num_rows; i++) {
+        if (rows[i].status != SLUICE_OK)
+            continue;
+        sight.num_rows++;
+        if (link_ns(&rows[i]) < watch->least_link_ns)
+            watch->least_link_ns = link_ns(&rows[i]);
+    }
+    for (int k = 0; k < SLUICE_WATCHED_TRAINER; k++) {
+        uint64_t end_ns = watch->last_ns[k];
+        double used = 0;
+        size_t num_spans = 0;
+        for (size_t i = 0; i < num_rows; i++) {
+            uint64_t done_ns;
+            double units;
+            if (rows[i].status != SLUICE_OK ||
+                !work_of((enum sluice_watched)k, &rows[i], &done_ns, &units))
+                continue;
+            used += units;
+            end_ns = done_ns > end_ns ? done_ns : end_ns;
+            if (span_of(watch, (enum sluice_watched)k, &rows[i], &spans[num_spans]))
+                num_spans++;
+        }
+        const uint64_t length_ns = end_ns - watch->last_ns[k];
+        if (length_ns == 0)
+            continue;
+        watch->last_ns[k] = end_ns;
+        sight.used_per_s[k] = used * 1e9 / (double)length_ns;
+        sight.waiting[k] = covered(spans, num_spans, length_ns);
+        if (k == SLUICE_WATCHED_LINK)
+            sight.seconds = (double)length_ns * 1e-9;
+    }
+    return sight;
+}
+
+/* --- learning --- */
+
+static double moved(double believed, double seen)
+{
+    if (!isfinite(believed) || !(believed > 0))
+        return seen;
+    const double change = log(seen / believed);
+    const double weight = fabs(change) < SMALL_CHANGE ? SMALL_WEIGHT : LARGE_WEIGHT;
+    const double factor = exp(weight * change);
+    return believed * fmin(fmax(factor, 1 / MAX_FACTOR), MAX_FACTOR);
+}
+
+/* The steps up were wrong, if any were tried. */
+static void hold(struct sluice_rate_steps *steps, double per_s)
+{
+    if (steps->from_per_s > 0 && per_s < RISEN * steps->from_per_s) {
+        steps->holding = steps->holding ? 2 * steps->holding : 1;
+        if (steps->holding > MAX_HOLDING)
+            steps->holding = MAX_HOLDING;
+        steps->held = steps->holding;
+    }
+    steps->from_per_s = 0;
+    steps->size = 0;
+}
+
+static void step_up(struct sluice_rate_steps *steps, double *per_s)
+{
+    if (!(steps->from_per_s > 0))
+        steps->from_per_s = *per_s;
+    const double step = ldexp(FIRST_STEP, (int)steps->size);
+    *per_s *= 1 + fmin(step, MAX_STEP);
+    if (step < MAX_STEP)
+        steps->size++;
+    if (*per_s >= RISEN * steps->from_per_s)
+        steps->holding = 0;
+}
+
+static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_rate_sight *sight)
+{
+    double *per_s = &watch->per_s[k];
+    struct sluice_rate_steps *steps = &watch->steps[k];
+    const double used = sight->used_per_s[k];
+    if (!(used > 0))
+        return;
+    if (sight->waiting[k] >= LIMITED) {
+        *per_s = moved(*per_s, used / sight->waiting[k]);
+        hold(steps, *per_s);
+    } else if (used > *per_s) {
+        *per_s = used;
+    } else if (used >= FULL * *per_s && sight->waiting[k] < IDLE && steps->held == 0) {
+        step_up(steps, per_s);
+    } else if (steps->held > 0) {
+        steps->held--;
+    }
+    if (*per_s > watch->most_per_s[k])
+        *per_s = watch->most_per_s[k];
+}
+
+void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluice_rate_sight *sight)
+{
+    if (sight->seconds > 0) {
+        for (int k = 0; k < SLUICE_WATCHED_TRAINER; k++)
+            learn(watch, k, sight);
+    }
+    double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
+    if (sight->used_per_s[SLUICE_WATCHED_TRAINER] > 0)
+        *trainer = fmin(moved(*trainer, sight->used_per_s[SLUICE_WATCHED_TRAINER]),
+                        watch->most_per_s[SLUICE_WATCHED_TRAINER]);
+}
+
+struct sluice_rates sluice_rate_watch_rates(const struct sluice_rate_watch *watch)
+{
+    return (struct sluice_rates){
+        .link_bytes_per_s = watch->per_s[SLUICE_WATCHED_LINK],
+        .storage_cores = watch->per_s[SLUICE_WATCHED_STORAGE],
+        .compute_cores = watch->per_s[SLUICE_WATCHED_COMPUTE],
+        .gpu_samples_per_s = watch->per_s[SLUICE_WATCHED_TRAINER],
+    };
+}

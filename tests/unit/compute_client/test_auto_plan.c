@@ -1,0 +1,542 @@
+#include "compute_client/auto_plan.h"
+
+#include "base/rng.h"
+#include "image/coding.h"
+#include "profiler/form_menu.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A plan against simulated machines: the link, the cores and the trainer are servers with a queue
+ * each, whose rates change when a test says so; time is the simulation's. */
+
+#define PIPELINE "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
+#define NUM_FILES 400
+#define MAX_ITEMS 40000
+#define FORMS (1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8_PACKED)
+#define LATENCY_S 0.001
+#define TICK_S 0.25
+
+static struct sluice_pipeline *pipeline;
+static struct sluice_manifest *manifest;
+static uint32_t ids[NUM_FILES];
+static struct sluice_sampler_item items[MAX_ITEMS];
+
+/* --- the machines --- */
+
+struct phase {
+    double until_s;
+    struct sluice_rates rates;
+};
+
+struct world {
+    const struct phase *phases;
+    size_t num_phases;
+    double storage_factor, compute_factor, byte_factor; /* true costs over the model's */
+    double noise; /* each cost is off by up to so much, and each rate from tick to tick */
+    double storage_price;
+    size_t num_items;
+};
+
+enum what { READY, ARRIVES, DONE };
+
+struct event {
+    double at_s;
+    enum what what;
+    uint32_t item;
+};
+
+struct flight {
+    struct sluice_row_seen row;
+    double storage_s, compute_s, bytes;
+};
+
+static struct {
+    struct event heap[3 * MAX_ITEMS];
+    size_t num_events;
+    struct flight flights[MAX_ITEMS];
+    struct sluice_row_seen seen[MAX_ITEMS];
+    size_t num_seen;
+} sim;
+
+static void push(struct event event)
+{
+    size_t i = sim.num_events++;
+    while (i > 0 && sim.heap[(i - 1) / 2].at_s > event.at_s) {
+        sim.heap[i] = sim.heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    sim.heap[i] = event;
+}
+
+static struct event pop(void)
+{
+    const struct event first = sim.heap[0], last = sim.heap[--sim.num_events];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= sim.num_events)
+            break;
+        if (child + 1 < sim.num_events && sim.heap[child + 1].at_s < sim.heap[child].at_s)
+            child++;
+        if (sim.heap[child].at_s >= last.at_s)
+            break;
+        sim.heap[i] = sim.heap[child];
+        i = child;
+    }
+    sim.heap[i] = last;
+    return first;
+}
+
+static uint64_t ns_of(double s)
+{
+    return (uint64_t)(s * 1e9);
+}
+
+static const struct sluice_rates *rates_at(const struct world *world, double s)
+{
+    size_t p = 0;
+    while (p + 1 < world->num_phases && s >= world->phases[p].until_s)
+        p++;
+    return &world->phases[p].rates;
+}
+
+static void true_costs(const struct world *world, size_t index,
+                       double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_sampler_item *item = &items[index];
+    const struct sluice_draw_key key = {
+        .seed = 1, .epoch = item->draw_epoch, .sample_id = ids[item->position]};
+    const struct sluice_sample_facts facts =
+        sluice_sample_facts_of(pipeline, &manifest->entries[ids[item->position]], &key);
+    sluice_choice_model_costs(&model, &facts, cost);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        cost[c][SLUICE_LOAD_STORAGE_CPU] *= world->storage_factor;
+        cost[c][SLUICE_LOAD_COMPUTE_CPU] *= world->compute_factor;
+        if (c == SLUICE_CHOICE_JPEG_CROP)
+            cost[c][SLUICE_LOAD_NET_DOWN] *= world->byte_factor;
+    }
+}
+
+/* --- a run --- */
+
+#define MAX_REPLANS 200
+
+struct outcome {
+    double seconds;
+    size_t num_replans;
+    double replan_s[MAX_REPLANS];
+    struct sluice_auto_forecast first, last;
+    size_t counts[SLUICE_NUM_CHOICES];
+};
+
+static struct sluice_auto_plan *make_plan(const struct sluice_rates *rates, bool is_fixed)
+{
+    const struct sluice_auto_plan_options options = {
+        .model = sluice_choice_model_default(),
+        .forms = FORMS,
+        .rates = *rates,
+        .most = {.link_bytes_per_s = INFINITY,
+                 .storage_cores = 4,
+                 .compute_cores = 16,
+                 .gpu_samples_per_s = INFINITY},
+        .is_fixed = is_fixed,
+    };
+    struct sluice_auto_plan *plan = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_create(&options, &plan, NULL), SLUICE_OK);
+    return plan;
+}
+
+static struct sluice_auto_epoch epoch_of(size_t num_items)
+{
+    return (struct sluice_auto_epoch){
+        .pipeline = pipeline,
+        .manifest = manifest,
+        .ids = ids,
+        .seed = 1,
+        .items = items,
+        .num_items = num_items,
+    };
+}
+
+static double jitter(struct sluice_rng *rng, double noise)
+{
+    return 1 + noise * (2 * sluice_rng_double(rng) - 1);
+}
+
+static struct outcome run(const struct world *world, struct sluice_auto_plan *plan)
+{
+    struct outcome outcome = {0};
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    const struct sluice_auto_epoch epoch = epoch_of(world->num_items);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &outcome.first, &err), SLUICE_OK);
+    sim.num_events = sim.num_seen = 0;
+    double now = 0, storage_free = 0, link_free = 0, compute_free = 0, last_tick = 0;
+    double link_noise = 1;
+    size_t next = 0, unfinished = 0;
+    while (next < world->num_items || unfinished > 0) {
+        while (next < world->num_items &&
+               (unfinished == 0 || unfinished < sluice_auto_plan_max_unfinished(plan))) {
+            if (now - last_tick >= TICK_S && sim.num_seen >= 16) {
+                last_tick = now;
+                link_noise = jitter(&rng, world->noise);
+                struct sluice_auto_forecast forecast;
+                const struct sluice_trainer_seen trainer = {0};
+                if (sluice_auto_plan_tick(plan, ns_of(now), next, sim.seen, sim.num_seen, &trainer,
+                                          &forecast)) {
+                    CU_ASSERT(forecast.reason[0]);
+                    CU_ASSERT(forecast.rest_s < forecast.kept_s);
+                    CU_ASSERT_FATAL(outcome.num_replans < MAX_REPLANS);
+                    outcome.replan_s[outcome.num_replans++] = now;
+                    outcome.last = forecast;
+                    if (getenv("SLUICE_TEST_VERBOSE"))
+                        printf("%.2f s: %s; the rest %.2f s, was %.2f\n", now, forecast.reason,
+                               forecast.rest_s, forecast.kept_s);
+                }
+                sim.num_seen = 0;
+            }
+            const struct sluice_rates *rates = rates_at(world, now);
+            const unsigned c = sluice_auto_plan_choose(plan, next);
+            outcome.counts[c]++;
+            double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+            true_costs(world, next, cost);
+            struct flight *flight = &sim.flights[next];
+            *flight = (struct flight){
+                .storage_s = cost[c][SLUICE_LOAD_STORAGE_CPU] * jitter(&rng, world->noise),
+                .compute_s = cost[c][SLUICE_LOAD_COMPUTE_CPU] * jitter(&rng, world->noise),
+                .bytes = cost[c][SLUICE_LOAD_NET_DOWN],
+            };
+            double start = now, storage_s = flight->storage_s;
+            if (c != 0) { /* files do not stand in line */
+                start = fmax(now, storage_free);
+                storage_free = start + storage_s / rates->storage_cores;
+            }
+            flight->row = (struct sluice_row_seen){
+                .index = next,
+                .asked = sluice_choice_listed(c),
+                .got = sluice_choice_listed(c),
+                .payload_bytes = (size_t)flight->bytes,
+                .requested_ns = ns_of(now),
+                .storage_queue_ns = ns_of(start - now),
+                .storage_ns = ns_of(start - now + storage_s),
+                .storage_cpu_ns = ns_of(storage_s),
+                .storage_price = world->storage_price,
+                .compute_cpu_ns = ns_of(flight->compute_s),
+            };
+            push((struct event){start + storage_s, READY, (uint32_t)next});
+            next++;
+            unfinished++;
+        }
+        const struct event event = pop();
+        now = event.at_s;
+        const struct sluice_rates *rates = rates_at(world, now);
+        struct flight *flight = &sim.flights[event.item];
+        switch (event.what) {
+        case READY:
+            link_free =
+                fmax(now, link_free) + flight->bytes / (rates->link_bytes_per_s * link_noise);
+            push((struct event){link_free + LATENCY_S, ARRIVES, event.item});
+            break;
+        case ARRIVES: {
+            const double start = fmax(now, compute_free);
+            compute_free = start + flight->compute_s / rates->compute_cores;
+            flight->row.arrived_ns = ns_of(now);
+            flight->row.started_ns = ns_of(start);
+            flight->row.done_ns = ns_of(start + flight->compute_s);
+            push((struct event){start + flight->compute_s, DONE, event.item});
+            break;
+        }
+        case DONE:
+            sim.seen[sim.num_seen++] = flight->row;
+            unfinished--;
+            break;
+        }
+    }
+    outcome.seconds = now;
+    return outcome;
+}
+
+/* --- who knew everything beforehand --- */
+
+static double best_per_s(const struct world *world, const struct sluice_rates *rates)
+{
+    enum { N = 2000 };
+    static struct sluice_menu menus[N];
+    for (size_t i = 0; i < N; i++) {
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        true_costs(world, i, cost);
+        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_LOADS])cost);
+    }
+    const struct sluice_menu_source source = sluice_menu_array(menus, N);
+    const struct sluice_capacities capacities = {
+        .per_s = {INFINITY, rates->storage_cores, rates->link_bytes_per_s, rates->link_bytes_per_s,
+                  rates->compute_cores, INFINITY, INFINITY}};
+    struct sluice_lp_result result;
+    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, NULL, &result, NULL), SLUICE_OK);
+    return N / result.dual_s;
+}
+
+static double oracle_s(const struct world *world)
+{
+    double left = (double)world->num_items, from_s = 0;
+    for (size_t p = 0; p < world->num_phases; p++) {
+        const double per_s = best_per_s(world, &world->phases[p].rates);
+        const double length = world->phases[p].until_s - from_s;
+        if (p + 1 == world->num_phases || left <= per_s * length)
+            return from_s + left / per_s;
+        left -= per_s * length;
+        from_s = world->phases[p].until_s;
+    }
+    return 0;
+}
+
+static struct outcome run_from(const struct world *world, const struct sluice_rates *believed)
+{
+    struct sluice_auto_plan *plan = make_plan(believed, false);
+    const struct outcome outcome = run(world, plan);
+    if (getenv("SLUICE_TEST_VERBOSE"))
+        printf("%.2f s, with foresight %.2f s, %zu re-plans\n", outcome.seconds, oracle_s(world),
+               outcome.num_replans);
+    sluice_auto_plan_destroy(plan);
+    return outcome;
+}
+
+#define MBIT 125e3
+#define RATES(mbit, storage)                                                                       \
+    {                                                                                              \
+        .link_bytes_per_s = (mbit)*MBIT, .storage_cores = (storage), .compute_cores = 16,          \
+        .gpu_samples_per_s = INFINITY                                                              \
+    }
+
+/* --- the promises --- */
+
+static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
+{
+    const struct phase phase = {1e9, RATES(300, 0.15)};
+    const struct world world = {&phase, 1, 1, 1, 1, 0, 0, 8000};
+    const struct outcome outcome = run_from(&world, &phase.rates);
+    CU_ASSERT(outcome.first.gap >= 0 && outcome.first.gap < 0.01);
+    CU_ASSERT(outcome.first.bound_s <= outcome.first.rest_s);
+    CU_ASSERT_DOUBLE_EQUAL(outcome.first.rest_s, oracle_s(&world), 0.01 * oracle_s(&world));
+    CU_ASSERT_DOUBLE_EQUAL(outcome.seconds, outcome.first.rest_s, 0.05 * outcome.first.rest_s);
+    CU_ASSERT_EQUAL(outcome.first.kept_s, 0);
+    CU_ASSERT(outcome.num_replans <= 1);
+}
+
+static void a_cold_start_ends_within_a_tenth_of_foresight(void)
+{
+    /* Every belief wrong by a factor of two to ten, upwards and downwards. */
+    static const struct sluice_rates believed[] = {RATES(3000, 4), RATES(30, 0.04)};
+    const struct phase phase = {1e9, RATES(300, 0.15)};
+    const struct world worlds[] = {
+        {&phase, 1, 1, 1, 1, 0, 0, 16000},
+        {&phase, 1, 2.5, 2.5, 1.2, 0, 0, 16000},
+        {&phase, 1, 0.5, 0.5, 0.8, 0, 0, 16000},
+    };
+    for (size_t w = 0; w < 3; w++) {
+        for (size_t b = 0; b < 2; b++) {
+            const struct outcome outcome = run_from(&worlds[w], &believed[b]);
+            CU_ASSERT(outcome.seconds < 1.1 * oracle_s(&worlds[w]));
+            CU_ASSERT(outcome.num_replans >= 1);
+        }
+    }
+}
+
+static size_t replans_within(const struct outcome *outcome, double from_s, double to_s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < outcome->num_replans; i++)
+        n += outcome->replan_s[i] >= from_s && outcome->replan_s[i] < to_s;
+    return n;
+}
+
+/* Some seconds of one, some of the other, and back: at each change there are new prices soon, which
+ * then stay, and the whole is not far from foresight. */
+static void check_there_and_back(const struct phase *phases)
+{
+    const struct world world = {phases, 3, 1, 1, 1, 0.05, 0, MAX_ITEMS};
+    const struct outcome outcome = run_from(&world, &phases[0].rates);
+    CU_ASSERT(outcome.seconds < 1.1 * oracle_s(&world));
+    for (int p = 0; p < 2; p++) {
+        const double at = phases[p].until_s;
+        CU_ASSERT(replans_within(&outcome, at, at + 3) >= 1);
+        CU_ASSERT(replans_within(&outcome, at + 5, phases[p + 1].until_s) <= 2);
+    }
+}
+
+static void a_link_that_thins_and_widens_is_followed(void)
+{
+    static const struct phase phases[] = {
+        {8, RATES(1000, 0.4)}, {18, RATES(100, 0.4)}, {1e9, RATES(1000, 0.4)}};
+    check_there_and_back(phases);
+}
+
+static void storage_cores_that_go_and_come_back_are_followed(void)
+{
+    static const struct phase phases[] = {
+        {8, RATES(500, 0.8)}, {18, RATES(500, 0.2)}, {1e9, RATES(500, 0.8)}};
+    check_there_and_back(phases);
+}
+
+static void noise_does_not_make_it_swing(void)
+{
+    const struct phase phase = {1e9, RATES(300, 0.15)};
+    const struct world world = {&phase, 1, 1, 1, 1, 0.15, 0, MAX_ITEMS};
+    const struct outcome outcome = run_from(&world, &phase.rates);
+    CU_ASSERT(outcome.seconds > 20); /* so there was time to swing in */
+    CU_ASSERT(outcome.num_replans <= 4);
+    CU_ASSERT(outcome.seconds < 1.1 * oracle_s(&world));
+}
+
+static void a_fixed_plan_stays_whatever_is_seen(void)
+{
+    static const struct phase phases[] = {{1, RATES(1000, 4)}, {1e9, RATES(100, 0.5)}};
+    const struct world world = {phases, 2, 2, 1, 1, 0, 0, 4000};
+    struct sluice_auto_plan *plan = make_plan(&phases[0].rates, true);
+    const struct outcome outcome = run(&world, plan);
+    CU_ASSERT_EQUAL(outcome.num_replans, 0);
+    CU_ASSERT_EQUAL(sluice_auto_plan_rates(plan).link_bytes_per_s, 1000 * MBIT);
+    sluice_auto_plan_destroy(plan);
+}
+
+static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
+{
+    const struct phase phase = {1e9, RATES(100, 4)};
+    const struct world world = {&phase, 1, 3, 2, 1.25, 0, 0, 4000};
+    struct sluice_auto_plan *plan = make_plan(&phase.rates, false);
+    const struct outcome outcome = run(&world, plan);
+    CU_ASSERT(outcome.counts[SLUICE_CHOICE_JPEG_CROP] > 500);
+    const unsigned crop = SLUICE_CHOICE_JPEG_CROP;
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_SIDE_STORAGE_CPU), 3,
+                           0.2);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_SIDE_COMPUTE_CPU), 2,
+                           0.1);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_SIDE_BYTES), 1.25, 0.02);
+    /* A choice that was never made: the same CPUs, but bytes of its own. */
+    CU_ASSERT_EQUAL(outcome.counts[1], 0);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, 1, SLUICE_SIDE_STORAGE_CPU), 3, 0.3);
+    CU_ASSERT_EQUAL(sluice_auto_plan_correction(plan, 1, SLUICE_SIDE_BYTES), 1);
+    sluice_auto_plan_destroy(plan);
+}
+
+static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
+{
+    const struct phase phase = {1e9, RATES(300, 4)};
+    const struct world cheap = {&phase, 1, 1, 1, 1, 0, 0, 8000};
+    struct world dear = cheap;
+    dear.storage_price = 100;
+    const struct outcome free_of_charge = run_from(&cheap, &phase.rates);
+    const struct outcome priced = run_from(&dear, &phase.rates);
+    CU_ASSERT(free_of_charge.counts[0] < 800);
+    CU_ASSERT(priced.counts[0] > 7000);
+    CU_ASSERT_PTR_NOT_NULL(strstr(priced.last.reason, "price of storage CPU"));
+}
+
+static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
+{
+    const struct sluice_rates rates = RATES(50, 4);
+    struct sluice_pipeline *other = NULL;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,resize=256,center_crop=224,to_tensor", &other, NULL),
+        SLUICE_OK);
+    for (int k = 0; k < 3; k++) {
+        const struct sluice_auto_plan_options options = {
+            .model = sluice_choice_model_default(),
+            .forms = k == 0 ? 0 : FORMS,
+            .rates = rates,
+            .most = rates,
+        };
+        struct sluice_auto_plan *plan = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_create(&options, &plan, NULL), SLUICE_OK);
+        struct sluice_auto_epoch epoch = epoch_of(1000);
+        epoch.pipeline = k == 2 ? other : pipeline;
+        struct sluice_auto_forecast forecast;
+        CU_ASSERT_EQUAL(sluice_auto_plan_begin(plan, &epoch, 0, &forecast, NULL), SLUICE_OK);
+        size_t num_other_forms = 0;
+        for (size_t i = 0; i < 1000; i++) {
+            const struct sluice_choice choice =
+                sluice_choice_listed(sluice_auto_plan_choose(plan, i));
+            num_other_forms +=
+                choice.form == SLUICE_FORM_JPEG_CROP || choice.form == SLUICE_FORM_U8_PACKED;
+            CU_ASSERT(choice.split <= sluice_pipeline_num_ops(epoch.pipeline));
+            CU_ASSERT(choice.form != SLUICE_FORM_JPEG_CROP || k == 1);
+        }
+        CU_ASSERT_EQUAL(num_other_forms > 500, k > 0); /* packed pixels fit any */
+        sluice_auto_plan_destroy(plan);
+    }
+    sluice_pipeline_destroy(other);
+}
+
+static void a_rate_that_is_no_rate_is_refused(void)
+{
+    for (int k = 0; k < 4; k++) {
+        struct sluice_auto_plan_options options = {
+            .model = sluice_choice_model_default(),
+            .rates = RATES(100, 4),
+        };
+        double *const rates[] = {&options.rates.link_bytes_per_s, &options.rates.storage_cores,
+                                 &options.rates.compute_cores, &options.rates.gpu_samples_per_s};
+        *rates[k] = k % 2 ? 0 : NAN;
+        struct sluice_auto_plan *plan = NULL;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_auto_plan_create(&options, &plan, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(plan);
+        CU_ASSERT(err.text[0]);
+    }
+    sluice_auto_plan_destroy(NULL);
+}
+
+/* Photographs of some 30 to 250 kB. */
+static void make_dataset(void)
+{
+    static char paths[NUM_FILES][16];
+    static struct sluice_manifest_entry entries[NUM_FILES];
+    static const char *const classes[] = {"c"};
+    struct sluice_rng rng = sluice_rng_init(7, 0, 0, 0);
+    for (uint32_t i = 0; i < NUM_FILES; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "c/%04u.jpg", i);
+        const uint32_t width = 300 + sluice_rng_below(&rng, 400);
+        const uint32_t height = 250 + sluice_rng_below(&rng, 300);
+        entries[i] = (struct sluice_manifest_entry){
+            .path = paths[i],
+            .bytes = (uint64_t)width * height * (2 + sluice_rng_below(&rng, 5)) / 8,
+            .width = width,
+            .height = height,
+        };
+        ids[i] = i;
+    }
+    for (uint32_t i = 0; i < MAX_ITEMS; i++) {
+        items[i] = (struct sluice_sampler_item){.position = sluice_rng_below(&rng, NUM_FILES),
+                                                .draw_epoch = i / NUM_FILES};
+    }
+    if (sluice_manifest_create(entries, NUM_FILES, classes, 1, &manifest, NULL) != SLUICE_OK)
+        abort();
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_first_plan_says_what_it_takes_and_a_right_one_stays),
+        SLUICE_TEST(a_cold_start_ends_within_a_tenth_of_foresight),
+        SLUICE_TEST(a_link_that_thins_and_widens_is_followed),
+        SLUICE_TEST(storage_cores_that_go_and_come_back_are_followed),
+        SLUICE_TEST(noise_does_not_make_it_swing),
+        SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
+        SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),
+        SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
+        SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
+        SLUICE_TEST(a_rate_that_is_no_rate_is_refused),
+    };
+    if (sluice_pipeline_parse(PIPELINE, &pipeline, NULL) != SLUICE_OK)
+        return 1;
+    make_dataset();
+    const int failed = sluice_test_run("auto_plan", tests, SLUICE_TEST_COUNT(tests));
+    sluice_manifest_destroy(manifest);
+    sluice_pipeline_destroy(pipeline);
+    return failed;
+}

@@ -1,0 +1,270 @@
+#include "compute_client/rate_watch.h"
+
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MS 1000000u
+#define NUM_ROWS 500
+
+static const struct sluice_rates believed = {
+    .link_bytes_per_s = 100e6,
+    .storage_cores = 4,
+    .compute_cores = 8,
+    .gpu_samples_per_s = INFINITY,
+};
+static const struct sluice_rates most = {
+    .link_bytes_per_s = INFINITY,
+    .storage_cores = 4,
+    .compute_cores = 8,
+    .gpu_samples_per_s = INFINITY,
+};
+static const struct sluice_trainer_seen no_trainer;
+
+/* One sample each 2 ms for a second, of 100 kB, 1 ms of storage CPU and 1 ms of compute CPU, which
+ * waited for so long at each station. */
+struct waits {
+    uint64_t queue_ns, off_cpu_ns, link_ns, worker_ns;
+};
+
+static void fill(struct sluice_row_seen *rows, uint64_t start_ns, struct waits waits)
+{
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        const uint64_t requested = start_ns + (uint64_t)i * 2 * MS;
+        const uint64_t storage = waits.queue_ns + 1 * MS + waits.off_cpu_ns;
+        const uint64_t arrived = requested + storage + 1 * MS + waits.link_ns;
+        rows[i] = (struct sluice_row_seen){
+            .index = i,
+            .asked = {.split = 0, .form = SLUICE_FORM_JPEG_CROP},
+            .got = {.split = 0, .form = SLUICE_FORM_JPEG_CROP},
+            .payload_bytes = 100000,
+            .requested_ns = requested,
+            .storage_ns = storage,
+            .storage_queue_ns = waits.queue_ns,
+            .storage_cpu_ns = 1 * MS,
+            .arrived_ns = arrived,
+            .started_ns = arrived + waits.worker_ns,
+            .done_ns = arrived + waits.worker_ns + 1 * MS,
+            .compute_cpu_ns = 1 * MS,
+        };
+    }
+}
+
+/* A second of such rows after a moment without any wait, which shows the round trip. */
+static struct sluice_rate_sight see(struct sluice_rate_watch *watch, struct waits waits)
+{
+    static struct sluice_row_seen rows[NUM_ROWS];
+    static struct sluice_rate_span spans[NUM_ROWS];
+    const uint64_t start_ns = 1000000 * MS;
+    fill(rows, start_ns - 2000 * MS, (struct waits){0});
+    (void)sluice_rate_watch_see(watch, rows, NUM_ROWS, &no_trainer, spans);
+    fill(rows, start_ns, waits);
+    /* Each resource was done with a row before them 2 ms earlier. */
+    sluice_rate_watch_restart(watch, rows[0].arrived_ns - 2 * MS);
+    watch->last_ns[SLUICE_WATCHED_STORAGE] = start_ns + rows[0].storage_ns - 2 * MS;
+    watch->last_ns[SLUICE_WATCHED_COMPUTE] = rows[0].done_ns - 2 * MS;
+    /* The order does not matter. */
+    const struct sluice_row_seen first = rows[0];
+    rows[0] = rows[NUM_ROWS - 1];
+    rows[NUM_ROWS - 1] = first;
+    return sluice_rate_watch_see(watch, rows, NUM_ROWS, &no_trainer, spans);
+}
+
+static void what_was_used_is_counted_in_units_of_each(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight sight = see(&watch, (struct waits){0});
+    CU_ASSERT_DOUBLE_EQUAL(sight.seconds, 1, 1e-9);
+    CU_ASSERT_EQUAL(sight.num_rows, NUM_ROWS);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_LINK], 50e6, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_STORAGE], 0.5, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_COMPUTE], 0.5, 1e-9);
+    for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+        CU_ASSERT_EQUAL(sight.waiting[k], 0);
+}
+
+static void each_wait_names_its_own_resource(void)
+{
+    const struct {
+        struct waits waits;
+        enum sluice_watched limit;
+        double rate;
+    } cases[] = {
+        {{.link_ns = 100 * MS}, SLUICE_WATCHED_LINK, 50e6},
+        {{.queue_ns = 100 * MS}, SLUICE_WATCHED_STORAGE, 0.5},
+        {{.worker_ns = 100 * MS}, SLUICE_WATCHED_COMPUTE, 0.5},
+    };
+    for (size_t c = 0; c < 3; c++) {
+        struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+        const struct sluice_rate_sight sight = see(&watch, cases[c].waits);
+        for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+            CU_ASSERT_EQUAL(sight.waiting[k] > 0.9, k == (int)cases[c].limit);
+        const struct sluice_rate_watch before = watch;
+        for (int i = 0; i < 8; i++)
+            sluice_rate_watch_learn(&watch, &sight);
+        for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+            if (k == (int)cases[c].limit)
+                CU_ASSERT_DOUBLE_EQUAL(watch.per_s[k], cases[c].rate, 0.1 * cases[c].rate)
+            else
+                CU_ASSERT_EQUAL(watch.per_s[k], before.per_s[k]);
+        }
+    }
+}
+
+static void a_worker_that_is_off_the_cpu_is_not_a_slow_link(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight sight =
+        see(&watch, (struct waits){.queue_ns = 50 * MS, .off_cpu_ns = 50 * MS});
+    CU_ASSERT_EQUAL(sight.waiting[SLUICE_WATCHED_LINK], 0);
+    CU_ASSERT(sight.waiting[SLUICE_WATCHED_STORAGE] > 0.9);
+}
+
+static void short_waits_are_no_limit(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight sight =
+        see(&watch, (struct waits){.queue_ns = 4 * MS, .link_ns = 4 * MS, .worker_ns = 4 * MS});
+    for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+        CU_ASSERT_EQUAL(sight.waiting[k], 0);
+}
+
+static struct sluice_rate_sight sight_of(enum sluice_watched k, double used, double waiting)
+{
+    struct sluice_rate_sight sight = {.seconds = 0.25, .num_rows = 100};
+    sight.used_per_s[k] = used;
+    sight.waiting[k] = waiting;
+    return sight;
+}
+
+static void a_large_drop_is_believed_within_four_looks_and_noise_hardly(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight drop = sight_of(SLUICE_WATCHED_LINK, 10e6, 1);
+    for (int i = 0; i < 4; i++)
+        sluice_rate_watch_learn(&watch, &drop);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 10e6, 1e6);
+    watch = sluice_rate_watch_init(&believed, &most);
+    for (int i = 0; i < 100; i++) {
+        const struct sluice_rate_sight noise =
+            sight_of(SLUICE_WATCHED_LINK, i % 2 ? 110e6 : 90e6, 1);
+        sluice_rate_watch_learn(&watch, &noise);
+        CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 100e6, 5e6);
+    }
+    /* One outlier moves it by a factor of four at most. */
+    watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight outlier = sight_of(SLUICE_WATCHED_LINK, 1, 1);
+    sluice_rate_watch_learn(&watch, &outlier);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 25e6, 1);
+}
+
+static void more_use_than_believed_is_a_lower_bound_up_to_the_most(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 130e6, 0.2);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 130e6);
+    sight = sight_of(SLUICE_WATCHED_STORAGE, 5, 0.2);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 4);
+    const struct sluice_rates more = {
+        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
+    watch = sluice_rate_watch_init(&believed, &more); /* also of what is believed at first */
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 1);
+}
+
+static void what_is_fully_used_without_a_wait_goes_up_by_growing_steps(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    double last = watch.per_s[SLUICE_WATCHED_LINK], last_step = 0;
+    for (int i = 0; i < 8; i++) {
+        const struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, last, 0.1);
+        sluice_rate_watch_learn(&watch, &sight);
+        const double step = watch.per_s[SLUICE_WATCHED_LINK] / last - 1;
+        CU_ASSERT(step > 0.04 && step <= 0.4 + 1e-9);
+        CU_ASSERT(step >= last_step - 1e-9);
+        last_step = step;
+        last = watch.per_s[SLUICE_WATCHED_LINK];
+    }
+    CU_ASSERT(last > 400e6); /* ten times in a few seconds */
+    /* With something left of it, or with waits now and then, it stays. */
+    struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 0.8 * last, 0.1);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], last);
+    sight = sight_of(SLUICE_WATCHED_LINK, last, 0.7);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], last);
+}
+
+static void steps_up_that_lead_nowhere_become_rare(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    double sum = 0;
+    unsigned num_steps = 0;
+    for (int i = 0; i < 200; i++) {
+        const double before = watch.per_s[SLUICE_WATCHED_LINK];
+        /* It can do 100 MB/s: asked for more, it lets others wait. */
+        const bool is_asked_more = before > 102e6;
+        const struct sluice_rate_sight sight =
+            sight_of(SLUICE_WATCHED_LINK, 100e6, is_asked_more ? 1 : 0);
+        sluice_rate_watch_learn(&watch, &sight);
+        num_steps += watch.per_s[SLUICE_WATCHED_LINK] > before;
+        sum += before;
+    }
+    CU_ASSERT(num_steps >= 5 && num_steps < 30);
+    CU_ASSERT_DOUBLE_EQUAL(sum / 200, 100e6, 3e6);
+    /* Once it can do more, they lead somewhere. */
+    for (int i = 0; i < 40; i++) {
+        const struct sluice_rate_sight sight =
+            sight_of(SLUICE_WATCHED_LINK, watch.per_s[SLUICE_WATCHED_LINK], 0);
+        sluice_rate_watch_learn(&watch, &sight);
+    }
+    CU_ASSERT(watch.per_s[SLUICE_WATCHED_LINK] > 1000e6);
+}
+
+static void the_trainers_rate_is_its_samples_over_its_time(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_trainer_seen seen = {.samples = 512, .busy_ns = 256 * MS};
+    const struct sluice_rate_sight sight = sluice_rate_watch_see(&watch, NULL, 0, &seen, NULL);
+    CU_ASSERT_EQUAL(sight.seconds, 0);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_rate_watch_rates(&watch).gpu_samples_per_s, 2000, 1e-6);
+    CU_ASSERT_EQUAL(sluice_rate_watch_rates(&watch).link_bytes_per_s, 100e6);
+}
+
+static void failed_rows_and_nothing_at_all_say_nothing(void)
+{
+    static struct sluice_row_seen rows[NUM_ROWS];
+    static struct sluice_rate_span spans[NUM_ROWS];
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    fill(rows, 1000 * MS, (struct waits){.link_ns = 100 * MS});
+    for (size_t i = 0; i < NUM_ROWS; i++)
+        rows[i].status = SLUICE_E_CORRUPT;
+    const struct sluice_rate_watch before = watch;
+    const struct sluice_rate_sight failed =
+        sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);
+    sluice_rate_watch_learn(&watch, &failed);
+    const struct sluice_rate_sight none = sluice_rate_watch_see(&watch, NULL, 0, &no_trainer, NULL);
+    sluice_rate_watch_learn(&watch, &none);
+    CU_ASSERT_EQUAL(memcmp(&before, &watch, sizeof(watch)), 0);
+    CU_ASSERT_STRING_EQUAL(sluice_watched_name(SLUICE_WATCHED_STORAGE), "storage");
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_was_used_is_counted_in_units_of_each),
+        SLUICE_TEST(each_wait_names_its_own_resource),
+        SLUICE_TEST(a_worker_that_is_off_the_cpu_is_not_a_slow_link),
+        SLUICE_TEST(short_waits_are_no_limit),
+        SLUICE_TEST(a_large_drop_is_believed_within_four_looks_and_noise_hardly),
+        SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
+        SLUICE_TEST(what_is_fully_used_without_a_wait_goes_up_by_growing_steps),
+        SLUICE_TEST(steps_up_that_lead_nowhere_become_rare),
+        SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
+        SLUICE_TEST(failed_rows_and_nothing_at_all_say_nothing),
+    };
+    return sluice_test_run("rate_watch", tests, SLUICE_TEST_COUNT(tests));
+}
