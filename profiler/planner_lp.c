@@ -1,5 +1,7 @@
 #include "profiler/planner_lp.h"
 
+#include "base/compiler.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -96,12 +98,15 @@ static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[
     return num_active;
 }
 
-/* choice[0 .. num_menus) at the prices in weight.  Not inlined: gcc 12 at -O1 loses what the caller
- * does with the result when vector code is merged into it. */
-static __attribute__((noinline)) void choose_cheapest(const struct sluice_menu *menus,
-                                                      size_t num_menus,
-                                                      const float weight[NUM_LOADS],
-                                                      uint8_t *choice)
+/* choice[0 .. num_menus) at the prices in weight.
+ *
+ * Apart from its callers because of gcc 12: where this is merged into add_loads(), the loop that
+ * adds up is rewritten (-fivopts) to store through an integer, and the analysis that follows
+ * (-fipa-modref and pure-const) no longer sees the parameter in it, calls the function pure, and
+ * its callers go on with the sums from before the call.  Without -fivopts or -fipa-modref, or
+ * with the attribute here, the sums are right; noinline on add_loads() does not help. */
+static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_t num_menus,
+                                          const float weight[NUM_LOADS], uint8_t *choice)
 {
     unsigned char active[NUM_LOADS];
     const unsigned num_active = find_active(weight, active);

@@ -10,6 +10,13 @@
  */
 #define SLUICE_ALWAYS_INLINE inline __attribute__((always_inline))
 
+/* Not inlined, and callers assume nothing about what it does. */
+#if __has_attribute(noipa)
+#define SLUICE_NO_IPA __attribute__((noipa))
+#else
+#define SLUICE_NO_IPA __attribute__((noinline))
+#endif
+
 #define SLUICE_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 /* The struct of type `type` whose member `member` is at `ptr`. */
