@@ -28,6 +28,7 @@ struct transfer {
     struct sluice_waiter waiter;
     struct sluice_context *context;
     struct sluice_rpc_call *call; /* a reference */
+    struct sluice_party *party;   /* joined */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
     unsigned split;
@@ -36,6 +37,7 @@ struct transfer {
 static void free_transfer(struct transfer *t)
 {
     sluice_wire_data_request_clear(&t->request);
+    sluice_workers_leave(t->context->workers, t->party);
     sluice_rpc_call_unref(t->call);
     free(t);
 }
@@ -165,7 +167,7 @@ static bool submit(struct transfer *t)
     const enum sluice_lane lane = t->split ? SLUICE_LANE_PREP : SLUICE_LANE_IO;
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, lane, &t->job);
+        const sluice_status status = sluice_workers_try(workers, t->party, lane, &t->job);
         if (status == SLUICE_OK)
             return true;
         if (status != SLUICE_E_AGAIN) {
@@ -173,7 +175,7 @@ static bool submit(struct transfer *t)
             free_transfer(t);
             return true;
         }
-        if (sluice_workers_wait(workers, &t->waiter, moment))
+        if (sluice_workers_wait(workers, t->party, &t->waiter, moment))
             return false;
     }
 }
@@ -238,7 +240,10 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         return;
     }
     struct transfer *t = malloc(sizeof(*t));
-    if (!t) {
+    struct sluice_party *party =
+        t ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
+    if (!party) {
+        free(t);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
         sluice_wire_data_request_clear(&request);
         return;
@@ -248,6 +253,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .waiter = {.fn = on_room},
         .context = context,
         .call = sluice_rpc_call_ref(call),
+        .party = party,
         .request = request,
         .path = path,
         .split = split,

@@ -76,6 +76,7 @@ struct stream {
     atomic_uint refs; /* the call, each job, the waiter in line, the list while stopping */
     struct sluice_context *context; /* constant from here */
     struct sluice_rpc_call *call;   /* a reference */
+    struct sluice_party *party;     /* joined */
     struct sluice_waiter waiter;
     struct sluice_pipeline *pipeline; /* set with is_open, before any job */
     unsigned num_ops;
@@ -125,6 +126,7 @@ static void stream_unref(struct stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_pipeline_destroy(s->pipeline);
+    sluice_workers_leave(s->context->workers, s->party);
     sluice_rpc_call_unref(s->call);
     pthread_mutex_destroy(&s->lock);
 #ifndef __clang_analyzer__ /* it cannot count references, and calls every later use a fault */
@@ -488,14 +490,15 @@ static sluice_status hand_over(struct stream *s, struct fetch_job *job)
         return SLUICE_OK;
     }
     if (job->split || job->is_cut) {
-        const sluice_status status = sluice_workers_try(workers, SLUICE_LANE_PREP, &job->job);
+        const sluice_status status =
+            sluice_workers_try(workers, s->party, SLUICE_LANE_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
     }
     /* The job is another thread's once it is submitted, so this comes before. */
     job->split = 0;
     job->is_cut = false;
-    const sluice_status status = sluice_workers_try(workers, SLUICE_LANE_IO, &job->job);
+    const sluice_status status = sluice_workers_try(workers, s->party, SLUICE_LANE_IO, &job->job);
     if (status != SLUICE_OK)
         plan_work(s, job);
     return status;
@@ -529,7 +532,7 @@ static void place(struct stream *s, struct fetch_job *job)
         s->parked = job;
         s->is_waiting = true;
         pthread_mutex_unlock(&s->lock);
-        if (sluice_workers_wait(workers, &s->waiter, moment))
+        if (sluice_workers_wait(workers, s->party, &s->waiter, moment))
             return;
         pthread_mutex_lock(&s->lock);
         s->parked = NULL;
@@ -631,7 +634,10 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
     struct stream *s = calloc(1, sizeof(*s));
-    if (!s) {
+    struct sluice_party *party =
+        s ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
+    if (!party) {
+        free(s);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a stream");
         return;
     }
@@ -640,6 +646,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->ready_end = &s->ready;
     s->context = context;
     s->call = sluice_rpc_call_ref(call);
+    s->party = party;
     s->waiter.fn = on_room;
     atomic_init(&s->refs, 1);
     sluice_rpc_call_set_state(call, s);

@@ -4,26 +4,52 @@
 #include "base/cpu.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/cpu_price.h"
+#include "storage_server/fair_queue.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Between two looks at the queue. */
 #define PRICE_PERIOD_NS 50000000u
 
+/* Stands for "one more job" in a pool's queue: which one is decided when a worker is free. */
+struct ticket {
+    struct sluice_job job;
+    struct lane *lane;
+    struct ticket *next; /* while it is free */
+};
+
+struct lane {
+    struct sluice_workers *workers; /* constant, as is the pool */
+    struct sluice_worker_pool *pool;
+    struct sluice_fair_queue queue;
+    struct ticket *free;
+    struct ticket *tickets; /* as many as may wait, and one for each worker that takes one */
+};
+
+struct sluice_party {
+    struct sluice_flow flow[2]; /* by lane */
+    struct sluice_waiter *first, **end;
+    size_t refs; /* who joined, its jobs and its waiters */
+    struct sluice_party *next, **link;
+    char name[];
+};
+
 struct sluice_workers {
     pthread_mutex_t lock;
-    struct sluice_waiter *first, **end; /* first come, first served */
-    uint64_t starts;                    /* jobs started so far */
+    struct sluice_party *parties;
+    uint64_t starts; /* jobs started so far */
     bool is_closed;
+    struct lane lanes[2];
 
     pthread_mutex_t price_lock;
     struct sluice_cpu_price price;
     struct sluice_worker_pool_stats seen; /* when the price was last made */
     double mean_held_s;                   /* by a job, of those since the time before */
 
-    struct sluice_worker_pool *lanes[2]; /* constant from here */
-    unsigned num_prep;
+    unsigned num_prep; /* constant from here */
     struct sluice_scratch_options scratch;
 };
 
@@ -44,6 +70,27 @@ static void stop_prep(void *ctx, void *worker)
     sluice_scratch_destroy(worker);
 }
 
+static void run_ticket(struct sluice_job *job, enum sluice_job_fate fate, void *worker);
+
+static sluice_status create_lane(struct sluice_workers *w, enum sluice_lane which,
+                                 struct sluice_worker_pool_options options, struct sluice_err *err)
+{
+    struct lane *lane = &w->lanes[which];
+    const size_t num_tickets = options.queue_capacity + options.num_workers;
+    lane->workers = w;
+    lane->queue = sluice_fair_queue_init(options.queue_capacity);
+    lane->tickets = calloc(num_tickets, sizeof(*lane->tickets));
+    if (!lane->tickets)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a queue of %zu",
+                           options.queue_capacity);
+    for (size_t i = 0; i < num_tickets; i++) {
+        lane->tickets[i] =
+            (struct ticket){.job = {.fn = run_ticket}, .lane = lane, .next = lane->free};
+        lane->free = &lane->tickets[i];
+    }
+    return sluice_worker_pool_create(&options, &lane->pool, err);
+}
+
 sluice_status sluice_workers_create(const struct sluice_workers_options *options,
                                     struct sluice_workers **workers, struct sluice_err *err)
 {
@@ -53,7 +100,6 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->price_lock, NULL);
     w->price = sluice_cpu_price_init(sluice_clock_ns());
-    w->end = &w->first;
     w->num_prep = options->prep_workers ? options->prep_workers : sluice_cpu_count();
     w->scratch = (struct sluice_scratch_options){
         .pool = options->buffers,
@@ -73,9 +119,9 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         .num_workers = options->io_workers,
         .queue_capacity = options->queue,
     };
-    sluice_status status = sluice_worker_pool_create(&prep, &w->lanes[SLUICE_LANE_PREP], err);
+    sluice_status status = create_lane(w, SLUICE_LANE_PREP, prep, err);
     if (status == SLUICE_OK)
-        status = sluice_worker_pool_create(&io, &w->lanes[SLUICE_LANE_IO], err);
+        status = create_lane(w, SLUICE_LANE_IO, io, err);
     if (status != SLUICE_OK) {
         sluice_workers_destroy(w);
         return status;
@@ -84,18 +130,145 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     return SLUICE_OK;
 }
 
-static struct sluice_waiter *pop(struct sluice_workers *w)
+/* --- parties --- */
+
+struct sluice_party *sluice_workers_join(struct sluice_workers *w, const char *name)
 {
+    const size_t size = strlen(name) + 1;
     pthread_mutex_lock(&w->lock);
-    struct sluice_waiter *waiter = w->first;
-    if (waiter) {
-        w->first = waiter->next;
-        if (!w->first)
-            w->end = &w->first;
-        waiter->next = NULL;
+    struct sluice_party *party = w->parties;
+    while (party && strcmp(party->name, name) != 0)
+        party = party->next;
+    if (!party && (party = calloc(1, sizeof(*party) + size))) {
+        memcpy(party->name, name, size);
+        for (int lane = 0; lane < 2; lane++)
+            sluice_flow_init(&party->flow[lane]);
+        party->end = &party->first;
+        party->next = w->parties;
+        party->link = &w->parties;
+        if (party->next)
+            party->next->link = &party->next;
+        w->parties = party;
+    }
+    if (party)
+        party->refs++;
+    pthread_mutex_unlock(&w->lock);
+    return party;
+}
+
+/* Under the lock. */
+static void unref(struct sluice_party *party)
+{
+    if (--party->refs)
+        return;
+    *party->link = party->next;
+    if (party->next)
+        party->next->link = party->link;
+    free(party);
+}
+
+void sluice_workers_leave(struct sluice_workers *w, struct sluice_party *party)
+{
+    if (!party)
+        return;
+    pthread_mutex_lock(&w->lock);
+    unref(party);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* --- jobs --- */
+
+sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *party,
+                                 enum sluice_lane which, struct sluice_job *job)
+{
+    struct lane *lane = &w->lanes[which];
+    pthread_mutex_lock(&w->lock);
+    sluice_status status = SLUICE_E_CLOSED;
+    if (!w->is_closed) {
+        status = SLUICE_E_AGAIN;
+        if (sluice_fair_queue_push(&lane->queue, &party->flow[which], job)) {
+            struct ticket *ticket = lane->free;
+            lane->free = ticket->next;
+            party->refs++;
+            /* There is room, and nobody else submits: the pool holds as many as the queue. */
+            status = sluice_worker_pool_try_submit(lane->pool, &ticket->job);
+            assert(status == SLUICE_OK);
+        }
     }
     pthread_mutex_unlock(&w->lock);
+    return status;
+}
+
+static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
+{
+    struct ticket *ticket = SLUICE_CONTAINER_OF(base, struct ticket, job);
+    struct lane *lane = ticket->lane;
+    struct sluice_workers *w = lane->workers;
+    struct sluice_flow *flow;
+    uint64_t cost_ns;
+    pthread_mutex_lock(&w->lock);
+    ticket->next = lane->free;
+    lane->free = ticket;
+    struct sluice_job *job = sluice_fair_queue_pop(&lane->queue, &flow, &cost_ns);
+    pthread_mutex_unlock(&w->lock);
+
+    job->fn(job, fate, worker);
+    static _Thread_local uint64_t last_ns; /* waiting costs no CPU time, so one look is enough */
+    const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
+    last_ns = now_ns;
+
+    const size_t which = (size_t)(lane - w->lanes);
+    pthread_mutex_lock(&w->lock);
+    sluice_fair_queue_done(&lane->queue, flow, cost_ns, spent_ns);
+    unref(SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow));
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* --- waiters --- */
+
+/* Under the lock: the first waiter of the party, or NULL; its reference goes to the caller. */
+static struct sluice_waiter *pop(struct sluice_party *party)
+{
+    struct sluice_waiter *waiter = party->first;
+    if (waiter) {
+        party->first = waiter->next;
+        if (!party->first)
+            party->end = &party->first;
+        waiter->next = NULL;
+    }
     return waiter;
+}
+
+/* Calls the party's waiters until one finds no room, with the lock let go meanwhile. */
+static void call_waiters(struct sluice_workers *w, struct sluice_party *party, bool to_the_last)
+{
+    for (struct sluice_waiter *waiter; (waiter = pop(party));) {
+        pthread_mutex_unlock(&w->lock);
+        const bool is_served = waiter->fn(waiter);
+        pthread_mutex_lock(&w->lock);
+        unref(party); /* the waiter's; the caller has one too */
+        if (!is_served && !to_the_last)
+            return;
+    }
+}
+
+/* Calls those of all parties.  They come and go meanwhile: who comes joins in front, and a party
+ * that is held stays in the list. */
+static void call_all_waiters(struct sluice_workers *w, bool to_the_last)
+{
+    pthread_mutex_lock(&w->lock);
+    struct sluice_party *party = w->parties;
+    if (party)
+        party->refs++;
+    while (party) {
+        call_waiters(w, party, to_the_last);
+        struct sluice_party *next = party->next;
+        if (next)
+            next->refs++;
+        unref(party);
+        party = next;
+    }
+    pthread_mutex_unlock(&w->lock);
 }
 
 void sluice_workers_destroy(struct sluice_workers *w)
@@ -107,23 +280,13 @@ void sluice_workers_destroy(struct sluice_workers *w)
     w->is_closed = true;
     pthread_mutex_unlock(&w->lock);
     for (int lane = 0; lane < 2; lane++)
-        sluice_worker_pool_destroy(w->lanes[lane], SLUICE_POOL_DRAIN);
-    for (struct sluice_waiter *waiter; (waiter = pop(w));)
-        waiter->fn(waiter);
+        sluice_worker_pool_destroy(w->lanes[lane].pool, SLUICE_POOL_DRAIN);
+    call_all_waiters(w, true);
+    for (int lane = 0; lane < 2; lane++)
+        free(w->lanes[lane].tickets);
     pthread_mutex_destroy(&w->price_lock);
     pthread_mutex_destroy(&w->lock);
     free(w);
-}
-
-sluice_status sluice_workers_try(struct sluice_workers *w, enum sluice_lane lane,
-                                 struct sluice_job *job)
-{
-    /* Under the lock, so that the lane outlives the call; it never waits. */
-    pthread_mutex_lock(&w->lock);
-    const sluice_status status =
-        w->is_closed ? SLUICE_E_CLOSED : sluice_worker_pool_try_submit(w->lanes[lane], job);
-    pthread_mutex_unlock(&w->lock);
-    return status;
 }
 
 void sluice_workers_started(struct sluice_workers *w)
@@ -132,12 +295,10 @@ void sluice_workers_started(struct sluice_workers *w)
     w->starts++;
     pthread_mutex_unlock(&w->lock);
 
-    /* As many as find room.  One that finds none has a job in front of it, whose start
-     * comes here again: so nobody is left waiting in front of an empty queue. */
-    for (struct sluice_waiter *waiter; (waiter = pop(w));) {
-        if (!waiter->fn(waiter))
-            break;
-    }
+    /* As many as find room.  One that finds none has a job of its party in front of it, or the
+     * lanes are full; either way a start comes here again: so nobody is left waiting in front of
+     * an empty queue. */
+    call_all_waiters(w, false);
 }
 
 uint64_t sluice_workers_job_cpu_ns(void)
@@ -156,14 +317,16 @@ uint64_t sluice_workers_moment(struct sluice_workers *w)
     return starts;
 }
 
-bool sluice_workers_wait(struct sluice_workers *w, struct sluice_waiter *waiter, uint64_t moment)
+bool sluice_workers_wait(struct sluice_workers *w, struct sluice_party *party,
+                         struct sluice_waiter *waiter, uint64_t moment)
 {
     pthread_mutex_lock(&w->lock);
     const bool is_current = w->starts == moment;
     if (is_current) {
         waiter->next = NULL;
-        *w->end = waiter;
-        w->end = &waiter->next;
+        *party->end = waiter;
+        party->end = &waiter->next;
+        party->refs++;
     }
     pthread_mutex_unlock(&w->lock);
     return is_current;
@@ -177,7 +340,7 @@ unsigned sluice_workers_num_prep(const struct sluice_workers *w)
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
                                                      enum sluice_lane lane)
 {
-    return sluice_worker_pool_stats(w->lanes[lane]);
+    return sluice_worker_pool_stats(w->lanes[lane].pool);
 }
 
 double sluice_workers_cpu_price(struct sluice_workers *w)

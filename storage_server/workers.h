@@ -8,10 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The server's two groups of threads, and the line in front of them.
+/* The server's two groups of threads, and the lines in front of them.
  *
  *     PREP   reads a file and preprocesses it; as many threads as cores may be spent
  *     IO     reads a file; where raw files come from, and where PREP's overflow goes
+ *
+ * Each connection has a line of its own in front of each group, and all get their turn
+ * by what their jobs cost (fair_queue.h): one that asks for much makes itself wait.
  *
  * Nothing here ever blocks the submitter.  Who finds no room leaves a waiter and is
  * called back when there may be room; no call is lost between the two.
@@ -40,9 +43,19 @@ SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_
  * lanes closed.  NULL is allowed. */
 void sluice_workers_destroy(struct sluice_workers *workers);
 
-/* As sluice_worker_pool_try_submit(). */
+/* A client's place in the lines: the same one for the same name (of a connection) as long as
+ * somebody holds it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
+struct sluice_party;
+SLUICE_MUST_USE struct sluice_party *sluice_workers_join(struct sluice_workers *workers,
+                                                         const char *name);
+/* From a job too.  NULL is allowed. */
+void sluice_workers_leave(struct sluice_workers *workers, struct sluice_party *party);
+
+/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this party has its part of the
+ * places.  A job that was taken holds the party by itself. */
 SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
-                                                 enum sluice_lane lane, struct sluice_job *job);
+                                                 struct sluice_party *party, enum sluice_lane lane,
+                                                 struct sluice_job *job);
 
 /* Every job calls this first, whatever its fate: a place in the queue is free. */
 void sluice_workers_started(struct sluice_workers *workers);
@@ -54,7 +67,7 @@ uint64_t sluice_workers_job_cpu_ns(void);
 
 struct sluice_waiter {
     /* Called once per successful wait, from a worker, without a lock.  False: there was no
-     * room after all and it waits again; others are then not tried in vain. */
+     * room after all and it waits again; others of its party are then not tried in vain. */
     bool (*fn)(struct sluice_waiter *waiter);
     struct sluice_waiter *next; /* private */
 };
@@ -62,7 +75,7 @@ struct sluice_waiter {
 /* Take `moment` before a try; after SLUICE_E_AGAIN, wait with it.  False: a place became
  * free meanwhile, so try again at once. */
 uint64_t sluice_workers_moment(struct sluice_workers *workers);
-SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
+SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers, struct sluice_party *party,
                                          struct sluice_waiter *waiter, uint64_t moment);
 
 unsigned sluice_workers_num_prep(const struct sluice_workers *workers);

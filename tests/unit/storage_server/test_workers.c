@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 static struct sluice_workers *workers;
+static struct sluice_party *party;
 
 static void create(unsigned prep_workers, size_t queue)
 {
@@ -19,6 +20,13 @@ static void create(unsigned prep_workers, size_t queue)
         .queue = queue,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
+    party = sluice_workers_join(workers, "a client");
+}
+
+static void destroy(void)
+{
+    sluice_workers_leave(workers, party);
+    sluice_workers_destroy(workers);
 }
 
 static void await(sem_t *semaphore)
@@ -49,7 +57,7 @@ static void hold(struct held_job *held, enum sluice_lane lane)
     held->job.fn = run_held;
     sem_init(&held->has_started, 0, 0);
     sem_init(&held->may_end, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, lane, &held->job), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, lane, &held->job), SLUICE_OK);
 }
 
 struct quick_job {
@@ -79,7 +87,77 @@ static void prep_jobs_get_a_scratch_and_io_jobs_none(void)
     CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_LANE_IO).submitted, 1);
     sem_post(&prep.may_end);
     sem_post(&io.may_end);
-    sluice_workers_destroy(workers);
+    destroy();
+}
+
+/* A job that notes when its turn came. */
+struct noting_job {
+    struct sluice_job job;
+    unsigned *turns, turn;
+};
+
+static void run_noting(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct noting_job *noting = SLUICE_CONTAINER_OF(job, struct noting_job, job);
+    (void)fate, (void)worker;
+    sluice_workers_started(workers);
+    noting->turn = ++*noting->turns;
+}
+
+static void a_party_with_little_does_not_wait_for_one_with_much(void)
+{
+    create(1, 64);
+    struct sluice_party *other = sluice_workers_join(workers, "another");
+    CU_ASSERT_PTR_EQUAL(sluice_workers_join(workers, "another"), other);
+    struct held_job running;
+    hold(&running, SLUICE_LANE_PREP);
+    await(&running.has_started);
+    unsigned turns = 0; /* the one worker's, until it is joined */
+    struct noting_job much[20], little[2];
+    for (int i = 0; i < 20; i++) {
+        much[i] = (struct noting_job){.job.fn = run_noting, .turns = &turns};
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, SLUICE_LANE_PREP, &much[i].job),
+                              SLUICE_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        little[i] = (struct noting_job){.job.fn = run_noting, .turns = &turns};
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, other, SLUICE_LANE_PREP, &little[i].job),
+                              SLUICE_OK);
+    }
+    sem_post(&running.may_end);
+    sluice_workers_leave(workers, other); /* twice, while it has jobs */
+    sluice_workers_leave(workers, other);
+    destroy();
+    CU_ASSERT_EQUAL(turns, 22);
+    CU_ASSERT_EQUAL(little[0].turn, 1);
+    CU_ASSERT(little[1].turn < 22);
+    for (int i = 0; i + 1 < 20; i++)
+        CU_ASSERT(much[i].turn < much[i + 1].turn);
+}
+
+static void a_party_cannot_take_all_places(void)
+{
+    create(1, 16);
+    struct sluice_party *other = sluice_workers_join(workers, "another");
+    struct held_job running;
+    hold(&running, SLUICE_LANE_PREP);
+    await(&running.has_started);
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct quick_job jobs[17];
+    unsigned taken = 0;
+    for (; taken < 16; taken++) {
+        jobs[taken] = (struct quick_job){.job.fn = run_quick, .done = &done};
+        if (sluice_workers_try(workers, party, SLUICE_LANE_PREP, &jobs[taken].job) != SLUICE_OK)
+            break;
+    }
+    CU_ASSERT_EQUAL(taken, 12);
+    jobs[16] = (struct quick_job){.job.fn = run_quick, .done = &done};
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_LANE_PREP, &jobs[16].job), SLUICE_OK);
+    sem_post(&running.may_end);
+    sluice_workers_leave(workers, other);
+    destroy();
+    sem_destroy(&done);
 }
 
 struct counting_waiter {
@@ -113,14 +191,14 @@ static void a_wait_after_a_start_is_refused(void)
     sem_t done;
     sem_init(&done, 0, 0);
     struct quick_job queued = {.job = {.fn = run_quick}, .done = &done}, full = queued;
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, SLUICE_LANE_IO, &queued.job), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, SLUICE_LANE_IO, &full.job), SLUICE_E_AGAIN);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &queued.job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &full.job), SLUICE_E_AGAIN);
     sem_post(&running.may_end);
     await(&done);
     struct counting_waiter waiter;
     init_waiter(&waiter, true);
-    CU_ASSERT_FALSE(sluice_workers_wait(workers, &waiter.waiter, moment));
-    sluice_workers_destroy(workers);
+    CU_ASSERT_FALSE(sluice_workers_wait(workers, party, &waiter.waiter, moment));
+    destroy();
     CU_ASSERT_EQUAL(atomic_load(&waiter.calls), 0);
 }
 
@@ -135,24 +213,46 @@ static void a_start_calls_waiters_until_one_finds_no_room(void)
     init_waiter(&second, false);
     init_waiter(&third, true);
     const uint64_t moment = sluice_workers_moment(workers);
-    CU_ASSERT(sluice_workers_wait(workers, &first.waiter, moment));
-    CU_ASSERT(sluice_workers_wait(workers, &second.waiter, moment));
-    CU_ASSERT(sluice_workers_wait(workers, &third.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, party, &first.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, party, &second.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, party, &third.waiter, moment));
     sem_post(&running.may_end);
     await(&second.called);
     CU_ASSERT_EQUAL(atomic_load(&first.calls), 1);
     CU_ASSERT_EQUAL(atomic_load(&third.calls), 0);
     /* The end calls whoever is left. */
-    sluice_workers_destroy(workers);
+    destroy();
     CU_ASSERT_EQUAL(atomic_load(&first.calls), 1);
     CU_ASSERT_EQUAL(atomic_load(&second.calls), 1);
     CU_ASSERT_EQUAL(atomic_load(&third.calls), 1);
+}
+
+static void a_party_without_room_keeps_nobody_else_waiting(void)
+{
+    create(1, 1);
+    struct sluice_party *other = sluice_workers_join(workers, "another");
+    struct held_job running;
+    hold(&running, SLUICE_LANE_IO);
+    await(&running.has_started);
+    struct counting_waiter refused, served;
+    init_waiter(&refused, false);
+    init_waiter(&served, true);
+    const uint64_t moment = sluice_workers_moment(workers);
+    CU_ASSERT(sluice_workers_wait(workers, other, &refused.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, party, &served.waiter, moment));
+    sem_post(&running.may_end);
+    await(&served.called);
+    await(&refused.called);
+    sluice_workers_leave(workers, other);
+    destroy();
+    CU_ASSERT_EQUAL(atomic_load(&served.calls), 1);
 }
 
 /* Many submitters with many jobs each through a queue of one: every job runs, nobody hangs. */
 struct submitter {
     struct quick_job job;
     struct sluice_waiter waiter;
+    struct sluice_party *party;
     enum sluice_lane lane;
     unsigned left;
     sem_t *done;
@@ -162,11 +262,11 @@ static bool submit_next(struct submitter *s)
 {
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, s->lane, &s->job.job);
+        const sluice_status status = sluice_workers_try(workers, s->party, s->lane, &s->job.job);
         if (status == SLUICE_OK)
             return true;
         CU_ASSERT_EQUAL_FATAL(status, SLUICE_E_AGAIN);
-        if (sluice_workers_wait(workers, &s->waiter, moment))
+        if (sluice_workers_wait(workers, s->party, &s->waiter, moment))
             return false;
     }
 }
@@ -198,6 +298,7 @@ static void nobody_waits_in_front_of_an_empty_queue(void)
         submitters[i] = (struct submitter){
             .job = {.job = {.fn = run_again}},
             .waiter = {.fn = on_room},
+            .party = sluice_workers_join(workers, (const char *[]){"p", "q", "r", "s"}[i % 4]),
             .lane = i % 3 ? SLUICE_LANE_PREP : SLUICE_LANE_IO,
             .left = NUM_JOBS,
             .done = &done,
@@ -206,10 +307,12 @@ static void nobody_waits_in_front_of_an_empty_queue(void)
     }
     for (int i = 0; i < NUM_SUBMITTERS; i++)
         await(&done);
+    for (int i = 0; i < NUM_SUBMITTERS; i++)
+        sluice_workers_leave(workers, submitters[i].party);
     const uint64_t run = sluice_workers_stats(workers, SLUICE_LANE_PREP).run +
                          sluice_workers_stats(workers, SLUICE_LANE_IO).run;
     CU_ASSERT(run >= NUM_SUBMITTERS * NUM_JOBS - 3); /* the last ones may not be counted yet */
-    sluice_workers_destroy(workers);
+    destroy();
     free(submitters);
 }
 
@@ -243,7 +346,8 @@ static void a_job_is_charged_what_its_thread_spent_since_the_last_one(void)
     for (int i = 0; i < 2; i++) {
         jobs[i] = (struct costly_job){
             .job.fn = run_costly, .spend_ns = i ? 1000000 : 4000000, .done = &done};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, SLUICE_LANE_IO, &jobs[i].job), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &jobs[i].job),
+                              SLUICE_OK);
         await(&done);
         CU_ASSERT(jobs[i].first_ns >= jobs[i].spend_ns);
     }
@@ -253,7 +357,7 @@ static void a_job_is_charged_what_its_thread_spent_since_the_last_one(void)
     CU_ASSERT(charged_ns <= jobs[1].clock_ns);
     CU_ASSERT(charged_ns >= jobs[0].first_ns + jobs[1].spend_ns);
     CU_ASSERT(jobs[1].first_ns <= jobs[1].clock_ns - jobs[0].first_ns);
-    sluice_workers_destroy(workers);
+    destroy();
     sem_destroy(&done);
 }
 
@@ -261,8 +365,11 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(prep_jobs_get_a_scratch_and_io_jobs_none),
+        SLUICE_TEST(a_party_with_little_does_not_wait_for_one_with_much),
+        SLUICE_TEST(a_party_cannot_take_all_places),
         SLUICE_TEST(a_wait_after_a_start_is_refused),
         SLUICE_TEST(a_start_calls_waiters_until_one_finds_no_room),
+        SLUICE_TEST(a_party_without_room_keeps_nobody_else_waiting),
         SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
     };

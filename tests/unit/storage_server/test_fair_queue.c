@@ -1,0 +1,192 @@
+#include "storage_server/fair_queue.h"
+
+#include "base/compiler.h"
+#include "base/rng.h"
+#include "support/test.h"
+
+#include <stddef.h>
+
+static void within_a_flow_the_first_comes_first(void)
+{
+    struct sluice_fair_queue queue = sluice_fair_queue_init(10);
+    struct sluice_flow flow, *served;
+    struct sluice_job jobs[10];
+    uint64_t cost_ns;
+    sluice_flow_init(&flow);
+    for (int i = 0; i < 10; i++)
+        CU_ASSERT(sluice_fair_queue_push(&queue, &flow, &jobs[i]));
+    CU_ASSERT_FALSE(sluice_fair_queue_push(&queue, &flow, &jobs[0]));
+    for (int i = 0; i < 10; i++) {
+        CU_ASSERT_PTR_EQUAL(sluice_fair_queue_pop(&queue, &served, &cost_ns), &jobs[i]);
+        CU_ASSERT_PTR_EQUAL(served, &flow);
+        sluice_fair_queue_done(&queue, served, cost_ns, 5);
+    }
+    CU_ASSERT_PTR_NULL(sluice_fair_queue_pop(&queue, &served, &cost_ns));
+    CU_ASSERT_EQUAL(queue.num_active, 0);
+}
+
+/* Workers in simulated time: flow f always has jobs waiting, each of which costs cost[f] on
+ * average.  Counts what each flow had when `end_ns` is over. */
+#define NUM_WORKERS 3
+#define MOST_FLOWS 4
+
+struct simulated_job {
+    struct sluice_job job;
+    int flow;
+};
+
+struct simulation {
+    struct sluice_fair_queue queue;
+    struct sluice_flow flows[MOST_FLOWS];
+    struct simulated_job jobs[MOST_FLOWS][40];
+    struct {
+        struct sluice_flow *flow;
+        struct simulated_job *job;
+        uint64_t cost_ns, spent_ns, end_ns;
+    } running[NUM_WORKERS];
+    uint64_t now_ns, had_ns[MOST_FLOWS];
+};
+
+static void start(struct simulation *s, int worker, const uint64_t cost_ns[],
+                  struct sluice_rng *rng)
+{
+    struct sluice_job *job =
+        sluice_fair_queue_pop(&s->queue, &s->running[worker].flow, &s->running[worker].cost_ns);
+    s->running[worker].job = job ? SLUICE_CONTAINER_OF(job, struct simulated_job, job) : NULL;
+    s->running[worker].end_ns = UINT64_MAX;
+    if (!job)
+        return;
+    const uint64_t cost = cost_ns[s->running[worker].job->flow];
+    s->running[worker].spent_ns = cost / 2 + sluice_rng_below(rng, (uint32_t)cost);
+    s->running[worker].end_ns = s->now_ns + s->running[worker].spent_ns;
+}
+
+/* Until end_ns; a job that is done is pushed again, so a flow keeps as many as it began with. */
+static void simulate(struct simulation *s, const uint64_t cost_ns[], uint64_t end_ns)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    for (int w = 0; w < NUM_WORKERS; w++)
+        start(s, w, cost_ns, &rng);
+    for (;;) {
+        int w = 0;
+        for (int i = 1; i < NUM_WORKERS; i++)
+            w = s->running[i].end_ns < s->running[w].end_ns ? i : w;
+        if (s->running[w].end_ns >= end_ns)
+            return;
+        s->now_ns = s->running[w].end_ns;
+        struct simulated_job *job = s->running[w].job;
+        s->had_ns[job->flow] += s->running[w].spent_ns;
+        sluice_fair_queue_done(&s->queue, s->running[w].flow, s->running[w].cost_ns,
+                               s->running[w].spent_ns);
+        CU_ASSERT(sluice_fair_queue_push(&s->queue, &s->flows[job->flow], &job->job));
+        for (int i = 0; i < NUM_WORKERS; i++) {
+            if (i == w || !s->running[i].job)
+                start(s, i, cost_ns, &rng);
+        }
+    }
+}
+
+static void begin(struct simulation *s, int num_flows, const int num_jobs[])
+{
+    *s = (struct simulation){.queue = sluice_fair_queue_init(1000)};
+    for (int f = 0; f < num_flows; f++) {
+        sluice_flow_init(&s->flows[f]);
+        for (int i = 0; i < num_jobs[f]; i++) {
+            s->jobs[f][i].flow = f;
+            CU_ASSERT_FATAL(sluice_fair_queue_push(&s->queue, &s->flows[f], &s->jobs[f][i].job));
+        }
+    }
+}
+
+static void flows_that_always_wait_have_equal_time(void)
+{
+    static struct simulation s;
+    /* One asks for much, one for jobs of ten times the cost, one for little. */
+    static const int num_jobs[] = {40, 8, 5};
+    static const uint64_t cost_ns[] = {1000000, 10000000, 1000000};
+    begin(&s, 3, num_jobs);
+    simulate(&s, cost_ns, 10000000000);
+    for (int f = 0; f < 3; f++) {
+        CU_ASSERT(s.had_ns[f] > 9900000000);
+        CU_ASSERT(s.had_ns[f] < 10100000000);
+    }
+}
+
+static void a_flow_that_asks_for_less_has_all_it_asks_for(void)
+{
+    static struct simulation s;
+    /* One job at a time keeps one worker of three busy, whatever the others ask for. */
+    static const int num_jobs[] = {40, 40, 40, 1};
+    static const uint64_t cost_ns[] = {1000000, 1000000, 1000000, 1000000};
+    begin(&s, 4, num_jobs);
+    simulate(&s, cost_ns, 1000000000);
+    /* A quarter of 3 s each would be 0.75 s; it waits for the next worker each time. */
+    CU_ASSERT(s.had_ns[3] > 600000000);
+    for (int f = 0; f < 3; f++)
+        CU_ASSERT(s.had_ns[f] > 700000000);
+}
+
+static void nothing_is_saved_up(void)
+{
+    struct sluice_fair_queue queue = sluice_fair_queue_init(100);
+    struct sluice_flow busy, late, *served;
+    struct sluice_job jobs[100];
+    uint64_t cost_ns;
+    sluice_flow_init(&busy);
+    sluice_flow_init(&late);
+    for (int i = 0; i < 30; i++)
+        CU_ASSERT(sluice_fair_queue_push(&queue, &busy, &jobs[i]));
+    for (int i = 0; i < 20; i++) {
+        CU_ASSERT_PTR_NOT_NULL(sluice_fair_queue_pop(&queue, &served, &cost_ns));
+        sluice_fair_queue_done(&queue, served, cost_ns, 1000000);
+    }
+    for (int i = 30; i < 60; i++)
+        CU_ASSERT(sluice_fair_queue_push(&queue, &late, &jobs[i]));
+    /* From here on they take turns, though one has had 20 jobs and the other none. */
+    int late_served = 0;
+    for (int i = 0; i < 20; i++) {
+        CU_ASSERT_PTR_NOT_NULL(sluice_fair_queue_pop(&queue, &served, &cost_ns));
+        late_served += served == &late;
+        sluice_fair_queue_done(&queue, served, cost_ns, 1000000);
+    }
+    CU_ASSERT(late_served >= 10 && late_served <= 11);
+}
+
+static void a_quarter_of_many_places_is_kept_for_who_comes_anew(void)
+{
+    struct sluice_fair_queue queue = sluice_fair_queue_init(64);
+    struct sluice_flow flows[4];
+    static struct sluice_job jobs[4][64];
+    size_t held[4] = {0};
+    for (int f = 0; f < 4; f++)
+        sluice_flow_init(&flows[f]);
+    for (int f = 0; f < 4; f++) {
+        while (sluice_fair_queue_push(&queue, &flows[f], &jobs[f][held[f]]))
+            held[f]++;
+    }
+    CU_ASSERT_EQUAL(held[0], 48); /* alone: all but the quarter */
+    CU_ASSERT_EQUAL(held[1], 16); /* as many as are left; its part would be 24 */
+    CU_ASSERT_EQUAL(held[2], 0);
+    /* What is given back goes to those with less than their part. */
+    struct sluice_flow *served;
+    uint64_t cost_ns;
+    for (int i = 0; i < 8; i++) {
+        CU_ASSERT_PTR_NOT_NULL(sluice_fair_queue_pop(&queue, &served, &cost_ns));
+        sluice_fair_queue_done(&queue, served, cost_ns, 1000);
+        CU_ASSERT_FALSE(sluice_fair_queue_push(&queue, &flows[0], &jobs[0][50]));
+        CU_ASSERT(sluice_fair_queue_push(&queue, &flows[2], &jobs[2][held[2]]));
+        held[2]++;
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(within_a_flow_the_first_comes_first),
+        SLUICE_TEST(flows_that_always_wait_have_equal_time),
+        SLUICE_TEST(a_flow_that_asks_for_less_has_all_it_asks_for),
+        SLUICE_TEST(nothing_is_saved_up),
+        SLUICE_TEST(a_quarter_of_many_places_is_kept_for_who_comes_anew),
+    };
+    return sluice_test_run("fair_queue", tests, SLUICE_TEST_COUNT(tests));
+}
