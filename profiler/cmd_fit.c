@@ -2,7 +2,6 @@
 
 #include "base/cli.h"
 #include "base/log.h"
-#include "pipeline/pipeline.h"
 #include "profiler/choice_fit.h"
 
 #include <jansson.h>
@@ -120,44 +119,14 @@ static void print_op(const char *name, bool is_json, const struct halves *halves
     json_decref(json);
 }
 
-/* Facts of every row; how a file is coded is known if its forms were measured. */
-static sluice_status find_facts(const struct sluice_cost_table *table,
-                                const struct sluice_form_table *forms, const char *spec,
-                                uint64_t seed, struct sluice_sample_facts **out,
-                                struct sluice_err *err)
-{
-    struct sluice_pipeline *pipeline = NULL;
-    sluice_status status = sluice_pipeline_parse(spec, &pipeline, err);
-    if (status != SLUICE_OK)
-        return status;
-    struct sluice_sample_facts *facts = calloc(table->num_rows + 1, sizeof(*facts));
-    if (!facts) {
-        sluice_pipeline_destroy(pipeline);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit %zu samples",
-                           table->num_rows);
-    }
-    for (size_t i = 0; i < table->num_rows; i++) {
-        const struct sluice_sample_cost *row = &table->rows[i];
-        const struct sluice_draw_key key = {.seed = seed, .sample_id = i};
-        facts[i] =
-            sluice_sample_facts_make(pipeline, row->bytes[0], row->width, row->height, 0, &key);
-    }
-    for (size_t i = 0; i < forms->num_rows; i++) {
-        if (forms->rows[i].index < table->num_rows)
-            facts[forms->rows[i].index].coding = forms->rows[i].facts.coding;
-    }
-    sluice_pipeline_destroy(pipeline);
-    *out = facts;
-    return SLUICE_OK;
-}
-
-static sluice_status fit_ops(const struct sluice_cost_table *table,
-                             const struct sluice_form_table *forms, const char *spec, uint64_t seed,
-                             uint64_t num_known, bool is_json, struct sluice_err *err)
+static sluice_status fit_ops(const struct sluice_profile_source *source,
+                             const struct sluice_cost_table *table,
+                             const struct sluice_form_table *forms, uint64_t num_known,
+                             bool is_json, struct sluice_err *err)
 {
     const struct halves halves = divide(table->num_rows, num_known);
     struct sluice_sample_facts *facts = NULL;
-    sluice_status status = find_facts(table, forms, spec, seed, &facts, err);
+    sluice_status status = sluice_profile_find_facts(source, table, forms, &facts, err);
     for (int target = 0; status == SLUICE_OK && target < NUM_TARGETS; target++) {
         struct quality quality = {0};
         status = try_op(table, facts, &halves, target, &quality, err);
@@ -233,22 +202,10 @@ static sluice_status fit_forms(const struct sluice_form_table *forms, size_t num
     return status;
 }
 
-/* Absent in folders of the original. */
-static sluice_status read_forms(const char *folder, struct sluice_form_table *forms,
-                                struct sluice_err *err)
-{
-    struct sluice_err why = {0};
-    const sluice_status status = sluice_form_table_read(folder, forms, &why);
-    if (status == SLUICE_OK || status == SLUICE_E_NOT_FOUND)
-        return SLUICE_OK;
-    return sluice_fail(err, status, "%s", why.text);
-}
-
 int sluice_profile_cmd_fit(int argc, char **argv)
 {
-    struct sluice_profile_source source = {0};
-    uint64_t num_known = 0, seed = 0;
-    const char *spec = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet";
+    struct sluice_profile_source source = sluice_profile_source_init();
+    uint64_t num_known = 0;
     const struct sluice_option options[] = {
         {.name = "profile-folder",
          .type = SLUICE_OPTION_STRING,
@@ -264,12 +221,12 @@ int sluice_profile_cmd_fit(int argc, char **argv)
                  "half of them."},
         {.name = "pipeline",
          .type = SLUICE_OPTION_STRING,
-         .value = &spec,
+         .value = &source.pipeline,
          .arg = "SPEC",
          .help = "The ops that were profiled."},
         {.name = "seed",
          .type = SLUICE_OPTION_UINT,
-         .value = &seed,
+         .value = &source.seed,
          .arg = "N",
          .help = "The seed it was profiled with, which gives each sample's crop."},
     };
@@ -289,12 +246,12 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     struct sluice_err err = {0};
     sluice_status status = sluice_profile_load(&source, &table, &err);
     if (status == SLUICE_OK)
-        status = read_forms(source.folder, &forms, &err);
+        status = sluice_profile_load_forms(&source, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
         printf("%-12s %-12s %8s %15s %8s %8s %8s\n", "op", "", "held out", "mean", "median", "p90",
                "sum");
     if (status == SLUICE_OK)
-        status = fit_ops(&table, &forms, spec, seed, num_known, parsed.is_json, &err);
+        status = fit_ops(&source, &table, &forms, num_known, parsed.is_json, &err);
     if (status == SLUICE_OK && forms.num_rows > 0)
         status = fit_forms(&forms, table.num_rows, num_known, parsed.is_json, &err);
     sluice_form_table_clear(&forms);

@@ -15,35 +15,6 @@ const char *const sluice_profile_planners[] = {"lp", "greedy", "nooff", "alloff"
 #define PILOFF_SPLIT 3
 #define ALLOFF_SPLIT 5
 
-sluice_status sluice_profile_load(const struct sluice_profile_source *source,
-                                  struct sluice_cost_table *table, struct sluice_err *err)
-{
-    char in_folder[4096];
-    const char *sizes = source->sizes_path;
-    if (!sizes && source->folder) {
-        snprintf(in_folder, sizeof(in_folder), "%s/prep_sizes.csv", source->folder);
-        sizes = in_folder;
-    }
-    if (!sizes)
-        return sluice_fail(err, SLUICE_E_INVALID, "--profile-folder or --sizes is needed");
-    if (!source->has_modelled_times && !source->times_path) {
-        if (source->folder && !source->sizes_path)
-            return sluice_cost_table_read(source->folder, table, err);
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "--sizes alone has no times: give --times FILE or --times-model");
-    }
-    sluice_status status = sluice_cost_table_read_sizes(sizes, table, err);
-    if (status != SLUICE_OK)
-        return status;
-    if (source->has_modelled_times)
-        sluice_cost_table_model_times(table);
-    else
-        status = sluice_cost_table_read_times(source->times_path, table, err);
-    if (status != SLUICE_OK)
-        sluice_cost_table_clear(table);
-    return status;
-}
-
 sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_form_menu *menu,
                                        const struct sluice_rates *rates, uint8_t **choice,
                                        struct sluice_err *err)
@@ -77,7 +48,7 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
 
 struct request {
     struct sluice_profile_source source;
-    double net_bw, gpu_rate;
+    double net_bw, gpu_rate, pcie_bw;
     uint64_t remote_cpus, local_cpus;
     struct sluice_option_strings forms;
     const char *planner;
@@ -94,6 +65,7 @@ struct results {
     struct result items[8];
     size_t num_items;
     double bound_s; /* no plan among the same choices is faster */
+    const char *costs;
 };
 
 static double gap_of(const struct results *results, const struct result *result)
@@ -121,11 +93,11 @@ static void print_json(const struct results *results, const struct result *resul
                                 json_integer((json_int_t)forecast->choices[c]));
     }
     json_t *json = json_pack(
-        "{s:s, s:I, s:f, s:f, s:f, s:I, s:s, s:o, s:o}", "planner", result->planner, "samples",
+        "{s:s, s:I, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:s}", "planner", result->planner, "samples",
         (json_int_t)num_samples, "primal_s", forecast->primal_s, "dual_s", results->bound_s, "gap",
         gap_of(results, result), "wire_bytes", (json_int_t)forecast->wire_bytes, "slowest",
         sluice_resource_name(forecast->slowest), "choices", choices, "busy_s",
-        busy_to_json(forecast));
+        busy_to_json(forecast), "costs", results->costs);
     json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     printf("\n");
     json_decref(json);
@@ -146,7 +118,8 @@ static void print_plans(const struct results *results)
         }
         printf("\n");
     }
-    printf("no plan of these choices takes less than %.3f s\n", results->bound_s);
+    printf("no plan of these choices takes less than %.3f s; costs: %s\n", results->bound_s,
+           results->costs);
 }
 
 static void print_whatif(const struct results *results)
@@ -166,7 +139,8 @@ static void print_whatif(const struct results *results)
 
 /* The plan asked for first, then the others to compare it with. */
 static sluice_status make_results(const struct request *request,
-                                  const struct sluice_cost_table *table, struct results *results,
+                                  const struct sluice_cost_table *table,
+                                  const struct sluice_profile_costs *costs, struct results *results,
                                   struct sluice_err *err)
 {
     const struct sluice_rates rates = {
@@ -174,10 +148,10 @@ static sluice_status make_results(const struct request *request,
         .storage_cores = (double)request->remote_cpus,
         .compute_cores = (double)request->local_cpus,
         .gpu_samples_per_s = request->gpu_rate > 0 ? request->gpu_rate : INFINITY,
+        .pcie_bytes_per_s = request->pcie_bw > 0 ? request->pcie_bw : INFINITY,
     };
-    const struct sluice_transport_cost transport = sluice_transport_cost_default();
-    struct sluice_form_menu menu = sluice_form_menu_init(table);
-    menu.transport = &transport;
+    results->costs = costs->name;
+    struct sluice_form_menu menu = sluice_profile_menu(table, costs);
     for (size_t i = 0; i < request->forms.num_items; i++) {
         if (strcmp(request->forms.items[i], "jpeg_crop") == 0)
             menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;
@@ -216,14 +190,18 @@ static sluice_status make_results(const struct request *request,
 static int parse_request(int argc, char **argv, const char *summary, bool has_planner,
                          struct request *request)
 {
-    *request =
-        (struct request){.net_bw = 500e6 / 8, .remote_cpus = 4, .local_cpus = 8, .planner = "lp"};
+    *request = (struct request){.source = sluice_profile_source_init(),
+                                .net_bw = 500e6 / 8,
+                                .remote_cpus = 4,
+                                .local_cpus = 8,
+                                .planner = "lp"};
     const struct sluice_option options[] = {
         {.name = "profile-folder",
          .type = SLUICE_OPTION_STRING,
          .value = &request->source.folder,
          .arg = "FOLDER",
-         .help = "Folder with prep_sizes.csv and prep_times.csv."},
+         .help = "Folder with prep_sizes.csv and prep_times.csv, and, for --costs model, "
+                 "cost_model.json."},
         {.name = "sizes",
          .type = SLUICE_OPTION_STRING,
          .value = &request->source.sizes_path,
@@ -264,12 +242,39 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
          .min = 0,
          .max = 1e12,
          .help = "What the GPU trains; 0: never the limit."},
+        {.name = "pcie-bw",
+         .type = SLUICE_OPTION_RATE,
+         .value = &request->pcie_bw,
+         .arg = "MBIT",
+         .help = "Bandwidth from memory to the GPU; none: never the limit."},
+        {.name = "costs",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &request->source.costs,
+         .arg = "NAME",
+         .choices = sluice_profile_costs_names,
+         .help = SLUICE_PROFILE_COSTS_HELP},
+        {.name = "pipeline",
+         .type = SLUICE_OPTION_STRING,
+         .value = &request->source.pipeline,
+         .arg = "SPEC",
+         .help = "The ops, for the crops."},
+        {.name = "seed",
+         .type = SLUICE_OPTION_UINT,
+         .value = &request->source.seed,
+         .arg = "N",
+         .help = "Seed of the crops."},
+        {.name = "epoch",
+         .type = SLUICE_OPTION_UINT,
+         .value = &request->source.epoch,
+         .arg = "N",
+         .max = UINT32_MAX,
+         .help = "Epoch of the crops."},
         {.name = "form",
          .type = SLUICE_OPTION_STRINGS,
          .value = &request->forms,
          .arg = "FORM",
-         .help = "A form that the server offers beside raw, u8 and f32, with modelled costs: "
-                 "jpeg_crop or u8_packed; may be given again."},
+         .help = "A form that the server offers beside raw, u8 and f32: jpeg_crop or u8_packed; "
+                 "may be given again."},
         {.name = "planner",
          .type = SLUICE_OPTION_CHOICE,
          .value = &request->planner,
@@ -302,11 +307,14 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
 static int answer(const struct request *request, bool is_whatif)
 {
     struct sluice_cost_table table = {0};
+    struct sluice_profile_costs costs = {0};
     struct results results = {0};
     struct sluice_err err = {0};
     sluice_status status = sluice_profile_load(&request->source, &table, &err);
     if (status == SLUICE_OK)
-        status = make_results(request, &table, &results, &err);
+        status = sluice_profile_load_costs(&request->source, &table, &costs, &err);
+    if (status == SLUICE_OK)
+        status = make_results(request, &table, &costs, &results, &err);
     if (status == SLUICE_OK && request->is_json) {
         for (size_t i = 0; i < (is_whatif ? results.num_items : 1); i++)
             print_json(&results, &results.items[i], table.num_rows);
@@ -315,6 +323,7 @@ static int answer(const struct request *request, bool is_whatif)
     } else if (status == SLUICE_OK) {
         print_plans(&results);
     }
+    sluice_profile_costs_clear(&costs);
     sluice_cost_table_clear(&table);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);

@@ -74,6 +74,7 @@ static sluice_status draw_sizes(const char *folder, const struct sluice_cost_tab
 /* One line per planner over a rate that `set` puts into the rates. */
 static sluice_status draw_over_rate(const char *folder, const char *name, const char *title,
                                     const char *xlabel, const struct sluice_cost_table *table,
+                                    const struct sluice_profile_costs *costs,
                                     const struct sluice_rates *rates, const double *values,
                                     size_t num_values, void (*set)(struct sluice_rates *, double),
                                     struct sluice_err *err)
@@ -83,9 +84,7 @@ static sluice_status draw_over_rate(const char *folder, const char *name, const 
     if (status != SLUICE_OK)
         return status;
     char plot[1024] = "plot ";
-    const struct sluice_transport_cost transport = sluice_transport_cost_default();
-    struct sluice_form_menu menu = sluice_form_menu_init(table);
-    menu.transport = &transport;
+    const struct sluice_form_menu menu = sluice_profile_menu(table, costs);
     fprintf(figure.script, "$data << EOD\n");
     for (size_t i = 0; i < num_values; i++) {
         struct sluice_rates at = *rates;
@@ -127,6 +126,7 @@ static void set_storage_cores(struct sluice_rates *rates, double cores)
 }
 
 static sluice_status draw_table(const char *folder, const struct sluice_cost_table *table,
+                                const struct sluice_profile_costs *costs,
                                 const struct sluice_rates *rates, struct sluice_err *err)
 {
     static const double mbits[] = {50, 100, 200, 350, 500, 750, 1000, 2000, 5000, 10000};
@@ -137,14 +137,14 @@ static sluice_status draw_table(const char *folder, const struct sluice_cost_tab
         return status;
     snprintf(title, sizeof(title), "Epoch time over bandwidth (%g storage, %g compute cores)",
              rates->storage_cores, rates->compute_cores);
-    status = draw_over_rate(folder, "time_over_bandwidth", title, "bandwidth, Mbit/s", table, rates,
-                            mbits, SLUICE_ARRAY_LEN(mbits), set_bandwidth, err);
+    status = draw_over_rate(folder, "time_over_bandwidth", title, "bandwidth, Mbit/s", table, costs,
+                            rates, mbits, SLUICE_ARRAY_LEN(mbits), set_bandwidth, err);
     if (status != SLUICE_OK)
         return status;
     snprintf(title, sizeof(title), "Epoch time over storage cores (%g Mbit/s, %g compute cores)",
              rates->link_bytes_per_s * 8 / 1e6, rates->compute_cores);
-    return draw_over_rate(folder, "time_over_storage_cores", title, "storage cores", table, rates,
-                          cores, SLUICE_ARRAY_LEN(cores), set_storage_cores, err);
+    return draw_over_rate(folder, "time_over_storage_cores", title, "storage cores", table, costs,
+                          rates, cores, SLUICE_ARRAY_LEN(cores), set_storage_cores, err);
 }
 
 /* --- figures of runs --- */
@@ -292,7 +292,7 @@ static sluice_status report_runs(const char *path, const char *folder, struct sl
 
 int sluice_profile_cmd_report(int argc, char **argv)
 {
-    struct sluice_profile_source source = {0};
+    struct sluice_profile_source source = sluice_profile_source_init();
     const char *out_folder = NULL, *runs_path = NULL;
     double net_bw = 500e6 / 8;
     uint64_t remote_cpus = 4, local_cpus = 8;
@@ -331,6 +331,12 @@ int sluice_profile_cmd_report(int argc, char **argv)
          .type = SLUICE_OPTION_FLAG,
          .value = &source.has_modelled_times,
          .help = "Model op times from sizes instead of reading them."},
+        {.name = "costs",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &source.costs,
+         .arg = "NAME",
+         .choices = sluice_profile_costs_names,
+         .help = SLUICE_PROFILE_COSTS_HELP},
         {.name = "net-bw",
          .type = SLUICE_OPTION_RATE,
          .value = &net_bw,
@@ -371,14 +377,18 @@ int sluice_profile_cmd_report(int argc, char **argv)
         .gpu_samples_per_s = INFINITY,
     };
     struct sluice_cost_table table = {0};
+    struct sluice_profile_costs costs = {0};
     struct sluice_err err = {0};
     sluice_status status = sluice_mkdirs(out_folder, &err);
     if (status == SLUICE_OK && has_table)
         status = sluice_profile_load(&source, &table, &err);
     if (status == SLUICE_OK && has_table)
-        status = draw_table(out_folder, &table, &rates, &err);
+        status = sluice_profile_load_costs(&source, &table, &costs, &err);
+    if (status == SLUICE_OK && has_table)
+        status = draw_table(out_folder, &table, &costs, &rates, &err);
     if (status == SLUICE_OK && runs_path)
         status = report_runs(runs_path, out_folder, &err);
+    sluice_profile_costs_clear(&costs);
     sluice_cost_table_clear(&table);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);

@@ -3,7 +3,9 @@
 
 #include "base/cli.h"
 #include "base/error.h"
+#include "profiler/choice_cost.h"
 #include "profiler/form_menu.h"
+#include "profiler/form_table.h"
 #include "profiler/planner.h"
 #include "profiler/sample_cost.h"
 
@@ -18,17 +20,59 @@ int sluice_profile_cmd_whatif(int argc, char **argv);
 int sluice_profile_cmd_fit(int argc, char **argv);
 int sluice_profile_cmd_report(int argc, char **argv);
 
-/* Where a cost table comes from, as the options name it. */
+/* Where costs come from, as the options name it. */
 struct sluice_profile_source {
     const char *folder;      /* with prep_sizes.csv and prep_times.csv; NULL: not given */
     const char *sizes_path;  /* instead of the folder's; NULL: not given */
     const char *times_path;  /* likewise */
     bool has_modelled_times; /* no times file is read */
+    const char *costs;       /* of sluice_profile_costs_names */
+    const char *pipeline;    /* with seed and epoch: whose crops the rows have */
+    uint64_t seed, epoch;
 };
+struct sluice_profile_source sluice_profile_source_init(void);
+
+/* "auto": the folder's model, else its rows; "model"; "rows"; "default": the weights that need no
+ * profile.  NULL ends the list. */
+extern const char *const sluice_profile_costs_names[];
+
+#define SLUICE_PROFILE_COSTS_HELP                                                                  \
+    "model: the weights in the folder's cost_model.json; rows: the times in the tables; default: " \
+    "weights that need no profile; auto: the model if there is one, else the rows."
 
 SLUICE_MUST_USE sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                                   struct sluice_cost_table *table,
                                                   struct sluice_err *err);
+
+/* prep_forms.csv; no rows if there is none. */
+SLUICE_MUST_USE sluice_status sluice_profile_load_forms(const struct sluice_profile_source *source,
+                                                        struct sluice_form_table *forms,
+                                                        struct sluice_err *err);
+
+/* Facts of every row, malloc'ed; how a file is coded is known where its forms were measured. */
+SLUICE_MUST_USE sluice_status sluice_profile_find_facts(const struct sluice_profile_source *source,
+                                                        const struct sluice_cost_table *table,
+                                                        const struct sluice_form_table *forms,
+                                                        struct sluice_sample_facts **facts,
+                                                        struct sluice_err *err);
+
+/* What plans are priced by. */
+struct sluice_profile_costs {
+    const char *name; /* "model", "rows", "default" */
+    bool has_model;
+    struct sluice_choice_model model;
+    struct sluice_sample_facts *facts; /* of every row */
+    struct sluice_transport_cost transport;
+};
+SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_profile_source *source,
+                                                        const struct sluice_cost_table *table,
+                                                        struct sluice_profile_costs *costs,
+                                                        struct sluice_err *err);
+void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
+
+/* The plain forms of a table at these costs, the transport's among them; borrows both. */
+struct sluice_form_menu sluice_profile_menu(const struct sluice_cost_table *table,
+                                            const struct sluice_profile_costs *costs);
 
 /* The plans that can be asked for by name; NULL ends the list. */
 extern const char *const sluice_profile_planners[];

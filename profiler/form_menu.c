@@ -1,30 +1,21 @@
 #include "profiler/form_menu.h"
 
+#include "profiler/choice_cost.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Forms that a profile does not hold: bench_pipeline's means over 60 ImageNet photographs of
- * 108,906 bytes (one core of an AMD EPYC with AVX-512), where decoding what a crop needs of a file
- * takes 640 us.  The ratios travel better than the times.
- *
- * Cutting a file to its crop takes 319 us and leaves 48,914 bytes, which decode in 460 us. */
-#define CROP_BYTES_PER_FILE_BYTE (48914.0 / 108906)
-#define CROP_STORAGE_PER_DECODE (319.0 / 640)
-#define CROP_COMPUTE_PER_DECODE (460.0 / 640)
-
-/* Losslessly packed pixels have 63,885 of 150,528 bytes, for 311 us on storage and 213 on compute.
- */
-#define PACKED_BYTES_PER_BYTE (63885.0 / 150528)
-#define PACK_S_PER_BYTE (311e-6 / 150528)
-#define UNPACK_S_PER_BYTE (213e-6 / 150528)
-
-/* The compute node looks up the pixel of each float that comes: 421 us for 602,112 bytes. */
-#define FROM_FLOAT_S_PER_BYTE (421e-6 / 602112)
+/* The crops of random_resized_crop have 0.42 of ImageNet's pixels in the mean. */
+#define TYPICAL_CROP_SHARE 0.42
 
 /* One entry of a request for samples. */
 #define REQUEST_BYTES 24
 
 #define U8_SPLIT 3
+
+/* 37 MB of them. */
+#define MOST_MENUS_KEPT (1u << 18)
 
 static const struct {
     const char *name;
@@ -66,38 +57,117 @@ static bool is_undecoded(const struct sluice_sample_cost *row)
     return row->bytes[1] == row->bytes[0] && row->bytes[U8_SPLIT] == row->bytes[0];
 }
 
-static void cost_of(const struct sluice_form_menu *menu, size_t index, unsigned choice,
-                    double cost[SLUICE_NUM_LOADS])
+/* A crop of the image's shape from its middle. */
+static struct sluice_sample_facts typical_facts(const struct sluice_sample_cost *row)
 {
-    const struct sluice_sample_cost *row = &menu->table->rows[index];
-    if (choice >= SLUICE_PROFILE_STAGES && is_undecoded(row))
-        choice = 0;
+    struct sluice_sample_facts facts = {
+        .file_bytes = row->bytes[0],
+        .width = row->width,
+        .height = row->height,
+        .output_size = (uint32_t)sqrt((double)row->bytes[U8_SPLIT] / 3),
+    };
+    if (facts.width == 0 || facts.height == 0) {
+        const double side = sqrt((double)row->bytes[1] / 3);
+        facts.width = facts.height = side < 1 ? 1 : side > 65535 ? 65535 : (uint32_t)side;
+        facts.is_size_guessed = true;
+    }
+    const double share = sqrt(TYPICAL_CROP_SHARE);
+    facts.crop.width = (uint32_t)ceil(share * facts.width);
+    facts.crop.height = (uint32_t)ceil(share * facts.height);
+    facts.crop.left = (facts.width - facts.crop.width) / 2;
+    facts.crop.top = (facts.height - facts.crop.height) / 2;
+    return facts;
+}
+
+/* By the row itself, which knows the plain forms. */
+static void cost_by_row(const struct sluice_sample_cost *row, unsigned split,
+                        double cost[SLUICE_NUM_LOADS])
+{
     memset(cost, 0, SLUICE_NUM_LOADS * sizeof(cost[0]));
     for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++)
-        cost[op <= choices[choice].split ? SLUICE_LOAD_STORAGE_CPU : SLUICE_LOAD_COMPUTE_CPU] +=
-            row->op_s[op];
+        cost[op <= split ? SLUICE_LOAD_STORAGE_CPU : SLUICE_LOAD_COMPUTE_CPU] += row->op_s[op];
     cost[SLUICE_LOAD_DISK] = row->op_s[0];
-    cost[SLUICE_LOAD_NET_DOWN] = (double)row->bytes[choices[choice].split];
+    cost[SLUICE_LOAD_NET_DOWN] = (double)row->bytes[split];
     cost[SLUICE_LOAD_NET_UP] = REQUEST_BYTES;
     cost[SLUICE_LOAD_PCIE] = (double)row->bytes[U8_SPLIT];
     cost[SLUICE_LOAD_GPU] = 1;
-    if (choice == SLUICE_CHOICE_JPEG_CROP) {
-        cost[SLUICE_LOAD_NET_DOWN] *= CROP_BYTES_PER_FILE_BYTE;
-        cost[SLUICE_LOAD_STORAGE_CPU] += CROP_STORAGE_PER_DECODE * row->op_s[1];
-        cost[SLUICE_LOAD_COMPUTE_CPU] -= (1 - CROP_COMPUTE_PER_DECODE) * row->op_s[1];
-    } else if (choice == SLUICE_CHOICE_U8_PACKED) {
-        cost[SLUICE_LOAD_STORAGE_CPU] += PACK_S_PER_BYTE * (double)row->bytes[U8_SPLIT];
-        cost[SLUICE_LOAD_COMPUTE_CPU] += UNPACK_S_PER_BYTE * (double)row->bytes[U8_SPLIT];
-        cost[SLUICE_LOAD_NET_DOWN] *= PACKED_BYTES_PER_BYTE;
-    }
-    if (menu->transport) {
-        if (choices[choice].split > U8_SPLIT)
-            cost[SLUICE_LOAD_COMPUTE_CPU] += FROM_FLOAT_S_PER_BYTE * cost[SLUICE_LOAD_NET_DOWN];
-        sluice_transport_cost_add(menu->transport, choice, cost);
-    }
+}
+
+/* The time that a row's pixels took says how fast the machine is. */
+static double speed_of(const struct sluice_sample_cost *row,
+                       double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    double to_pixels_s = 0;
+    for (unsigned op = 1; op <= U8_SPLIT; op++)
+        to_pixels_s += row->op_s[op];
+    const double model_s = model[0][SLUICE_LOAD_COMPUTE_CPU];
+    return model_s > 0 ? to_pixels_s / model_s : 0;
+}
+
+/* Turns what the default model says of a form into what it costs a row whose plain form costs
+ * `plain`. */
+static void adapt(unsigned choice, double speed, double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS],
+                  const double *plain, double cost[SLUICE_NUM_LOADS])
+{
+    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU, N = SLUICE_LOAD_NET_DOWN };
+    const double *plain_model = model[choices[choice].split];
+    memcpy(cost, plain, SLUICE_NUM_LOADS * sizeof(cost[0]));
+    cost[N] *= model[choice][N] / plain_model[N];
+    cost[S] += speed * (model[choice][S] - plain_model[S]);
+    cost[C] += speed * (model[choice][C] - plain_model[C]);
     /* A difference of sums may end a hair below nothing. */
-    if (cost[SLUICE_LOAD_COMPUTE_CPU] < 0)
-        cost[SLUICE_LOAD_COMPUTE_CPU] = 0;
+    cost[S] = cost[S] > 0 ? cost[S] : 0;
+    cost[C] = cost[C] > 0 ? cost[C] : 0;
+}
+
+/* What costs need beside the menu, made once for a pass over it. */
+struct pricer {
+    const struct sluice_form_menu *menu;
+    struct sluice_choice_model preset;
+};
+
+static struct pricer pricer_init(const struct sluice_form_menu *menu)
+{
+    struct pricer pricer = {.menu = menu};
+    if (!menu->model)
+        pricer.preset = sluice_choice_model_default();
+    return pricer;
+}
+
+/* Of a row that was decoded. */
+static void costs_by_row(const struct pricer *pricer, const struct sluice_sample_cost *row,
+                         const struct sluice_sample_facts *facts,
+                         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&pricer->preset, facts, model);
+    const double speed = speed_of(row, model);
+    for (unsigned c = 0; c < SLUICE_PROFILE_STAGES; c++)
+        cost_by_row(row, c, cost[c]);
+    for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++)
+        adapt(c, speed, model, cost[choices[c].split], cost[c]);
+    for (unsigned c = U8_SPLIT + 1; pricer->menu->transport && c < SLUICE_PROFILE_STAGES; c++)
+        cost[c][SLUICE_LOAD_COMPUTE_CPU] += speed * model[c][SLUICE_LOAD_COMPUTE_CPU];
+}
+
+/* Of row i, every choice. */
+static void costs_of(const struct pricer *pricer, size_t i,
+                     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    const struct sluice_form_menu *menu = pricer->menu;
+    const struct sluice_sample_cost *row = &menu->table->rows[i];
+    if (is_undecoded(row)) {
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+            cost_by_row(row, c < SLUICE_PROFILE_STAGES ? c : 0, cost[c]);
+    } else {
+        const struct sluice_sample_facts facts = menu->facts ? menu->facts[i] : typical_facts(row);
+        if (menu->model)
+            sluice_choice_model_costs(menu->model, &facts, cost);
+        else
+            costs_by_row(pricer, row, &facts, cost);
+    }
+    for (unsigned c = 0; menu->transport && c < SLUICE_NUM_CHOICES; c++)
+        sluice_transport_cost_add(menu->transport, c, cost[c]);
 }
 
 /* The GPU is counted in samples, the disk in seconds. */
@@ -111,7 +181,8 @@ static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
                 [SLUICE_LOAD_NET_DOWN] = rates->link_bytes_per_s,
                 [SLUICE_LOAD_NET_UP] = rates->link_bytes_per_s,
                 [SLUICE_LOAD_COMPUTE_CPU] = rates->compute_cores,
-                [SLUICE_LOAD_PCIE] = INFINITY,
+                [SLUICE_LOAD_PCIE] =
+                    rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
                 [SLUICE_LOAD_GPU] = rates->gpu_samples_per_s,
             },
         .price_s = {[SLUICE_LOAD_STORAGE_CPU] = rates->storage_cpu_price},
@@ -125,11 +196,12 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
     const struct sluice_capacities capacities = capacities_of(rates);
     struct sluice_choice_forecast forecast = {0};
     double sum[SLUICE_NUM_LOADS] = {0};
+    const struct pricer pricer = pricer_init(menu);
     for (size_t i = 0; i < menu->table->num_rows; i++) {
-        double cost[SLUICE_NUM_LOADS];
-        cost_of(menu, i, choice[i], cost);
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        costs_of(&pricer, i, cost);
         for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-            sum[r] += cost[r];
+            sum[r] += cost[choice[i]][r];
         forecast.choices[choice[i]]++;
     }
     forecast.wire_bytes = (uint64_t)sum[SLUICE_LOAD_NET_DOWN];
@@ -142,6 +214,7 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
                                           : sum[SLUICE_LOAD_NET_UP];
     forecast.busy_s[SLUICE_COMPUTE_CPU] = sum[SLUICE_LOAD_COMPUTE_CPU];
     forecast.busy_s[SLUICE_GPU] = sum[SLUICE_LOAD_GPU];
+    forecast.busy_s[SLUICE_PCIE] = sum[SLUICE_LOAD_PCIE];
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         if (forecast.busy_s[r] > forecast.primal_s) {
             forecast.primal_s = forecast.busy_s[r];
@@ -165,33 +238,48 @@ static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SL
 static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t count,
                                            struct sluice_menu *scratch)
 {
-    const struct sluice_form_menu *menu = context;
+    const struct pricer *pricer = context;
     uint8_t offered[SLUICE_NUM_CHOICES];
     unsigned num_offered;
-    list_offered(menu, offered, &num_offered);
+    list_offered(pricer->menu, offered, &num_offered);
     for (size_t i = 0; i < count; i++) {
         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
-        for (unsigned c = 0; c < num_offered; c++)
-            cost_of(menu, first + i, offered[c], cost[c]);
+        costs_of(pricer, (size_t)first + i, cost);
+        for (unsigned c = 0; c < num_offered; c++) /* offered[c] >= c */
+            memmove(cost[c], cost[offered[c]], sizeof(cost[c]));
         sluice_menu_set(&scratch[i], num_offered, (const double(*)[SLUICE_NUM_LOADS])cost);
     }
     return scratch;
 }
 
+/* The menus of all samples, for those passes after the first; NULL: too many to keep, or there is
+ * no memory, and they are made anew for every pass. */
+static struct sluice_menu *make_menus(const struct sluice_menu_source *source)
+{
+    if (source->num_samples == 0 || source->num_samples > MOST_MENUS_KEPT)
+        return NULL;
+    const size_t n = (size_t)source->num_samples;
+    struct sluice_menu *menus = malloc(n * sizeof(*menus));
+    for (size_t i = 0; menus && i < n; i += SLUICE_MENU_BLOCK)
+        source->get(source->context, i, n - i < SLUICE_MENU_BLOCK ? n - i : SLUICE_MENU_BLOCK,
+                    &menus[i]);
+    return menus;
+}
+
 /* sum of min of the priced costs, in the table's own numbers: menus round theirs. */
-static double bound_at(const struct sluice_form_menu *menu,
-                       const struct sluice_capacities *capacities,
+static double bound_at(const struct pricer *pricer, const struct sluice_capacities *capacities,
                        const double price[SLUICE_NUM_LOADS])
 {
     uint8_t offered[SLUICE_NUM_CHOICES];
     unsigned num_offered;
-    list_offered(menu, offered, &num_offered);
+    list_offered(pricer->menu, offered, &num_offered);
     double bound_s = 0;
-    for (size_t i = 0; i < menu->table->num_rows; i++) {
-        double least = INFINITY;
+    for (size_t i = 0; i < pricer->menu->table->num_rows; i++) {
+        double costs[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS], least = INFINITY;
+        costs_of(pricer, i, costs);
         for (unsigned c = 0; c < num_offered; c++) {
-            double cost[SLUICE_NUM_LOADS], sum = 0;
-            cost_of(menu, i, offered[c], cost);
+            const double *cost = costs[offered[c]];
+            double sum = 0;
             for (int r = 0; r < SLUICE_NUM_LOADS; r++)
                 sum +=
                     price[r] * (cost[r] / capacities->per_s[r]) + capacities->price_s[r] * cost[r];
@@ -207,13 +295,18 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                     double *bound_s, struct sluice_err *err)
 {
     const struct sluice_capacities capacities = capacities_of(rates);
-    const struct sluice_menu_source source = {
+    struct pricer pricer = pricer_init(menu);
+    struct sluice_menu_source source = {
         .num_samples = menu->table->num_rows,
         .get = get_menus,
-        .context = (void *)(uintptr_t)menu,
+        .context = &pricer,
     };
+    struct sluice_menu *menus = make_menus(&source);
+    if (menus)
+        source = sluice_menu_array(menus, source.num_samples);
     struct sluice_lp_result result;
     const sluice_status status = sluice_plan_lp(&source, &capacities, choice, &result, err);
+    free(menus);
     if (status != SLUICE_OK)
         return status;
     uint8_t offered[SLUICE_NUM_CHOICES];
@@ -221,6 +314,6 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
     list_offered(menu, offered, &num_offered);
     for (size_t i = 0; i < menu->table->num_rows; i++)
         choice[i] = offered[choice[i]];
-    *bound_s = bound_at(menu, &capacities, result.price);
+    *bound_s = bound_at(&pricer, &capacities, result.price);
     return SLUICE_OK;
 }

@@ -15,8 +15,10 @@
  * plan over all resources among them.
  *
  * Choice k < 6 is split k in its plain form, so a plan of splits is a plan of
- * choices.  What the table does not know is modelled (the constants stand in the
- * .c with their origin): a sample that was never decoded is asked for as its file.
+ * choices.  Costs are either a model's (choice_cost.h), or the rows' own; those
+ * do not know of cut files and packed pixels, which then cost as much more or less
+ * than the row's decoding as they do by the default model.  A sample that was never
+ * decoded is asked for as its file.
  *
  * Threads: pure functions; a menu is read-only once made. */
 
@@ -30,15 +32,21 @@ enum {
 const char *sluice_form_menu_name(unsigned choice);
 unsigned sluice_form_menu_split(unsigned choice);
 
+struct sluice_choice_model;
+struct sluice_sample_facts;
+
 struct sluice_form_menu {
-    const struct sluice_cost_table *table; /* borrowed */
-    bool has_choice[SLUICE_NUM_CHOICES];   /* which the server offers */
-    /* Added to the ops of the table, as is what turning floats back into pixels takes; NULL: a
-     * plan counts the ops alone, as SOPHON does. */
+    const struct sluice_cost_table *table;   /* borrowed */
+    bool has_choice[SLUICE_NUM_CHOICES];     /* which the server offers */
+    const struct sluice_choice_model *model; /* borrowed; NULL: costs are the rows' own */
+    /* Borrowed; of every row.  NULL: those of a typical crop. */
+    const struct sluice_sample_facts *facts;
+    /* Added to what the ops take, as is, by rows, what turning floats back into pixels takes; NULL:
+     * a plan counts the ops alone, as SOPHON does. */
     const struct sluice_transport_cost *transport; /* borrowed */
 };
 
-/* The plain forms alone, the ops alone. */
+/* The plain forms alone, at the rows' own costs, the ops alone. */
 struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table);
 
 struct sluice_choice_forecast {
@@ -56,9 +64,9 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
  * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
- * constant.  With a price of storage CPU, *bound_s is of the epoch's seconds and what its storage
- * CPU is worth together.  SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
- * SLUICE_E_NO_MEMORY. */
+ * at most 40 MB.  With a price of storage CPU, *bound_s is of the epoch's seconds and what its
+ * storage CPU is worth together.  SLUICE_E_INVALID, with the reason in err, if a rate is not
+ * positive; SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                                     const struct sluice_rates *rates,
                                                     uint8_t *choice, double *bound_s,

@@ -6,10 +6,13 @@
 
 const char *sluice_resource_name(enum sluice_resource resource)
 {
-    static const char *const names[SLUICE_NUM_RESOURCES] = {"disk", "storage_cpu", "network",
-                                                            "compute_cpu", "gpu"};
+    static const char *const names[SLUICE_NUM_RESOURCES] = {"disk",        "storage_cpu", "network",
+                                                            "compute_cpu", "gpu",         "pcie"};
     return names[resource];
 }
+
+/* What crosses PCIe, whatever crossed the network. */
+#define U8_STAGE 3
 
 /* One sample's best stage and what taking it is worth. */
 struct candidate {
@@ -105,7 +108,7 @@ struct sluice_forecast sluice_plan_forecast(const struct sluice_cost_table *tabl
                                             const struct sluice_rates *rates, const uint8_t *split)
 {
     struct sluice_forecast forecast = {0};
-    double disk_s = 0, storage_s = 0, compute_s = 0;
+    double disk_s = 0, storage_s = 0, compute_s = 0, pcie_bytes = 0;
     for (size_t i = 0; i < table->num_rows; i++) {
         const struct sluice_sample_cost *row = &table->rows[i];
         disk_s += row->op_s[0];
@@ -115,6 +118,7 @@ struct sluice_forecast sluice_plan_forecast(const struct sluice_cost_table *tabl
             else
                 compute_s += row->op_s[op];
         }
+        pcie_bytes += (double)row->bytes[U8_STAGE];
         forecast.wire_bytes += row->bytes[split[i]];
         forecast.choices[split[i]]++;
     }
@@ -123,6 +127,8 @@ struct sluice_forecast sluice_plan_forecast(const struct sluice_cost_table *tabl
     forecast.busy_s[SLUICE_NETWORK] = (double)forecast.wire_bytes / rates->link_bytes_per_s;
     forecast.busy_s[SLUICE_COMPUTE_CPU] = compute_s / rates->compute_cores;
     forecast.busy_s[SLUICE_GPU] = (double)table->num_rows / rates->gpu_samples_per_s;
+    if (rates->pcie_bytes_per_s > 0)
+        forecast.busy_s[SLUICE_PCIE] = pcie_bytes / rates->pcie_bytes_per_s;
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         if (forecast.busy_s[r] > forecast.primal_s) {
             forecast.primal_s = forecast.busy_s[r];

@@ -32,6 +32,7 @@ struct sluice_rates {
     double storage_cores;
     double compute_cores;
     double gpu_samples_per_s;
+    double pcie_bytes_per_s;  /* 0: never the limit, too */
     double storage_cpu_price; /* others want the storage cores too: what a second of one is worth,
                                  in seconds of this epoch; >= 0.  SOPHON's rule does not know it. */
 };
@@ -42,6 +43,7 @@ enum sluice_resource {
     SLUICE_NETWORK,
     SLUICE_COMPUTE_CPU,
     SLUICE_GPU,
+    SLUICE_PCIE,
     SLUICE_NUM_RESOURCES,
 };
 const char *sluice_resource_name(enum sluice_resource resource); /* "disk", "storage_cpu", ... */

@@ -1,6 +1,7 @@
 #include "profiler/form_menu.h"
 
 #include "base/rng.h"
+#include "profiler/choice_cost.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -117,57 +118,168 @@ static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
     sluice_cost_table_clear(&table);
 }
 
-static void models_a_cut_file_and_packed_pixels(void)
+static const struct sluice_rates one = {
+    .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
+
+/* Rows know nothing of cut files and packed pixels: these cost as much of the row's own decoding as
+ * they do of the default model's. */
+static void rows_lend_the_other_forms_their_speed(void)
+{
+    struct sluice_sample_cost row = {.bytes = {108906, 562500, 150528, 150528, 602112, 602112},
+                                     .op_s = {1e-4, 640e-6, 459e-6, 0, 100e-6, 50e-6},
+                                     .width = 500,
+                                     .height = 375};
+    struct sluice_sample_facts facts = {
+        .file_bytes = 108906,
+        .width = 500,
+        .height = 375,
+        .output_size = 224,
+        .crop = {.top = 9, .left = 30, .height = 200, .width = 300}};
+    const struct sluice_cost_table table = {&row, 1};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    menu.facts = &facts;
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&preset, &facts, model);
+    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU, NET = SLUICE_LOAD_NET_DOWN };
+    const double speed = (640e-6 + 459e-6) / model[0][C];
+
+    uint8_t choice = SLUICE_CHOICE_JPEG_CROP;
+    struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &one, &choice);
+    CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes, 108906 * model[choice][NET] / model[0][NET],
+                           1);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU],
+                           speed * (model[choice][S] - model[0][S]), 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], speed * model[choice][C] + 150e-6,
+                           1e-9);
+    choice = SLUICE_CHOICE_U8_PACKED;
+    forecast = sluice_form_menu_forecast(&menu, &one, &choice);
+    CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes, 150528 * model[choice][NET] / model[3][NET],
+                           1);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU],
+                           (640 + 459) * 1e-6 + speed * (model[choice][S] - model[3][S]), 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU],
+                           150e-6 + speed * (model[choice][C] - model[3][C]), 1e-9);
+
+    /* Without facts the crop is a typical one: some half of the file. */
+    menu.facts = NULL;
+    choice = SLUICE_CHOICE_JPEG_CROP;
+    forecast = sluice_form_menu_forecast(&menu, &one, &choice);
+    CU_ASSERT(forecast.wire_bytes > 40000 && forecast.wire_bytes < 60000);
+}
+
+static void a_model_takes_the_place_of_the_rows(void)
 {
     struct sluice_sample_cost rows[2] = {
-        {.bytes = {108906, 600000, 150528, 150528, 602112, 602112},
-         .op_s = {1e-4, 640e-6, 459e-6, 0, 100e-6, 50e-6}},
-        {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}}, /* could not be decoded */
+        {.bytes = {50000, 562500, 150528, 150528, 602112, 602112}, .op_s = {1, 1, 1, 1, 1, 1}},
+        {.bytes = {60000, 562500, 150528, 150528, 602112, 602112}, .op_s = {1, 1, 1, 1, 1, 1}},
     };
-    const struct sluice_rates rates = {
-        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
-    struct sluice_cost_table table = {rows, 1};
-    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
-    uint8_t choice[2] = {SLUICE_CHOICE_JPEG_CROP, SLUICE_CHOICE_U8_PACKED};
-    struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
-    CU_ASSERT_EQUAL(forecast.wire_bytes, 48914);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], 319e-6, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], (460 + 459 + 150) * 1e-6, 1e-9);
-    choice[0] = SLUICE_CHOICE_U8_PACKED;
-    forecast = sluice_form_menu_forecast(&menu, &rates, choice);
-    CU_ASSERT_EQUAL(forecast.wire_bytes, 63885);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], (640 + 459 + 311) * 1e-6, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], (150 + 213) * 1e-6, 1e-9);
+    struct sluice_sample_facts facts[2];
+    struct sluice_choice_model model = sluice_choice_model_default();
+    double expected[SLUICE_NUM_LOADS] = {0};
+    const uint8_t choice[2] = {SLUICE_CHOICE_JPEG_CROP, 3};
+    for (int i = 0; i < 2; i++) {
+        facts[i] = (struct sluice_sample_facts){.file_bytes = rows[i].bytes[0],
+                                                .width = 500,
+                                                .height = 375,
+                                                .output_size = 224,
+                                                .crop = {.height = 100, .width = 200}};
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(&model, &facts[i], cost);
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            expected[r] += cost[choice[i]][r];
+    }
+    const struct sluice_cost_table table = {rows, 2};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    menu.facts = facts;
+    menu.model = &model;
+    struct sluice_rates rates = one;
+    rates.pcie_bytes_per_s = 1000;
+    const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_EQUAL(forecast.wire_bytes, (uint64_t)expected[SLUICE_LOAD_NET_DOWN]);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_DISK], expected[SLUICE_LOAD_DISK], 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], expected[SLUICE_LOAD_STORAGE_CPU],
+                           1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], expected[SLUICE_LOAD_COMPUTE_CPU],
+                           1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_PCIE], 2 * 150528 / 1000., 1e-9);
+}
 
-    table.rows = &rows[1];
-    forecast = sluice_form_menu_forecast(&menu, &rates, choice);
-    CU_ASSERT_EQUAL(forecast.wire_bytes, 1000);
-    CU_ASSERT_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], 0);
+static void a_sample_that_was_never_decoded_is_its_file(void)
+{
+    struct sluice_sample_cost row = {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}};
+    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    for (int with_model = 0; with_model < 2; with_model++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        menu.model = with_model ? &model : NULL;
+        for (uint8_t choice = SLUICE_PROFILE_STAGES; choice < SLUICE_NUM_CHOICES; choice++) {
+            const struct sluice_choice_forecast forecast =
+                sluice_form_menu_forecast(&menu, &one, &choice);
+            CU_ASSERT_EQUAL(forecast.wire_bytes, 1000);
+            CU_ASSERT_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], 0);
+        }
+    }
+}
+
+static void pcie_is_the_limit_where_it_is_slowest(void)
+{
+    struct sluice_cost_table table = make_table();
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    uint8_t *choice = calloc(N, 1);
+    struct sluice_rates rates = {.link_bytes_per_s = 1e12,
+                                 .storage_cores = 1e3,
+                                 .compute_cores = 1e3,
+                                 .gpu_samples_per_s = 1e9};
+    CU_ASSERT_EQUAL(sluice_form_menu_forecast(&menu, &rates, choice).busy_s[SLUICE_PCIE], 0);
+    rates.pcie_bytes_per_s = 1e6;
+    const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_EQUAL(forecast.slowest, SLUICE_PCIE);
+    CU_ASSERT_EQUAL(forecast.primal_s, forecast.busy_s[SLUICE_PCIE]);
+    const struct sluice_forecast plain = sluice_plan_forecast(&table, &rates, choice);
+    CU_ASSERT_DOUBLE_EQUAL(plain.busy_s[SLUICE_PCIE], forecast.primal_s, 1e-9 * forecast.primal_s);
+    free(choice);
+    sluice_cost_table_clear(&table);
 }
 
 static void adds_the_transport_and_floats_where_asked_to(void)
 {
-    struct sluice_sample_cost row = {.bytes = {100000, 600000, 150528, 150528, 602112, 602112},
-                                     .op_s = {1e-4, 600e-6, 400e-6, 0, 100e-6, 50e-6}};
-    const struct sluice_rates rates = {
-        .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
+    struct sluice_sample_cost row = {.bytes = {100000, 562500, 150528, 150528, 602112, 602112},
+                                     .op_s = {1e-4, 600e-6, 400e-6, 0, 100e-6, 50e-6},
+                                     .width = 500,
+                                     .height = 375};
+    const struct sluice_sample_facts facts = {.file_bytes = 100000,
+                                              .width = 500,
+                                              .height = 375,
+                                              .output_size = 224,
+                                              .crop = {.height = 200, .width = 300}};
     const struct sluice_cost_table table = {&row, 1};
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
-    struct sluice_form_menu menu = sluice_form_menu_init(&table);
-    for (uint8_t choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
-        menu.transport = NULL;
-        const struct sluice_choice_forecast ops = sluice_form_menu_forecast(&menu, &rates, &choice);
-        menu.transport = &transport;
-        const struct sluice_choice_forecast all = sluice_form_menu_forecast(&menu, &rates, &choice);
-        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)ops.wire_bytes};
-        sluice_transport_cost_add(&transport, choice, cost);
-        if (choice == 4 || choice == 5)
-            cost[SLUICE_LOAD_COMPUTE_CPU] += 421e-6;
-        CU_ASSERT_EQUAL(all.wire_bytes, ops.wire_bytes);
-        CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_STORAGE_CPU] - ops.busy_s[SLUICE_STORAGE_CPU],
-                               cost[SLUICE_LOAD_STORAGE_CPU], 1e-9);
-        CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_COMPUTE_CPU] - ops.busy_s[SLUICE_COMPUTE_CPU],
-                               cost[SLUICE_LOAD_COMPUTE_CPU], 1e-9);
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&preset, &facts, model);
+    for (int with_model = 0; with_model < 2; with_model++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        menu.facts = &facts;
+        menu.model = with_model ? &preset : NULL;
+        for (uint8_t choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+            menu.transport = NULL;
+            const struct sluice_choice_forecast ops =
+                sluice_form_menu_forecast(&menu, &one, &choice);
+            menu.transport = &transport;
+            const struct sluice_choice_forecast all =
+                sluice_form_menu_forecast(&menu, &one, &choice);
+            double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)ops.wire_bytes};
+            sluice_transport_cost_add(&transport, choice, cost);
+            if ((choice == 4 || choice == 5) && !with_model) /* whose weights have it */
+                cost[SLUICE_LOAD_COMPUTE_CPU] += 1000e-6 / model[0][SLUICE_LOAD_COMPUTE_CPU] *
+                                                 model[choice][SLUICE_LOAD_COMPUTE_CPU];
+            CU_ASSERT_EQUAL(all.wire_bytes, ops.wire_bytes);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_STORAGE_CPU] - ops.busy_s[SLUICE_STORAGE_CPU],
+                                   cost[SLUICE_LOAD_STORAGE_CPU], 1e-8);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_COMPUTE_CPU] - ops.busy_s[SLUICE_COMPUTE_CPU],
+                                   cost[SLUICE_LOAD_COMPUTE_CPU], 1e-8);
+        }
     }
 }
 
@@ -202,7 +314,10 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(forecasts_plain_splits_like_the_planner),
         SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
-        SLUICE_TEST(models_a_cut_file_and_packed_pixels),
+        SLUICE_TEST(rows_lend_the_other_forms_their_speed),
+        SLUICE_TEST(a_model_takes_the_place_of_the_rows),
+        SLUICE_TEST(a_sample_that_was_never_decoded_is_its_file),
+        SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
         SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
         SLUICE_TEST(names_its_choices),
         SLUICE_TEST(refuses_a_rate_that_is_not_positive),

@@ -1,0 +1,160 @@
+#include "profiler/commands.h"
+
+#include "image/coding.h"
+#include "profiler/form_table.h"
+#include "profiler/model_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const sluice_profile_costs_names[] = {"auto", "model", "rows", "default", NULL};
+
+struct sluice_profile_source sluice_profile_source_init(void)
+{
+    return (struct sluice_profile_source){
+        .costs = "auto",
+        .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet",
+    };
+}
+
+sluice_status sluice_profile_load(const struct sluice_profile_source *source,
+                                  struct sluice_cost_table *table, struct sluice_err *err)
+{
+    char in_folder[4096];
+    const char *sizes = source->sizes_path;
+    if (!sizes && source->folder) {
+        snprintf(in_folder, sizeof(in_folder), "%s/prep_sizes.csv", source->folder);
+        sizes = in_folder;
+    }
+    if (!sizes)
+        return sluice_fail(err, SLUICE_E_INVALID, "--profile-folder or --sizes is needed");
+    const bool needs_times = strcmp(source->costs, "default") != 0;
+    if (needs_times && !source->has_modelled_times && !source->times_path) {
+        if (source->folder && !source->sizes_path)
+            return sluice_cost_table_read(source->folder, table, err);
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--sizes alone has no times: give --times FILE or --times-model");
+    }
+    sluice_status status = sluice_cost_table_read_sizes(sizes, table, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (source->has_modelled_times || (!needs_times && !source->times_path))
+        sluice_cost_table_model_times(table);
+    else
+        status = sluice_cost_table_read_times(source->times_path, table, err);
+    if (status != SLUICE_OK)
+        sluice_cost_table_clear(table);
+    return status;
+}
+
+/* Absent in folders of the original. */
+sluice_status sluice_profile_load_forms(const struct sluice_profile_source *source,
+                                        struct sluice_form_table *forms, struct sluice_err *err)
+{
+    if (!source->folder)
+        return SLUICE_OK;
+    struct sluice_err why = {0};
+    const sluice_status status = sluice_form_table_read(source->folder, forms, &why);
+    if (status == SLUICE_OK || status == SLUICE_E_NOT_FOUND)
+        return SLUICE_OK;
+    return sluice_fail(err, status, "%s", why.text);
+}
+
+sluice_status sluice_profile_find_facts(const struct sluice_profile_source *source,
+                                        const struct sluice_cost_table *table,
+                                        const struct sluice_form_table *forms,
+                                        struct sluice_sample_facts **out, struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    const sluice_status status = sluice_pipeline_parse(source->pipeline, &pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_sample_facts *facts = calloc(table->num_rows + 1, sizeof(*facts));
+    if (!facts) {
+        sluice_pipeline_destroy(pipeline);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for facts of %zu samples",
+                           table->num_rows);
+    }
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_sample_cost *row = &table->rows[i];
+        const struct sluice_draw_key key = {
+            .seed = source->seed, .epoch = (uint32_t)source->epoch, .sample_id = i};
+        facts[i] = sluice_sample_facts_make(pipeline, row->bytes[0], row->width, row->height,
+                                            SLUICE_CODING_UNKNOWN, &key);
+    }
+    for (size_t i = 0; i < forms->num_rows; i++) {
+        const struct sluice_form_row *row = &forms->rows[i];
+        if (row->index < table->num_rows)
+            facts[row->index].coding = row->facts.coding;
+    }
+    sluice_pipeline_destroy(pipeline);
+    *out = facts;
+    return SLUICE_OK;
+}
+
+void sluice_profile_costs_clear(struct sluice_profile_costs *costs)
+{
+    free(costs->facts);
+    *costs = (struct sluice_profile_costs){0};
+}
+
+static sluice_status load_model(const struct sluice_profile_source *source,
+                                struct sluice_profile_costs *costs, struct sluice_err *err)
+{
+    costs->name = "rows";
+    if (strcmp(source->costs, "rows") == 0)
+        return SLUICE_OK;
+    if (strcmp(source->costs, "default") == 0) {
+        costs->name = "default";
+        costs->has_model = true;
+        costs->model = sluice_choice_model_default();
+        return SLUICE_OK;
+    }
+    const bool is_asked_for = strcmp(source->costs, "model") == 0;
+    if (!source->folder && is_asked_for)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--costs model: there is no --profile-folder to take it from");
+    /* Rows that were named one by one are what is to be planned from. */
+    if (!source->folder ||
+        (!is_asked_for && (source->sizes_path || source->times_path || source->has_modelled_times)))
+        return SLUICE_OK;
+    struct sluice_model_file file;
+    struct sluice_err why = {0};
+    const sluice_status status = sluice_model_file_read(source->folder, &file, &why);
+    if (status == SLUICE_E_NOT_FOUND && !is_asked_for)
+        return SLUICE_OK;
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status, "%s", why.text);
+    costs->name = "model";
+    costs->has_model = true;
+    costs->model = file.model;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_profile_load_costs(const struct sluice_profile_source *source,
+                                        const struct sluice_cost_table *table,
+                                        struct sluice_profile_costs *costs, struct sluice_err *err)
+{
+    struct sluice_form_table forms = {0};
+    *costs = (struct sluice_profile_costs){.transport = sluice_transport_cost_default()};
+    sluice_status status = load_model(source, costs, err);
+    if (status == SLUICE_OK)
+        status = sluice_profile_load_forms(source, &forms, err);
+    if (status == SLUICE_OK)
+        status = sluice_profile_find_facts(source, table, &forms, &costs->facts, err);
+    sluice_form_table_clear(&forms);
+    if (status != SLUICE_OK)
+        sluice_profile_costs_clear(costs);
+    return status;
+}
+
+struct sluice_form_menu sluice_profile_menu(const struct sluice_cost_table *table,
+                                            const struct sluice_profile_costs *costs)
+{
+    struct sluice_form_menu menu = sluice_form_menu_init(table);
+    menu.facts = costs->facts;
+    menu.model = costs->has_model ? &costs->model : NULL;
+    menu.transport = &costs->transport;
+    return menu;
+}
