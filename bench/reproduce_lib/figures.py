@@ -8,7 +8,7 @@ import subprocess
 from . import cells, records
 
 COLOURS = {"no-off": "#4477aa", "all-off": "#ee6677", "resize-off": "#ccbb44", "sophon": "#aa3377",
-           "auto": "#228833", "crop": "#66ccee", "packed": "#888888"}
+           "auto": "#228833", "cold": "#99cc99", "static": "#bbcc33", "crop": "#66ccee", "packed": "#888888"}
 TERMINALS = (("svg size 900,560 dynamic font 'sans,13' background rgb 'white'", "svg"),
              ("pngcairo size 900,560 font 'sans,11'", "png"))
 HEAD = """set encoding utf8
@@ -156,9 +156,11 @@ def plan_versus_measured(summary):
     figure = Figure("plan_versus_measured", "Measured epoch time over the plan's",
                     "cells.csv: measured_over_plan over plan_seconds; dashed: 10 % off.")
     ratios = [cell["measured_over_plan"] for cell in planned]
+    plans = [cell["plan_seconds"] for cell in planned]
     figure.settings.append(
         "set logscale x\nset xlabel 'plan, seconds for one pass over the images'\n"
         "set ylabel 'measured / plan'\n"
+        f"set xrange [{min(plans) * 0.8:g}:{max(plans) * 1.25:g}]\n"
         f"set yrange [{min(0.8, *ratios) - 0.02:g}:{max(1.2, *ratios) + 0.02:g}]")
     figure.plots = ["1 with lines lc rgb '#000000' notitle",
                     "1.1 with lines dt 2 lc rgb '#999999' notitle",

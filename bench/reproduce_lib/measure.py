@@ -15,12 +15,13 @@ def train_command(programs, link, cores, server, setup, mode, options):
     """options: profile, repeat, round, seed, device, consume_rate, batch, arch"""
     command = [*link.compute_prefix, *cores.prefix(cores.compute),
                os.path.join(programs, "offload_train"), "--host", server.address, *mode.flags,
-               "--profile-folder", options["profile"],
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}",
                "--remote-cpus", setup.storage_cores, "-j", setup.compute_cores,
                "--device", options["device"], "--repeat", options["repeat"],
                "--start-epoch", options["round"], "--epochs", options["round"] + 1,
                "--seed", options["seed"], "-b", options["batch"], "-p", 0, "--no-val", "--json"]
+    if not mode.is_cold:
+        command += ["--profile-folder", options["profile"]]
     if options["consume_rate"]:
         command += ["--consume-rate", f"{options['consume_rate']:g}"]
     if options["device"] != "none":
