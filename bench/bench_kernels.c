@@ -9,7 +9,6 @@
 #include "image/kernels.h"
 #include "image/resize.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,31 +40,15 @@ static void *new_memory(size_t len)
     return memory;
 }
 
-/* The weights of docs/NUMERICS.md, but for their last bit, which takes no time. */
 static struct sluice_taps make_taps(const struct sluice_kernels *kernels, enum sluice_pass pass,
                                     uint32_t in_size)
 {
-    const double scale = (double)in_size / SIDE, support = scale > 1 ? scale : 1;
     struct sluice_taps taps = {
-        .num_in = in_size, .num_out = SIDE, .stride = ((uint32_t)ceil(support) * 2 + 1 + 3) & ~3u};
+        .num_in = in_size, .num_out = SIDE, .stride = (sluice_max_taps(in_size, SIDE) + 3) & ~3u};
     taps.spans = new_memory(SIDE * sizeof(*taps.spans));
     taps.coeffs = new_memory(SIDE * taps.stride * sizeof(*taps.coeffs));
-    memset(taps.coeffs, 0, SIDE * taps.stride * sizeof(*taps.coeffs));
-    for (uint32_t o = 0; o < SIDE; o++) {
-        const double centre = (o + 0.5) * scale;
-        const int first = (int)fmax(centre - support + 0.5, 0);
-        const int end = (int)fmin(centre + support + 0.5, in_size);
-        double sum = 0;
-        for (int i = first; i < end; i++)
-            sum += fmax(1 - fabs(i - centre + 0.5) / support, 0);
-        for (int i = first; i < end; i++)
-            taps.coeffs[o * taps.stride + (uint32_t)(i - first)] =
-                (int32_t)(fmax(1 - fabs(i - centre + 0.5) / support, 0) / sum *
-                          (1 << SLUICE_RESIZE_BITS));
-        taps.spans[o] = (struct sluice_tap_span){(uint32_t)first, (uint32_t)(end - first)};
-    }
-    const size_t plan_len = kernels->plan_len(pass, SIDE, taps.stride);
-    taps.plan = new_memory(plan_len + 64);
+    taps.plan = new_memory(kernels->plan_len(pass, SIDE, taps.stride) + 64);
+    kernels->weigh(&taps, false);
     kernels->make_plan(pass, &taps);
     return taps;
 }
@@ -96,7 +79,7 @@ static void resize_down(struct work *work)
     const struct sluice_taps *taps = &work->taps[work->level];
     for (uint32_t y = 0; y < SIDE; y++) {
         const uint8_t *rows[64];
-        for (uint32_t k = 0; k < taps->spans[y].count; k++)
+        for (uint32_t k = 0; k < (taps->spans[y].count + 3) / 4 * 4; k++)
             rows[k] = work->in + (taps->spans[y].first + k) % 16 * ROW_BYTES;
         work->kernels->blend_rows(taps, y, rows, out + (size_t)y * SIDE * 3, (size_t)SIDE * 3);
     }
@@ -110,6 +93,16 @@ static void resize_whole(struct work *work)
     if (sluice_resize_rgb(work->resizers[work->level], &view, SIDE, SIDE, true,
                           next_out(work, (size_t)SIDE * SIDE * 3), NULL) != SLUICE_OK)
         bench_die("no memory");
+}
+
+/* Weights and plans of both passes. */
+static void prepare(struct work *work)
+{
+    const struct sluice_taps *taps = &work->taps[work->level];
+    work->kernels->weigh(taps, true);
+    work->kernels->make_plan(SLUICE_PASS_DOWN, taps);
+    work->kernels->weigh(taps, true);
+    work->kernels->make_plan(SLUICE_PASS_ACROSS, taps);
 }
 
 static void flip(struct work *work)
@@ -153,6 +146,7 @@ static const struct kernel_case {
      .in_size = 600,
      .pass = SLUICE_PASS_DOWN,
      .bytes = SIDE * SIDE * 3},
+    {.name = "prepare 300", .run = prepare, .in_size = 300, .bytes = 2 * SIDE * 8 * 4},
     {.name = "resize 160", .run = resize_whole, .in_size = 160, .bytes = SIDE * SIDE * 3},
     {.name = "resize 300", .run = resize_whole, .in_size = 300, .bytes = SIDE * SIDE * 3},
     {.name = "resize 600", .run = resize_whole, .in_size = 600, .bytes = SIDE * SIDE * 3},

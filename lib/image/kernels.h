@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "image/lookup.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,7 +44,15 @@ struct sluice_taps {
     void *plan; /* the weights as one table of kernels wants them; 64-byte aligned */
 };
 
+/* The most taps that an output of such a pass can have. */
+uint32_t sluice_max_taps(uint32_t num_in, uint32_t num_out);
+
 struct sluice_kernels {
+    /* Fills the spans and coeffs of taps, of which num_in, num_out and stride (at least
+     * sluice_max_taps) say the rest: antialiased bilinear, docs/NUMERICS.md.  `is_mirrored` stores
+     * the outputs from the last to the first.  Returns the most taps that one output has. */
+    uint32_t (*weigh)(const struct sluice_taps *taps, bool is_mirrored);
+
     /* Bytes that `plan` needs; 0: none. */
     size_t (*plan_len)(enum sluice_pass pass, uint32_t num_out, uint32_t stride);
 
@@ -59,7 +68,8 @@ struct sluice_kernels {
                         uint32_t num_rows, uint8_t *out, size_t out_stride);
 
     /* Output row `o` of a vertical pass, byte by byte: rows[k] is the row that tap
-     * k weighs.  Reads and writes exactly num_bytes of each row. */
+     * k weighs.  Reads and writes exactly num_bytes of each row.  Taps come in fours: up to
+     * the next multiple of four, rows[count] and so on are rows too, that weigh nothing. */
     void (*blend_rows)(const struct sluice_taps *taps, uint32_t o, const uint8_t *const *rows,
                        uint8_t *out, size_t num_bytes);
 
@@ -78,6 +88,8 @@ const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
 /* Those that another level's table uses too, having nothing faster. */
 void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
                       void *out, size_t plane);
+uint32_t sluice_weigh_c(const struct sluice_taps *taps, bool is_mirrored);
+uint32_t sluice_weigh_avx2(const struct sluice_taps *taps, bool is_mirrored);
 void sluice_flip_row_avx2(const uint8_t *in, size_t width, uint8_t *out);
 
 extern const struct sluice_kernels sluice_kernels_c;

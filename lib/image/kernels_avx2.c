@@ -23,6 +23,83 @@ struct halves {
     uint32_t low[2], high[2];
 };
 
+/* Tap k of four outputs, one a lane; zero from their counts on.  All as kernels_c.c has it. */
+static SLUICE_ALWAYS_INLINE __m256d triangles(uint32_t k, __m128i first, __m128i count,
+                                              __m256d center, __m256d inverse)
+{
+    const __m256d one = _mm256_set1_pd(1.0);
+    const __m128i tap = _mm_set1_epi32((int)k);
+    const __m256d from_center = _mm256_add_pd(
+        _mm256_sub_pd(_mm256_cvtepi32_pd(_mm_add_epi32(tap, first)), center), _mm256_set1_pd(0.5));
+    const __m256d x = _mm256_andnot_pd(_mm256_set1_pd(-0.0), _mm256_mul_pd(from_center, inverse));
+    const __m256d is_tap = _mm256_castsi256_pd(_mm256_cvtepi32_epi64(_mm_cmplt_epi32(tap, count)));
+    const __m256d is_near = _mm256_and_pd(_mm256_cmp_pd(x, one, _CMP_LT_OQ), is_tap);
+    return _mm256_and_pd(_mm256_sub_pd(one, x), is_near);
+}
+
+uint32_t sluice_weigh_avx2(const struct sluice_taps *taps, bool is_mirrored)
+{
+    const double scale_of_all = (double)taps->num_in / taps->num_out;
+    const double support_of_all = scale_of_all < 1.0 ? 1.0 : scale_of_all;
+    const __m256d scale = _mm256_set1_pd(scale_of_all), support = _mm256_set1_pd(support_of_all);
+    const __m256d inverse = _mm256_set1_pd(1.0 / support_of_all);
+    const __m256d half = _mm256_set1_pd(0.5), unit = _mm256_set1_pd(1 << SLUICE_RESIZE_BITS);
+    const __m128i num_in = _mm_set1_epi32((int)taps->num_in);
+    uint32_t max_count = 1;
+    for (uint32_t i = 0; i < taps->num_out; i += 4) {
+        const __m128i output = _mm_add_epi32(_mm_set1_epi32((int)i), _mm_setr_epi32(0, 1, 2, 3));
+        const __m256d center =
+            _mm256_mul_pd(_mm256_add_pd(_mm256_cvtepi32_pd(output), half), scale);
+        const __m128i first =
+            _mm_max_epi32(_mm256_cvttpd_epi32(_mm256_add_pd(_mm256_sub_pd(center, support), half)),
+                          _mm_setzero_si128());
+        const __m128i end = _mm_min_epi32(
+            _mm256_cvttpd_epi32(_mm256_add_pd(_mm256_add_pd(center, support), half)), num_in);
+        const __m128i count = _mm_sub_epi32(end, first);
+        uint32_t firsts[4], counts[4];
+        _mm_storeu_si128((__m128i *)(void *)firsts, first);
+        _mm_storeu_si128((__m128i *)(void *)counts, count);
+
+        const uint32_t num = taps->num_out - i < 4 ? taps->num_out - i : 4;
+        uint32_t most = 1;
+        for (uint32_t j = 0; j < num; j++)
+            most = counts[j] > most ? counts[j] : most;
+        max_count = most > max_count ? most : max_count;
+        __m256d sum = _mm256_setzero_pd();
+        for (uint32_t k = 0; k < most; k++)
+            sum = _mm256_add_pd(sum, triangles(k, first, count, center, inverse));
+        /* Where the sum is zero, so are the weights: divided by one they stay so. */
+        const __m256d is_zero = _mm256_cmp_pd(sum, _mm256_setzero_pd(), _CMP_EQ_OQ);
+        const __m256d divisor = _mm256_blendv_pd(sum, _mm256_set1_pd(1.0), is_zero);
+        for (uint32_t k = 0; k < taps->stride; k += 4) {
+            __m128i four[4] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(),
+                               _mm_setzero_si128()}; /* taps, a lane an output */
+            for (uint32_t t = 0; t < 4 && k + t < most; t++) {
+                const __m256d weight = triangles(k + t, first, count, center, inverse);
+                four[t] = _mm256_cvttpd_epi32(
+                    _mm256_add_pd(half, _mm256_mul_pd(_mm256_div_pd(weight, divisor), unit)));
+            }
+            const __m128i low_01 = _mm_unpacklo_epi32(four[0], four[1]);
+            const __m128i low_23 = _mm_unpacklo_epi32(four[2], four[3]);
+            const __m128i high_01 = _mm_unpackhi_epi32(four[0], four[1]);
+            const __m128i high_23 = _mm_unpackhi_epi32(four[2], four[3]);
+            const __m128i of_output[4] = {
+                _mm_unpacklo_epi64(low_01, low_23), _mm_unpackhi_epi64(low_01, low_23),
+                _mm_unpacklo_epi64(high_01, high_23), _mm_unpackhi_epi64(high_01, high_23)};
+            for (uint32_t j = 0; j < num; j++) {
+                const uint32_t o = is_mirrored ? taps->num_out - 1 - (i + j) : i + j;
+                _mm_storeu_si128((__m128i *)(void *)(taps->coeffs + (size_t)o * taps->stride + k),
+                                 of_output[j]);
+            }
+        }
+        for (uint32_t j = 0; j < num; j++) {
+            const uint32_t o = is_mirrored ? taps->num_out - 1 - (i + j) : i + j;
+            taps->spans[o] = (struct sluice_tap_span){firsts[j], counts[j]};
+        }
+    }
+    return max_count;
+}
+
 /* Two taps of eight neighbouring bytes of the output, a lane each: which of the loaded bytes go
  * there, widened to 16 bits, and their weights. */
 struct pair {
@@ -48,6 +125,11 @@ struct row_plan {
 #define BYTES_PER_GROUP 8
 #define PIXELS_PER_GROUP 4 /* that 8 bytes touch, wherever they begin */
 #define WINDOW 16
+
+static inline __m256i load_32(const void *at)
+{
+    return _mm256_loadu_si256((const __m256i *)at);
+}
 
 static size_t num_halves(uint32_t num_out, uint32_t stride)
 {
@@ -108,90 +190,93 @@ static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group)
     return num_bytes - BYTES_PER_GROUP;
 }
 
-/* Output p of those that a group's bytes belong to; the last one again where there are no more. */
-static uint32_t group_output(const struct sluice_taps *taps, uint32_t first_byte, uint32_t p)
-{
-    const uint32_t output = first_byte / 3 + p;
-    return output < taps->num_out ? output : taps->num_out - 1;
-}
+/* What the eight bytes of a group look at. */
+struct group {
+    uint32_t outputs[PIXELS_PER_GROUP]; /* theirs; the last one again where there are no more */
+    __m256i pixels;                     /* which of these a lane belongs to */
+    __m256i bytes;                      /* where in the row its first tap is */
+    uint32_t first[2], span; /* the first of either half, and how many they span at most */
+};
 
-/* The channel of the byte `j` of a group. */
-static uint32_t phase_of(uint32_t first_byte, uint32_t j)
+static inline struct group find_group(const struct sluice_taps *taps, uint32_t index)
 {
-    return (first_byte + j) % 3;
-}
-
-/* Where the bytes begin that tap 0 of four lanes needs, and how many they span: the lanes from
- * `lane` on of a group at `first_byte`. */
-static uint32_t first_needed(const struct sluice_taps *taps, uint32_t first_byte, uint32_t lane,
-                             uint32_t *span)
-{
-    uint32_t least = UINT32_MAX, most = 0;
-    for (uint32_t j = lane; j < lane + 4; j++) {
-        const uint32_t output = group_output(taps, 0, (first_byte + j) / 3);
-        const uint32_t byte = taps->spans[output].first * 3 + phase_of(first_byte, j);
-        least = byte < least ? byte : least;
-        most = byte > most ? byte : most;
+    static const uint32_t pixels[3][8] = {
+        {0, 0, 0, 1, 1, 1, 2, 2}, {0, 0, 1, 1, 1, 2, 2, 2}, {0, 1, 1, 1, 2, 2, 2, 3}};
+    static const uint32_t channels[10] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0};
+    const uint32_t byte = group_first_byte(taps, index), phase = byte % 3;
+    struct group group = {.pixels = load_32(pixels[phase])};
+    uint32_t firsts[PIXELS_PER_GROUP];
+    for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++) {
+        const uint32_t output = byte / 3 + p;
+        group.outputs[p] = output < taps->num_out ? output : taps->num_out - 1;
+        firsts[p] = taps->spans[group.outputs[p]].first * 3;
     }
-    *span = most - least + 1;
-    return least;
+    const __m128i first =
+        _mm_setr_epi32((int)firsts[0], (int)firsts[1], (int)firsts[2], (int)firsts[3]);
+    group.bytes =
+        _mm256_add_epi32(_mm256_permutevar8x32_epi32(_mm256_castsi128_si256(first), group.pixels),
+                         load_32(channels + phase));
+    const __m256i swapped = _mm256_shuffle_epi32(group.bytes, 0x4e);
+    const __m256i least_2 = _mm256_min_epu32(group.bytes, swapped);
+    const __m256i most_2 = _mm256_max_epu32(group.bytes, swapped);
+    const __m256i least = _mm256_min_epu32(least_2, _mm256_shuffle_epi32(least_2, 0xb1));
+    const __m256i most = _mm256_max_epu32(most_2, _mm256_shuffle_epi32(most_2, 0xb1));
+    const __m256i spans = _mm256_sub_epi32(most, least);
+    const uint32_t low = (uint32_t)_mm256_extract_epi32(spans, 0) + 1;
+    const uint32_t high = (uint32_t)_mm256_extract_epi32(spans, 4) + 1;
+    group.first[0] = (uint32_t)_mm256_extract_epi32(least, 0);
+    group.first[1] = (uint32_t)_mm256_extract_epi32(least, 4);
+    group.span = low > high ? low : high;
+    return group;
 }
 
-static void fill_group(const struct sluice_taps *taps, uint32_t first_byte, struct pair *pair,
+static void fill_group(const struct sluice_taps *taps, const struct group *group, struct pair *pair,
                        uint32_t *start)
 {
     const struct row_plan *plan = taps->plan;
-    const uint32_t taps_per_window = plan->pairs_per_window * 2;
     const uint32_t last_start = taps->num_in * 3 - WINDOW;
-    uint32_t span, bytes[8], pixels[8];
-    const uint32_t needed[2] = {first_needed(taps, first_byte, 0, &span),
-                                first_needed(taps, first_byte, 4, &span)};
-    for (uint32_t j = 0; j < 8; j++) {
-        pixels[j] = (first_byte % 3 + j) / 3;
-        bytes[j] = taps->spans[group_output(taps, first_byte, pixels[j])].first * 3 +
-                   phase_of(first_byte, j);
-    }
-    const __m256i pixel_of_lane = _mm256_loadu_si256((const __m256i *)(const void *)pixels);
-    const __m256i byte_of_lane = _mm256_loadu_si256((const __m256i *)(const void *)bytes);
+    const uint32_t num_pairs = plan->num_windows * plan->pairs_per_window;
     const struct halves *halves[PIXELS_PER_GROUP];
     for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++)
-        halves[p] =
-            halves_across(taps) + (size_t)group_output(taps, first_byte, p) * (taps->stride / 4);
-
-    for (uint32_t w = 0; w < plan->num_windows; w++, start += 2) {
-        const uint32_t first_tap = w * taps_per_window;
-        for (uint32_t half = 0; half < 2; half++) {
-            const uint32_t wanted = needed[half] + first_tap * 3;
-            start[half] = wanted < last_start ? wanted : last_start;
-        }
-        const __m256i starts =
-            _mm256_set_m128i(_mm_set1_epi32((int)start[1]), _mm_set1_epi32((int)start[0]));
-        for (uint32_t i = 0; i < plan->pairs_per_window; i++, pair++) {
-            const uint32_t tap = first_tap + 2 * i;
-            /* Byte, nothing, the byte three on, nothing.  A tap that weighs nothing may lie
-             * outside the window: any byte will do. */
-            const __m256i at = _mm256_sub_epi32(
-                _mm256_add_epi32(byte_of_lane, _mm256_set1_epi32((int)tap * 3)), starts);
-            const __m256i twice = _mm256_or_si256(
-                _mm256_and_si256(at, _mm256_set1_epi32(15)),
-                _mm256_slli_epi32(_mm256_and_si256(_mm256_add_epi32(at, _mm256_set1_epi32(3)),
-                                                   _mm256_set1_epi32(15)),
-                                  16));
-            _mm256_store_si256((__m256i *)(void *)pair->index,
-                               _mm256_or_si256(twice, _mm256_set1_epi32((int)0x80008000)));
-            uint32_t low[8], high[8];
-            for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++) {
-                low[p] = halves[p][tap / 4].low[tap / 2 % 2];
-                high[p] = halves[p][tap / 4].high[tap / 2 % 2];
-                low[p + 4] = high[p + 4] = 0;
+        halves[p] = halves_across(taps) + (size_t)group->outputs[p] * (taps->stride / 4);
+    __m256i starts = _mm256_setzero_si256();
+    for (uint32_t q = 0; q < num_pairs; q++, pair++) {
+        if (q % plan->pairs_per_window == 0) {
+            for (uint32_t half = 0; half < 2; half++) {
+                const uint32_t wanted = group->first[half] + q * 6;
+                start[half] = wanted < last_start ? wanted : last_start;
             }
-            const __m256i lows = _mm256_loadu_si256((const __m256i *)(const void *)low);
-            const __m256i highs = _mm256_loadu_si256((const __m256i *)(const void *)high);
-            _mm256_store_si256((__m256i *)(void *)pair->low,
-                               _mm256_permutevar8x32_epi32(lows, pixel_of_lane));
-            _mm256_store_si256((__m256i *)(void *)pair->high,
-                               _mm256_permutevar8x32_epi32(highs, pixel_of_lane));
+            starts = _mm256_set_m128i(_mm_set1_epi32((int)start[1]), _mm_set1_epi32((int)start[0]));
+            start += 2;
         }
+        /* Byte, nothing, the byte three on, nothing.  A tap that weighs nothing may lie
+         * outside the window: any byte will do. */
+        const __m256i in_window = _mm256_set1_epi32(WINDOW - 1);
+        const __m256i at =
+            _mm256_sub_epi32(_mm256_add_epi32(group->bytes, _mm256_set1_epi32((int)q * 6)), starts);
+        const __m256i next = _mm256_add_epi32(at, _mm256_set1_epi32(3));
+        const __m256i both =
+            _mm256_or_si256(_mm256_and_si256(at, in_window),
+                            _mm256_slli_epi32(_mm256_and_si256(next, in_window), 16));
+        _mm256_store_si256((__m256i *)(void *)pair->index,
+                           _mm256_or_si256(both, _mm256_set1_epi32((int)0x80008000)));
+        /* Lower and upper halves of the pair, by pixel. */
+        __m128i of_pixel[PIXELS_PER_GROUP];
+        for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++)
+            of_pixel[p] = _mm_loadu_si128((const __m128i *)(const void *)&halves[p][q / 2]);
+        const __m128i low_01 = _mm_unpacklo_epi32(of_pixel[0], of_pixel[1]);
+        const __m128i low_23 = _mm_unpacklo_epi32(of_pixel[2], of_pixel[3]);
+        const __m128i high_01 = _mm_unpackhi_epi32(of_pixel[0], of_pixel[1]);
+        const __m128i high_23 = _mm_unpackhi_epi32(of_pixel[2], of_pixel[3]);
+        const __m128i low =
+            q % 2 ? _mm_unpackhi_epi64(low_01, low_23) : _mm_unpacklo_epi64(low_01, low_23);
+        const __m128i high =
+            q % 2 ? _mm_unpackhi_epi64(high_01, high_23) : _mm_unpacklo_epi64(high_01, high_23);
+        _mm256_store_si256((__m256i *)(void *)pair->low,
+                           _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(low), group->pixels));
+        _mm256_store_si256(
+            (__m256i *)(void *)pair->high,
+            _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(high), group->pixels));
     }
 }
 
@@ -204,11 +289,8 @@ static void make_row_plan(const struct sluice_taps *taps)
         max_count = taps->spans[o].count > max_count ? taps->spans[o].count : max_count;
     plan->num_groups = num_groups_of(taps->num_out);
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        for (uint32_t lane = 0; lane < 8; lane += 4) {
-            uint32_t span;
-            first_needed(taps, group_first_byte(taps, g), lane, &span);
-            max_span = span > max_span ? span : max_span;
-        }
+        const struct group group = find_group(taps, g);
+        max_span = group.span > max_span ? group.span : max_span;
     }
     plan->pairs_per_window = taps->num_in * 3 < WINDOW                 ? 0
                              : max_count > 2 && max_span + 9 <= WINDOW ? 2
@@ -221,7 +303,8 @@ static void make_row_plan(const struct sluice_taps *taps)
     struct pair *pair = plan_pairs(taps);
     uint32_t *start = plan_starts(taps);
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        fill_group(taps, group_first_byte(taps, g), pair, start);
+        const struct group group = find_group(taps, g);
+        fill_group(taps, &group, pair, start);
         pair += (size_t)plan->num_windows * plan->pairs_per_window;
         start += (size_t)plan->num_windows * 2;
     }
@@ -246,11 +329,6 @@ static SLUICE_ALWAYS_INLINE __m256i join_halves(__m256i low, __m256i high)
 {
     return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, LOW_BITS)),
                              SLUICE_RESIZE_BITS);
-}
-
-static inline __m256i load_32(const void *at)
-{
-    return _mm256_loadu_si256((const __m256i *)at);
 }
 
 static inline __m256i load_two(const uint8_t *low, const uint8_t *high)
@@ -495,8 +573,7 @@ static SLUICE_ALWAYS_INLINE void blend_32(const struct halves *halves, uint32_t 
     for (uint32_t k = 0; k < count; k += 2) {
         const __m256i weight_low = _mm256_set1_epi32((int)halves[k / 4].low[k / 2 % 2]);
         const __m256i weight_high = _mm256_set1_epi32((int)halves[k / 4].high[k / 2 % 2]);
-        /* An odd last tap is paired with itself: the weight beside it is zero. */
-        const __m256i a = load_32(rows[k] + at), b = load_32(rows[k + 1 < count ? k + 1 : k] + at);
+        const __m256i a = load_32(rows[k] + at), b = load_32(rows[k + 1] + at);
         const __m256i ab[2] = {_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)};
         for (int i = 0; i < 4; i++) {
             const __m256i p = i % 2 ? _mm256_unpackhi_epi8(ab[i / 2], zero)
@@ -528,20 +605,18 @@ static void blend_rows(const struct sluice_taps *taps, uint32_t o, const uint8_t
         blend_32(halves, count, rows, out, last);
         return;
     }
-    const uint8_t *padded[4]; /* a row beyond the last weighs nothing: any will do */
-    for (uint32_t k = 0; k < 4; k++)
-        padded[k] = rows[k < count ? k : count - 1];
+    const uint8_t *const four[4] = {rows[0], rows[1], rows[2], rows[3]};
     const __m256i weights[4] = {
         _mm256_set1_epi32((int)halves->low[0]), _mm256_set1_epi32((int)halves->high[0]),
         _mm256_set1_epi32((int)halves->low[1]), _mm256_set1_epi32((int)halves->high[1])};
     if (count > 2) {
         for (size_t at = 0; at < last; at += 32)
-            blend_four(weights, padded, true, out, at);
-        blend_four(weights, padded, true, out, last);
+            blend_four(weights, four, true, out, at);
+        blend_four(weights, four, true, out, last);
     } else {
         for (size_t at = 0; at < last; at += 32)
-            blend_four(weights, padded, false, out, at);
-        blend_four(weights, padded, false, out, last);
+            blend_four(weights, four, false, out, at);
+        blend_four(weights, four, false, out, last);
     }
 }
 
@@ -561,6 +636,7 @@ void sluice_flip_row_avx2(const uint8_t *in, size_t width, uint8_t *out)
 }
 
 const struct sluice_kernels sluice_kernels_avx2 = {
+    .weigh = sluice_weigh_avx2,
     .plan_len = plan_len,
     .make_plan = make_plan,
     .resize_rows = resize_rows,

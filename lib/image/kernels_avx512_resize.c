@@ -22,6 +22,7 @@
 #define MAX_TAPS 16384
 #define ROWS_AT_ONCE 4
 #define MAX_ROWS 8
+#define MAX_FEW 2 /* registers of taps that have loops of their own */
 
 /* The half that rounds, as digit 2 counts. */
 #define HALF_IN_DIGIT_2 (1 << (SLUICE_RESIZE_BITS - 1 - 16))
@@ -188,15 +189,18 @@ static void make_plan_side_by_side(const struct sluice_taps *taps, struct row_pl
         const __m512i words[NUM_DIGITS] = {
             word_of_lane[group.phase], _mm512_add_epi32(word_of_lane[group.phase], one),
             _mm512_add_epi32(word_of_lane[group.phase], _mm512_add_epi32(one, one))};
-        uint32_t firsts[32] = {0}; /* where split_four puts digit 0 of a pixel */
+        uint32_t firsts[PIXELS_PER_GROUP];
         const int32_t *coeffs[8];
         for (uint32_t p = 0; p < 8; p++) {
             const uint32_t output = group.outputs[p < PIXELS_PER_GROUP ? p : 0];
-            firsts[4 * p] = taps->spans[output].first;
             coeffs[p] = taps->coeffs + (size_t)output * taps->stride;
+            if (p < PIXELS_PER_GROUP)
+                firsts[p] = taps->spans[output].first;
         }
-        const __m512i pixels = _mm512_permutex2var_epi32(_mm512_loadu_si512(firsts), words[0],
-                                                         _mm512_loadu_si512(firsts + 16));
+        const __m512i first = _mm512_zextsi256_si512(
+            _mm256_setr_epi32((int)firsts[0], (int)firsts[1], (int)firsts[2], (int)firsts[3],
+                              (int)firsts[4], (int)firsts[5], 0, 0));
+        const __m512i pixels = _mm512_permutexvar_epi32(_mm512_srli_epi32(words[0], 2), first);
         const __m512i bytes = _mm512_add_epi32(_mm512_mullo_epi32(pixels, _mm512_set1_epi32(3)),
                                                channel_of_lane[group.phase]);
         for (uint32_t s = 0; s < plan->num_steps; s++, step++) {
@@ -279,16 +283,18 @@ static SLUICE_ALWAYS_INLINE __m512i join_digits(const __m512i sums[NUM_DIGITS])
         sums[0], _mm512_add_epi32(_mm512_slli_epi32(sums[1], 8), _mm512_slli_epi32(sums[2], 16)));
 }
 
-/* The same of a lane's first four taps, when there are no more. */
-static SLUICE_ALWAYS_INLINE __m512i sum_four(__m512i bytes, const __m512i digits[NUM_DIGITS])
+/* The same of a few registers of taps, digit by digit: fewer instructions than sums of each. */
+static SLUICE_ALWAYS_INLINE __m512i sum_by_digits(const __m512i *bytes, uint32_t num,
+                                                  const __m512i (*digits)[NUM_DIGITS])
 {
-    const __m512i zero = _mm512_setzero_si512();
-    const __m512i sums[NUM_DIGITS] = {
-        _mm512_dpbusd_epi32(zero, bytes, digits[0]),
-        _mm512_dpbusd_epi32(zero, bytes, digits[1]),
-        _mm512_dpbusd_epi32(_mm512_set1_epi32(HALF_IN_DIGIT_2), bytes, digits[2]),
-    };
-    return join_digits(sums);
+    __m512i sum = _mm512_set1_epi32(HALF_IN_DIGIT_2);
+    for (int d = NUM_DIGITS - 1; d >= 0; d--) {
+        if (d < NUM_DIGITS - 1)
+            sum = _mm512_slli_epi32(sum, 8);
+        for (uint32_t i = 0; i < num; i++)
+            sum = _mm512_dpbusd_epi32(sum, bytes[i], digits[i][d]);
+    }
+    return sum;
 }
 
 /* The results of four registers of sums.  Of those in register i, lanes 2 q and 2 q + 1 come to
@@ -298,13 +304,11 @@ static SLUICE_ALWAYS_INLINE __m512i take_results(const __m512i sums[4])
     /* Two of a quadword's eight bytes, four times. */
     const __m512i upper_bits =
         _mm512_set1_epi16(SLUICE_RESIZE_BITS | (32 + SLUICE_RESIZE_BITS) << 8);
-    __m512i bytes[4];
-    for (int i = 0; i < 4; i++)
-        bytes[i] = _mm512_maskz_multishift_epi64_epi8((__mmask64)0x0303030303030303 << (2 * i),
-                                                      upper_bits, sums[i]);
-    const int any_of_three = 0xfe;
-    return _mm512_or_si512(bytes[3],
-                           _mm512_ternarylogic_epi32(bytes[0], bytes[1], bytes[2], any_of_three));
+    const __mmask64 pair = 0x0303030303030303;
+    __m512i bytes = _mm512_multishift_epi64_epi8(upper_bits, sums[0]);
+    bytes = _mm512_mask_multishift_epi64_epi8(bytes, pair << 2, upper_bits, sums[1]);
+    bytes = _mm512_mask_multishift_epi64_epi8(bytes, pair << 4, upper_bits, sums[2]);
+    return _mm512_mask_multishift_epi64_epi8(bytes, pair << 6, upper_bits, sums[3]);
 }
 
 /* Rows that one table of weights serves while it is in the first-level cache: four at a time, the
@@ -345,19 +349,24 @@ static SLUICE_ALWAYS_INLINE __m512i take_window(const uint8_t *in, const struct 
     return _mm512_permutex2var_epi8(low, index, high);
 }
 
-/* The sums of one group for four rows. */
+/* The sums of one group for four rows.  A `few_steps` of 1 .. MAX_FEW is the number of steps. */
 static SLUICE_ALWAYS_INLINE void sum_group(const struct row_plan *plan, const struct step *step,
                                            const uint32_t *start, const uint8_t *const *in,
                                            size_t in_bytes, bool is_wide, bool is_short,
-                                           bool has_one_step, __m512i sums[ROWS_AT_ONCE])
+                                           uint32_t few_steps, __m512i sums[ROWS_AT_ONCE])
 {
-    if (has_one_step) {
-        const __m512i digits[NUM_DIGITS] = {_mm512_load_si512(step->digits[0]),
-                                            _mm512_load_si512(step->digits[1]),
-                                            _mm512_load_si512(step->digits[2])};
-        for (int r = 0; r < ROWS_AT_ONCE; r++)
-            sums[r] =
-                sum_four(take_window(in[r] + *start, step, is_wide, is_short, in_bytes), digits);
+    if (few_steps) {
+        __m512i digits[MAX_FEW][NUM_DIGITS];
+        for (uint32_t s = 0; s < few_steps; s++) {
+            for (int d = 0; d < NUM_DIGITS; d++)
+                digits[s][d] = _mm512_load_si512(step[s].digits[d]);
+        }
+        for (int r = 0; r < ROWS_AT_ONCE; r++) {
+            __m512i bytes[MAX_FEW];
+            for (uint32_t s = 0; s < few_steps; s++)
+                bytes[s] = take_window(in[r] + start[s], &step[s], is_wide, is_short, in_bytes);
+            sums[r] = sum_by_digits(bytes, few_steps, digits);
+        }
         return;
     }
     __m512i by_digit[ROWS_AT_ONCE][NUM_DIGITS];
@@ -379,7 +388,7 @@ static SLUICE_ALWAYS_INLINE void sum_group(const struct row_plan *plan, const st
 
 static SLUICE_ALWAYS_INLINE void resize_side_by_side(const struct sluice_taps *taps,
                                                      const struct rows *rows, bool is_wide,
-                                                     bool is_short, bool has_one_step)
+                                                     bool is_short, uint32_t few_steps)
 {
     const struct row_plan *plan = taps->plan;
     const struct step *step = plan_steps(plan);
@@ -395,7 +404,7 @@ static SLUICE_ALWAYS_INLINE void resize_side_by_side(const struct sluice_taps *t
         const size_t at = group_first_byte(taps, g);
         for (uint32_t y = 0; y < rows->num; y += ROWS_AT_ONCE) {
             __m512i sums[ROWS_AT_ONCE];
-            sum_group(plan, step, start, rows->in + y, in_bytes, is_wide, is_short, has_one_step,
+            sum_group(plan, step, start, rows->in + y, in_bytes, is_wide, is_short, few_steps,
                       sums);
             const __m512i results = _mm512_permutexvar_epi8(by_row, take_results(sums));
             const __m128i of_row[ROWS_AT_ONCE] = {
@@ -465,13 +474,15 @@ void sluice_resize_rows_avx512(const struct sluice_taps *taps, const uint8_t *in
         const struct rows rows = list_rows(in + y * in_stride, in_stride, num_rows - y,
                                            out + y * out_stride, out_stride);
         if (is_short)
-            resize_side_by_side(taps, &rows, is_wide, true, false);
+            resize_side_by_side(taps, &rows, is_wide, true, 0);
         else if (is_wide)
-            resize_side_by_side(taps, &rows, true, false, false);
+            resize_side_by_side(taps, &rows, true, false, 0);
         else if (plan->num_steps == 1)
-            resize_side_by_side(taps, &rows, false, false, true);
+            resize_side_by_side(taps, &rows, false, false, 1);
+        else if (plan->num_steps == 2)
+            resize_side_by_side(taps, &rows, false, false, 2);
         else
-            resize_side_by_side(taps, &rows, false, false, false);
+            resize_side_by_side(taps, &rows, false, false, 0);
     }
 }
 
@@ -500,47 +511,68 @@ static inline void load_digits(const struct digits *digits, __m512i out[NUM_DIGI
         out[d] = _mm512_set1_epi32((int)digits->words[d]);
 }
 
-static SLUICE_ALWAYS_INLINE void blend_64(const struct digits *digits, uint32_t count,
-                                          const uint8_t *const *rows, uint8_t *out, size_t at,
-                                          __mmask64 mask, bool is_masked)
+static SLUICE_ALWAYS_INLINE void store_columns(const __m512i sums[4], uint8_t *out, __mmask64 mask,
+                                               bool is_masked)
 {
-    __m512i sums[4], columns[4], weights[NUM_DIGITS];
-    if (count <= 4) {
-        const uint8_t *const four[4] = {rows[0], rows[1], rows[2], rows[3]};
-        interleave(four, at, mask, is_masked, columns);
-        load_digits(digits, weights);
-        for (int i = 0; i < 4; i++)
-            sums[i] = sum_four(columns[i], weights);
-    } else {
-        __m512i by_digit[4][NUM_DIGITS];
-        for (int i = 0; i < 4; i++) {
-            by_digit[i][0] = by_digit[i][1] = _mm512_setzero_si512();
-            by_digit[i][2] = _mm512_set1_epi32(HALF_IN_DIGIT_2);
-        }
-        for (uint32_t k = 0; k < count; k += 4, digits++) {
-            /* Rows beyond the last weigh nothing: any row will do. */
-            const uint32_t last = count - 1;
-            const uint8_t *const four[4] = {rows[k], rows[k + 1 < last ? k + 1 : last],
-                                            rows[k + 2 < last ? k + 2 : last],
-                                            rows[k + 3 < last ? k + 3 : last]};
-            interleave(four, at, mask, is_masked, columns);
-            load_digits(digits, weights);
-            for (int d = 0; d < NUM_DIGITS; d++) {
-                for (int i = 0; i < 4; i++)
-                    by_digit[i][d] = _mm512_dpbusd_epi32(by_digit[i][d], columns[i], weights[d]);
-            }
-        }
-        for (int i = 0; i < 4; i++)
-            sums[i] = join_digits(by_digit[i]);
-    }
     /* take_results leaves each quarter's lower halves before its upper ones. */
     const __m512i in_order =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
     const __m512i results = _mm512_shuffle_epi8(take_results(sums), in_order);
     if (is_masked)
-        _mm512_mask_storeu_epi8(out + at, mask, results);
+        _mm512_mask_storeu_epi8(out, mask, results);
     else
-        _mm512_storeu_si512(out + at, results);
+        _mm512_storeu_si512(out, results);
+}
+
+/* 64 columns of 4 * num rows. */
+static SLUICE_ALWAYS_INLINE void blend_64(const struct digits *digits, uint32_t num,
+                                          const uint8_t *const *rows, uint8_t *out, size_t at,
+                                          __mmask64 mask, bool is_masked)
+{
+    __m512i by_digit[4][NUM_DIGITS], columns[4], weights[NUM_DIGITS], sums[4];
+    for (int i = 0; i < 4; i++) {
+        by_digit[i][0] = by_digit[i][1] = _mm512_setzero_si512();
+        by_digit[i][2] = _mm512_set1_epi32(HALF_IN_DIGIT_2);
+    }
+    for (uint32_t f = 0; f < num; f++) {
+        interleave(rows + 4 * (size_t)f, at, mask, is_masked, columns);
+        load_digits(&digits[f], weights);
+        for (int d = 0; d < NUM_DIGITS; d++) {
+            for (int i = 0; i < 4; i++)
+                by_digit[i][d] = _mm512_dpbusd_epi32(by_digit[i][d], columns[i], weights[d]);
+        }
+    }
+    for (int i = 0; i < 4; i++)
+        sums[i] = join_digits(by_digit[i]);
+    store_columns(sums, out + at, mask, is_masked);
+}
+
+/* All columns of 4 * few rows, few <= MAX_FEW: weights and addresses stay in registers. */
+static SLUICE_ALWAYS_INLINE void blend_few(const struct digits *digits, uint32_t few,
+                                           const uint8_t *const *rows, uint8_t *out,
+                                           size_t num_bytes)
+{
+    const uint8_t *row[4 * MAX_FEW];
+    __m512i weights[MAX_FEW][NUM_DIGITS];
+    for (uint32_t k = 0; k < 4 * few; k++)
+        row[k] = rows[k];
+    for (uint32_t f = 0; f < few; f++)
+        load_digits(&digits[f], weights[f]);
+    /* What is left of the row comes together with bytes that are done already: a masked store of
+     * bytes costs more. */
+    for (size_t next = 0; next < num_bytes; next += 64) {
+        const size_t at = next + 64 <= num_bytes ? next : num_bytes - 64;
+        __m512i columns[MAX_FEW][4], sums[4];
+        for (uint32_t f = 0; f < few; f++)
+            interleave(row + 4 * (size_t)f, at, 0, false, columns[f]);
+        for (int i = 0; i < 4; i++) {
+            __m512i bytes[MAX_FEW];
+            for (uint32_t f = 0; f < few; f++)
+                bytes[f] = columns[f][i];
+            sums[i] = sum_by_digits(bytes, few, weights);
+        }
+        store_columns(sums, out + at, 0, false);
+    }
 }
 
 void sluice_blend_rows_avx512(const struct sluice_taps *taps, uint32_t o,
@@ -551,26 +583,17 @@ void sluice_blend_rows_avx512(const struct sluice_taps *taps, uint32_t o,
         return;
     }
     const struct digits *digits = (const struct digits *)taps->plan + (size_t)o * taps->stride / 4;
-    const uint32_t count = taps->spans[o].count;
-    const uint8_t *padded[4];
-    if (count <= 4) {
-        for (uint32_t k = 0; k < 4; k++)
-            padded[k] = rows[k < count ? k : count - 1];
-        rows = padded;
-    }
+    const uint32_t num_fours = (taps->spans[o].count + 3) / 4;
     if (num_bytes < 64) {
-        blend_64(digits, count, rows, out, 0, first_bytes(num_bytes), true);
-        return;
-    }
-    size_t at = 0;
-    if (count <= 4) {
-        for (; at + 64 <= num_bytes; at += 64)
-            blend_64(digits, 4, rows, out, at, 0, false);
+        blend_64(digits, num_fours, rows, out, 0, first_bytes(num_bytes), true);
+    } else if (num_fours == 1) {
+        blend_few(digits, 1, rows, out, num_bytes);
+    } else if (num_fours == 2) {
+        blend_few(digits, 2, rows, out, num_bytes);
     } else {
-        for (; at + 64 <= num_bytes; at += 64)
-            blend_64(digits, count, rows, out, at, 0, false);
+        const size_t last = num_bytes - 64;
+        for (size_t at = 0; at < last; at += 64)
+            blend_64(digits, num_fours, rows, out, at, 0, false);
+        blend_64(digits, num_fours, rows, out, last, 0, false);
     }
-    /* The rest once more with the bytes before it: a masked store of bytes costs more. */
-    if (at < num_bytes)
-        blend_64(digits, count, rows, out, num_bytes - 64, 0, false);
 }

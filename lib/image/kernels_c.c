@@ -2,10 +2,58 @@
 
 #include "image/kernels.h"
 
+#include <assert.h>
+#include <math.h>
+
 static uint8_t round_and_clip(int32_t sum)
 {
     const int32_t value = (sum + (1 << (SLUICE_RESIZE_BITS - 1))) >> SLUICE_RESIZE_BITS;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+/* The triangle filter, as wide as the scale when it shrinks: what makes the
+ * bilinear resize antialiased. */
+static double triangle(double x)
+{
+    x = fabs(x);
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+/* Weights in fixed point.  The order of the floating-point operations
+ * is Pillow's, because the last bit of a weight depends on it. */
+uint32_t sluice_weigh_c(const struct sluice_taps *taps, bool is_mirrored)
+{
+    const double scale = (double)taps->num_in / taps->num_out;
+    const double support = scale < 1.0 ? 1.0 : scale;
+    const double inverse = 1.0 / support;
+    uint32_t max_count = 1;
+    for (uint32_t i = 0; i < taps->num_out; i++) {
+        const double center = (i + 0.5) * scale;
+        int first = (int)(center - support + 0.5);
+        first = first < 0 ? 0 : first;
+        int end = (int)(center + support + 0.5);
+        end = end > (int)taps->num_in ? (int)taps->num_in : end;
+        const uint32_t count = (uint32_t)(end - first);
+        assert(count >= 1 && count <= taps->stride);
+
+        double sum = 0;
+        for (uint32_t k = 0; k < count; k++)
+            sum += triangle(((int)k + first - center + 0.5) * inverse);
+        const uint32_t o = is_mirrored ? taps->num_out - 1 - i : i;
+        int32_t *coeffs = taps->coeffs + (size_t)o * taps->stride;
+        for (uint32_t k = 0; k < taps->stride; k++) {
+            int32_t coeff = 0;
+            if (k < count) {
+                const double weight = triangle(((int)k + first - center + 0.5) * inverse);
+                const double normalized = sum != 0.0 ? weight / sum : weight;
+                coeff = (int32_t)(0.5 + normalized * (1 << SLUICE_RESIZE_BITS));
+            }
+            coeffs[k] = coeff;
+        }
+        taps->spans[o] = (struct sluice_tap_span){(uint32_t)first, count};
+        max_count = count > max_count ? count : max_count;
+    }
+    return max_count;
 }
 
 static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
@@ -91,6 +139,7 @@ void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels,
 }
 
 const struct sluice_kernels sluice_kernels_c = {
+    .weigh = sluice_weigh_c,
     .plan_len = plan_len,
     .make_plan = make_plan,
     .resize_rows = resize_rows,

@@ -161,6 +161,7 @@ static void flip_row(const uint8_t *in, size_t width, uint8_t *out)
 }
 
 const struct sluice_kernels sluice_kernels_neon = {
+    .weigh = sluice_weigh_c,
     .plan_len = plan_len,
     .make_plan = make_plan,
     .resize_rows = resize_rows,

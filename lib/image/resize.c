@@ -3,8 +3,6 @@
 #include "base/checked.h"
 #include "image/kernels.h"
 
-#include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,9 +43,8 @@ struct pass {
 struct sluice_resizer {
     const struct sluice_kernels *kernels;
     struct pass across, down;
-    struct growing weights; /* of one output, in double */
-    struct growing ring;    /* the rows between the passes that are still needed */
-    struct growing rows;    /* pointers to the rows that one output row weighs */
+    struct growing ring; /* the rows between the passes that are still needed */
+    struct growing rows; /* pointers to the rows that one output row weighs */
 };
 
 sluice_status sluice_resizer_create(struct sluice_resizer **out, struct sluice_err *err)
@@ -79,34 +76,24 @@ void sluice_resizer_destroy(struct sluice_resizer *resizer)
         return;
     pass_clear(&resizer->across);
     pass_clear(&resizer->down);
-    free(resizer->weights.data);
     free(resizer->ring.data);
     free(resizer->rows.data);
     free(resizer);
 }
 
-/* The triangle filter, as wide as the scale when it shrinks: what makes the
- * bilinear resize antialiased. */
-static double triangle(double x)
+static uint32_t taps_in_fours(uint32_t count)
 {
-    x = fabs(x);
-    return x < 1.0 ? 1.0 - x : 0.0;
+    return (count + 3) & ~(uint32_t)3;
 }
 
-/* Weights of one pass in fixed point.  The order of the floating-point operations
- * is Pillow's, because the last bit of a weight depends on it.  `is_mirrored`
- * stores the outputs from the last to the first. */
+/* Weights of one pass.  `is_mirrored` stores the outputs from the last to the first. */
 static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direction, uint32_t in,
                          uint32_t out, bool is_mirrored)
 {
     struct pass *pass = direction == SLUICE_PASS_ACROSS ? &resizer->across : &resizer->down;
-    const double scale = (double)in / out;
-    const double support = scale < 1.0 ? 1.0 : scale;
-    const double inverse = 1.0 / support;
-    const size_t stride = ((size_t)ceil(support) * 2 + 1 + 3) & ~(size_t)3;
+    const size_t stride = taps_in_fours(sluice_max_taps(in, out));
     size_t num_coeffs;
     if (!sluice_mul_size(stride, out, &num_coeffs) || num_coeffs > SIZE_MAX / 8 ||
-        !grow(&resizer->weights, stride * sizeof(double)) ||
         !grow(&pass->spans, out * sizeof(struct sluice_tap_span)) ||
         !grow(&pass->coeffs, num_coeffs * sizeof(int32_t)) ||
         !grow(&pass->plan, resizer->kernels->plan_len(direction, out, (uint32_t)stride)))
@@ -119,37 +106,7 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
         .coeffs = pass->coeffs.data,
         .plan = pass->plan.data,
     };
-    pass->max_count = 1;
-
-    double *weight = resizer->weights.data;
-    for (uint32_t i = 0; i < out; i++) {
-        const double center = (i + 0.5) * scale;
-        int first = (int)(center - support + 0.5);
-        first = first < 0 ? 0 : first;
-        int end = (int)(center + support + 0.5);
-        end = end > (int)in ? (int)in : end;
-        const size_t count = (size_t)(end - first);
-        assert(count >= 1 && count <= stride);
-
-        double sum = 0;
-        for (size_t k = 0; k < count; k++) {
-            weight[k] = triangle(((int)k + first - center + 0.5) * inverse);
-            sum += weight[k];
-        }
-        const uint32_t o = is_mirrored ? out - 1 - i : i;
-        int32_t *coeffs = pass->taps.coeffs + o * stride;
-        for (size_t k = 0; k < stride; k++) {
-            int32_t coeff = 0;
-            if (k < count) {
-                const double normalized = sum != 0.0 ? weight[k] / sum : weight[k];
-                coeff = (int32_t)(0.5 + normalized * (1 << SLUICE_RESIZE_BITS));
-            }
-            coeffs[k] = coeff;
-        }
-        pass->taps.spans[o] = (struct sluice_tap_span){(uint32_t)first, (uint32_t)count};
-        if (count > pass->max_count)
-            pass->max_count = (uint32_t)count;
-    }
+    pass->max_count = resizer->kernels->weigh(&pass->taps, is_mirrored);
     resizer->kernels->make_plan(direction, &pass->taps);
     return true;
 }
@@ -193,8 +150,8 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
                                           view->stride, num, ring + slot * slot_bytes, slot_bytes);
             next += num;
         }
-        for (uint32_t k = 0; k < span.count; k++) {
-            const size_t y = span.first + k;
+        for (uint32_t k = 0; k < taps_in_fours(span.count); k++) {
+            const size_t y = span.first + (k < span.count ? k : span.count - 1);
             rows[k] = is_across_identity ? view->pixels + y * view->stride
                                          : ring + y % num_slots * slot_bytes;
         }
@@ -222,7 +179,8 @@ sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
     if (has_memory && !is_down_identity) {
         has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, view->height, out_height, false);
         has_memory = has_memory &&
-                     grow(&resizer->rows, resizer->down.max_count * sizeof(const uint8_t *)) &&
+                     grow(&resizer->rows,
+                          taps_in_fours(resizer->down.max_count) * sizeof(const uint8_t *)) &&
                      (is_across_identity ||
                       grow(&resizer->ring, ring_rows(&resizer->down) * ring_slot_bytes(out_width)));
     }

@@ -99,6 +99,37 @@ static uint8_t expected_byte(const struct sluice_taps *taps, uint32_t o, const u
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
+/* Against the scalar weights, which test_resize compares with the definition. */
+static void check_weigh(const struct sluice_kernels *kernels)
+{
+    for (uint32_t i = 0; i < 40 * 40 + 200; i++) {
+        const uint32_t limit = i % 4 ? 700 : 65535;
+        const uint32_t num_in = i < 1600 ? 1 + i % 40 : 1 + sluice_rng_below(&rng, limit);
+        const uint32_t num_out = i < 1600 ? 1 + i / 40 : 1 + sluice_rng_below(&rng, 300);
+        const bool is_mirrored = sluice_rng_below(&rng, 2) == 0;
+        const uint32_t stride = (sluice_max_taps(num_in, num_out) + 3) / 4 * 4;
+        const size_t spans_len = num_out * sizeof(struct sluice_tap_span);
+        const size_t coeffs_len = (size_t)num_out * stride * sizeof(int32_t);
+        struct sluice_taps wanted = {num_in, num_out, stride, malloc(spans_len), malloc(coeffs_len),
+                                     NULL};
+        struct sluice_taps got = {num_in, num_out, stride, malloc(spans_len), malloc(coeffs_len),
+                                  NULL};
+        memset(got.coeffs, GUARD_BYTE, coeffs_len);
+        const uint32_t most = sluice_kernels_c.weigh(&wanted, is_mirrored);
+        CU_ASSERT_EQUAL(kernels->weigh(&got, is_mirrored), most);
+        CU_ASSERT(most <= sluice_max_taps(num_in, num_out));
+        const bool is_equal = memcmp(got.spans, wanted.spans, spans_len) == 0 &&
+                              memcmp(got.coeffs, wanted.coeffs, coeffs_len) == 0;
+        if (!is_equal)
+            printf("%u to %u, mirrored %d\n", num_in, num_out, is_mirrored);
+        CU_ASSERT(is_equal);
+        free(wanted.spans);
+        free(wanted.coeffs);
+        free(got.spans);
+        free(got.coeffs);
+    }
+}
+
 /* Rows with gaps between them: nothing there may be read (noise) or written (guards). */
 static void check_resize_rows(const struct sluice_kernels *kernels)
 {
@@ -161,7 +192,12 @@ static void check_blend_rows(const struct sluice_kernels *kernels)
         uint8_t *out = memory + GUARD + shift;
         for (uint32_t o = 0; o < 3; o++) {
             memset(memory, GUARD_BYTE, 2 * GUARD + num_bytes + shift);
-            kernels->blend_rows(&made.taps, o, rows + made.spans[o].first, out, num_bytes);
+            /* As many as taps->stride at most, which is a multiple of four. */
+            const uint8_t *in_fours[40];
+            const uint32_t count = made.spans[o].count;
+            for (uint32_t k = 0; k < (count + 3) / 4 * 4; k++)
+                in_fours[k] = rows[made.spans[o].first + (k < count ? k : count - 1)];
+            kernels->blend_rows(&made.taps, o, in_fours, out, num_bytes);
             int is_equal = 1;
             for (size_t b = 0; b < num_bytes; b++) {
                 uint8_t column[40] = {0};
@@ -170,7 +206,7 @@ static void check_blend_rows(const struct sluice_kernels *kernels)
                 is_equal &= out[b] == expected_byte(&made.taps, o, column, 1);
             }
             if (!is_equal)
-                printf("case %d: %zu bytes, %u taps\n", i, num_bytes, made.spans[o].count);
+                printf("case %d: %zu bytes, %u taps\n", i, num_bytes, count);
             CU_ASSERT(is_equal);
             CU_ASSERT(is_guard(memory, GUARD + shift));
             CU_ASSERT(is_guard(out + num_bytes, GUARD));
@@ -281,6 +317,11 @@ static void check_levels(void (*check)(const struct sluice_kernels *kernels))
     check(sluice_kernels_for(detected));
 }
 
+static void the_vector_weights_equal_the_scalar_ones(void)
+{
+    check_levels(check_weigh);
+}
+
 static void the_vector_rows_equal_it_and_stays_in_bounds(void)
 {
     check_levels(check_resize_rows);
@@ -321,6 +362,7 @@ int main(void)
         SLUICE_TEST(each_level_has_its_table),
         SLUICE_TEST(the_scalar_rows_are_the_rounded_sums),
         SLUICE_TEST(the_scalar_blend_is_the_rounded_sum),
+        SLUICE_TEST(the_vector_weights_equal_the_scalar_ones),
         SLUICE_TEST(the_vector_rows_equal_it_and_stays_in_bounds),
         SLUICE_TEST(the_vector_blend_equals_it_and_stays_in_bounds),
         SLUICE_TEST(the_scalar_flip_mirrors_pixels),
