@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "base/log.h"
+#include "profiler/model_file.h"
 
 #include <math.h>
 
@@ -46,6 +47,36 @@ static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
     return status;
 }
 
+/* The weights of a profile, if it is of this data and has any. */
+static sluice_status read_model(const struct run *run, struct sluice_choice_model *model,
+                                struct sluice_err *err)
+{
+    const char *folder = run->options->profile_folder;
+    struct sluice_cost_table table = {0};
+    struct sluice_model_file file;
+    struct sluice_err cause = {0};
+    sluice_status status = sluice_cost_table_read(folder, &table, err);
+    const size_t num_rows = table.num_rows;
+    sluice_cost_table_clear(&table);
+    if (status != SLUICE_OK)
+        return status;
+    if (num_rows != run->train.num_ids && num_rows != run->train.num_total)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "the profile in %s has %zu samples and the training subset %zu: it was "
+                           "made for other data",
+                           folder, num_rows, run->train.num_total);
+    status = sluice_model_file_read(folder, &file, &cause);
+    if (status == SLUICE_OK) {
+        *model = file.model;
+    } else if (status == SLUICE_E_NOT_FOUND) {
+        sluice_log(SLUICE_LOG_INFO, "%s: the plan begins with the usual costs", cause.text);
+        status = SLUICE_OK;
+    } else {
+        (void)sluice_fail(err, status, "%s", cause.text);
+    }
+    return status;
+}
+
 /* A plan that goes by what it sees. */
 static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
@@ -55,7 +86,9 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
         .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
         .is_fixed = !o->has_replan,
     };
-    const sluice_status status = first_rates(run, &options.rates, err);
+    sluice_status status = first_rates(run, &options.rates, err);
+    if (status == SLUICE_OK && o->profile_folder)
+        status = read_model(run, &options.model, err);
     if (status != SLUICE_OK)
         return status;
     /* What was given is not exceeded, what was measured may be. */
