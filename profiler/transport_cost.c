@@ -1,24 +1,24 @@
 #include "profiler/transport_cost.h"
 
 /* bench/reproduce at 10 Gbit/s, a core each, on 200 photographs of ImageNet: the CPU time of
- * offload_server and offload_train for one sample, less what bench_pipeline measures of its ops.
+ * offload_server and offload_train for one sample, less what `offload_profile run` measures of its
+ * ops (which are slower where they run between other work).
  *
- *              bytes    storage us    compute us
- *   raw@0      110,042          65      120 to 190
- *   jpeg_crop@0 47,380         105             130
- *   u8@3       150,528         190             150
- *   u8_packed@3 63,874         200             150
- *   f32@5      602,112         255             220
+ *                  bytes   storage us   compute us
+ *   raw@0        110,042     65 to 75   120 to 170
+ *   jpeg_crop@0   47,380   105 to 130   130 to 160
+ *   u8@3         150,528   210 to 230   130 to 150
+ *   u8_packed@3   63,874   200 to 210          150
+ *   f32@5        602,112   320 to 500   220 to 260
  *
- * The lines below are within 100 us of each, which is a tenth of what such a sample takes in all.
- */
+ * With the lines below, totals where that CPU is the limit are within a twentieth of these. */
 struct sluice_transport_cost sluice_transport_cost_default(void)
 {
     return (struct sluice_transport_cost){
         .storage_s_per_sample = 35e-6,
-        .storage_s_per_job = 65e-6,
-        .storage_s_per_byte = 0.3e-9,
-        .compute_s_per_sample = 120e-6,
+        .storage_s_per_job = 95e-6,
+        .storage_s_per_byte = 0.35e-9,
+        .compute_s_per_sample = 115e-6,
         .compute_s_per_byte = 0.2e-9,
     };
 }
