@@ -10,10 +10,14 @@
 
 #include <errno.h>
 #include <math.h>
+#include <net/if.h>
+#include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -26,18 +30,25 @@ static const char *const transport_names[NUM_TRANSPORTS] = {
     [TRANSPORT_FETCH] = "fetch",
 };
 
-/* A figure of every run of one transport at one size. */
-struct cell {
-    double *us, *server_us, *client_us, *ratio, *server_ratio, *busy_ratio;
+#define TCP_SETTINGS "/proc/sys/net/ipv4/tcp_"
+#define MAX_REPEATS 1000
+#define LIMITED_REPEATS 3 /* the bucket leaves little room for noise */
+
+/* One run of one transport at one size, for each of its messages. */
+struct run {
+    double us;
+    struct side {
+        double us, faults, wakes;
+    } server, client;
 };
 
-static double *new_values(size_t num_values)
-{
-    double *values = calloc(num_values ? num_values : 1, sizeof(*values));
-    if (!values)
-        bench_die("no memory for the results");
-    return values;
-}
+/* The processes that talk to each other. */
+struct world {
+    const struct bench_setup *setup;
+    int servers[NUM_TRANSPORTS], clients[NUM_TRANSPORTS], relay;
+    pid_t children[2 * NUM_TRANSPORTS + 1];
+    size_t num_children;
+};
 
 static void make_files(struct bench_setup *setup)
 {
@@ -91,65 +102,136 @@ static pid_t start(int *control)
     return pid;
 }
 
-static uint64_t server_cpu_ns(int server)
+/* Without a delay there is no relay. */
+static void start_world(struct world *world, struct bench_setup *setup, double delay_ms)
 {
-    uint64_t cpu_ns = 0;
-    bench_write_all(server, "", 1);
-    if (!bench_read_all(server, &cpu_ns, sizeof(cpu_ns)))
-        bench_die("the server is gone");
-    return cpu_ns;
+    *world = (struct world){.setup = setup, .relay = -1};
+    struct bench_ports ports;
+    make_files(setup);
+    for (int t = 0; t < NUM_TRANSPORTS; t++) {
+        if ((world->children[world->num_children++] = start(&world->servers[t])) == 0)
+            bench_rpc_serve(setup, (enum transport)t, world->servers[t]);
+        if (!bench_read_all(world->servers[t], &ports.of[t], sizeof(ports.of[t])))
+            bench_die("a server did not start");
+    }
+    remove_files(setup); /* the server has its manifest */
+    if (delay_ms > 0) {
+        const struct bench_ports behind = ports;
+        if ((world->children[world->num_children++] = start(&world->relay)) == 0)
+            bench_relay(&behind, (uint64_t)(delay_ms * 0.5e6), world->relay);
+        if (!bench_read_all(world->relay, &ports, sizeof(ports)))
+            bench_die("the relay did not start");
+    }
+    for (int t = 0; t < NUM_TRANSPORTS; t++) {
+        if ((world->children[world->num_children++] = start(&world->clients[t])) == 0)
+            bench_rpc_ask(setup, (enum transport)t, ports.of[t], world->clients[t]);
+    }
 }
 
-static void run_once(const int *servers, int client, const struct bench_ask *ask, struct cell *cell,
-                     size_t repeat)
+/* They end when their control ends; the relay after those who talk through it. */
+static void stop_world(struct world *world)
 {
-    const int server = servers[ask->transport];
-    const uint64_t before_ns = server_cpu_ns(server);
+    for (int t = 0; t < NUM_TRANSPORTS; t++) {
+        close(world->clients[t]);
+        close(world->servers[t]);
+    }
+    if (world->relay >= 0)
+        close(world->relay);
+    for (size_t i = 0; i < world->num_children; i++)
+        (void)waitpid(world->children[i], NULL, 0);
+}
+
+static struct bench_usage usage_of(int server)
+{
+    struct bench_usage usage;
+    bench_write_all(server, "", 1);
+    if (!bench_read_all(server, &usage, sizeof(usage)))
+        bench_die("the server is gone");
+    return usage;
+}
+
+static struct side per_message(const struct bench_usage *from, const struct bench_usage *to,
+                               double count)
+{
+    return (struct side){.us = (double)(to->cpu_ns - from->cpu_ns) * 1e-3 / count,
+                         .faults = (double)(to->faults - from->faults) / count,
+                         .wakes = (double)(to->wakes - from->wakes) / count};
+}
+
+static struct run run_once(const struct world *world, const struct bench_ask *ask)
+{
+    const int server = world->servers[ask->transport], client = world->clients[ask->transport];
+    const struct bench_usage before = usage_of(server);
     struct bench_answer answer;
     bench_write_all(client, ask, sizeof(*ask));
     if (!bench_read_all(client, &answer, sizeof(answer)))
         bench_die("the client is gone");
+    const struct bench_usage after = usage_of(server);
     const double count = (double)ask->count;
-    if (!cell)
-        return;
-    cell->us[repeat] = answer.seconds * 1e6 / count;
-    cell->server_us[repeat] = (double)(server_cpu_ns(server) - before_ns) * 1e-3 / count;
-    cell->client_us[repeat] = (double)answer.cpu_ns * 1e-3 / count;
+    return (struct run){.us = answer.seconds * 1e6 / count,
+                        .server = per_message(&before, &after, count),
+                        .client = per_message(&answer.before, &answer.after, count)};
 }
 
-static void print_row(struct bench_report *report, const struct bench_setup *setup, size_t size,
-                      int transport, struct cell *cell, struct cell *tcp, size_t repeats)
+/* Of runs that took turns with those of tcp. */
+struct against {
+    double ratio, busy_ratio, server_cpu_ratio;
+};
+
+static struct against compare(const struct run *run, const struct run *tcp)
 {
-    char name[64];
-    const double bytes = (double)setup->sizes[size];
-    snprintf(name, sizeof(name), "%s %.0f kB", transport_names[transport], bytes / 1000);
-    for (size_t r = 0; r < repeats; r++) {
-        cell->ratio[r] = tcp->us[r] / cell->us[r];
-        cell->server_ratio[r] = cell->server_us[r] / tcp->server_us[r];
-        cell->busy_ratio[r] = fmax(tcp->server_us[r], tcp->client_us[r]) /
-                              fmax(cell->server_us[r], cell->client_us[r]);
-    }
-    double *sorted = new_values(repeats);
-#define MEDIAN(values)                                                                             \
-    (memcpy(sorted, values, repeats * sizeof(*sorted)), bench_quantile(sorted, repeats, 0.5))
-    const double us = MEDIAN(cell->us);
+    return (struct against){
+        .ratio = tcp->us / run->us,
+        .busy_ratio = fmax(tcp->server.us, tcp->client.us) / fmax(run->server.us, run->client.us),
+        .server_cpu_ratio = run->server.us / tcp->server.us,
+    };
+}
+
+/* Of the doubles that stand `offset` bytes into each of `rows`. */
+static double quantile_of(const void *rows, size_t stride, size_t offset, size_t num_rows, double q)
+{
+    double values[MAX_REPEATS];
+    for (size_t r = 0; r < num_rows; r++)
+        memcpy(&values[r], (const char *)rows + r * stride + offset, sizeof(values[r]));
+    return bench_quantile(values, num_rows, q);
+}
+
+static void print_row(struct bench_report *report, const struct world *world, const char *name,
+                      double bytes, const struct run *runs, const struct run *tcp, size_t repeats)
+{
+    static struct against against[MAX_REPEATS];
+    for (size_t r = 0; r < repeats; r++)
+        against[r] = compare(&runs[r], &tcp[r]);
+#define OF_RUNS(rows, field)                                                                       \
+    quantile_of(rows, sizeof(struct run), offsetof(struct run, field), repeats, 0.5)
+#define AGAINST(field, q)                                                                          \
+    quantile_of(against, sizeof(struct against), offsetof(struct against, field), repeats, q)
+    const double us = OF_RUNS(runs, us);
+    const bool is_limited = world->setup->limit_bytes_per_s > 0;
     bench_row_begin(report, name);
     bench_row_number(report, "us", 2, us);
     bench_row_number(report, "bytes", 0, bytes);
     bench_row_number(report, "messages_per_s", 0, 1e6 / us);
-    if (setup->limit_bytes_per_s > 0)
+    if (is_limited)
         bench_row_number(report, "goodput_mbit", 1, bytes * 8 / us);
-    bench_row_number(report, "server_cpu_us", 2, MEDIAN(cell->server_us));
-    bench_row_number(report, "client_cpu_us", 2, MEDIAN(cell->client_us));
-    bench_row_number(report, "reference_us", 2, MEDIAN(tcp->us));
-    bench_row_number(report, "ratio", 3, MEDIAN(cell->ratio));
-    bench_row_number(report, "busy_ratio", 3, MEDIAN(cell->busy_ratio));
-    bench_row_number(report, "server_cpu_ratio", 2, MEDIAN(cell->server_ratio));
-    bench_row_number(report, "ratio_min", 3, bench_quantile(cell->ratio, repeats, 0));
-    bench_row_number(report, "ratio_max", 3, bench_quantile(cell->ratio, repeats, 1));
-#undef MEDIAN
+    bench_row_number(report, "server_cpu_us", 2, OF_RUNS(runs, server.us));
+    bench_row_number(report, "client_cpu_us", 2, OF_RUNS(runs, client.us));
+    if (!is_limited) {
+        bench_row_number(report, "server_faults", 2, OF_RUNS(runs, server.faults));
+        bench_row_number(report, "client_faults", 2, OF_RUNS(runs, client.faults));
+        bench_row_number(report, "server_wakes", 2, OF_RUNS(runs, server.wakes));
+        bench_row_number(report, "client_wakes", 2, OF_RUNS(runs, client.wakes));
+    }
+    bench_row_number(report, "reference_us", 2, OF_RUNS(tcp, us));
+    bench_row_number(report, "ratio", 3, AGAINST(ratio, 0.5));
+    if (!is_limited)
+        bench_row_number(report, "busy_ratio", 3, AGAINST(busy_ratio, 0.5));
+    bench_row_number(report, "server_cpu_ratio", 2, AGAINST(server_cpu_ratio, 0.5));
+    bench_row_number(report, "ratio_min", 3, AGAINST(ratio, 0));
+    bench_row_number(report, "ratio_max", 3, AGAINST(ratio, 1));
+#undef OF_RUNS
+#undef AGAINST
     bench_row_end(report);
-    free(sorted);
 }
 
 static bool is_wanted(int transport, const char *only)
@@ -157,89 +239,147 @@ static bool is_wanted(int transport, const char *only)
     return transport == TRANSPORT_TCP || strstr(transport_names[transport], only);
 }
 
-static void measure(struct bench_report *report, const struct bench_setup *setup,
-                    const int *servers, int client, size_t repeats, double run_bytes,
-                    const char *only)
+/* A row for each size and transport; `link` is the end of its name. */
+static void measure(struct bench_report *report, const struct world *world, size_t repeats,
+                    double run_bytes, const char *only, const char *link)
 {
-    for (size_t s = 0; s < setup->num_sizes; s++) {
-        struct cell cells[NUM_TRANSPORTS];
+    static struct run runs[NUM_TRANSPORTS][MAX_REPEATS];
+    for (size_t s = 0; s < world->setup->num_sizes; s++) {
+        const double bytes = (double)world->setup->sizes[s];
         struct bench_ask ask = {.size = (uint32_t)s};
-        ask.count = (uint64_t)ceil(run_bytes / (double)setup->sizes[s]);
+        ask.count = (uint64_t)ceil(run_bytes / bytes);
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
-            cells[t] = (struct cell){new_values(repeats), new_values(repeats), new_values(repeats),
-                                     new_values(repeats), new_values(repeats), new_values(repeats)};
             const struct bench_ask warm_up = {(uint32_t)t, (uint32_t)s, ask.count / 4 + 1};
             if (is_wanted(t, only))
-                run_once(servers, client, &warm_up, NULL, 0);
+                (void)run_once(world, &warm_up);
         }
         for (size_t r = 0; r < repeats; r++) {
             for (int t = 0; t < NUM_TRANSPORTS; t++) {
                 ask.transport = (uint32_t)t;
                 if (is_wanted(t, only))
-                    run_once(servers, client, &ask, &cells[t], r);
+                    runs[t][r] = run_once(world, &ask);
             }
         }
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
+            char name[96];
+            snprintf(name, sizeof(name), "%s %.0f kB%s", transport_names[t], bytes / 1000, link);
             if (is_wanted(t, only))
-                print_row(report, setup, s, t, &cells[t], &cells[TRANSPORT_TCP], repeats);
-        }
-        for (int t = 0; t < NUM_TRANSPORTS; t++) {
-            free(cells[t].us);
-            free(cells[t].server_us);
-            free(cells[t].client_us);
-            free(cells[t].ratio);
-            free(cells[t].server_ratio);
-            free(cells[t].busy_ratio);
+                print_row(report, world, name, bytes, runs[t], runs[TRANSPORT_TCP], repeats);
         }
     }
 }
 
+static void set(const char *path, const char *value)
+{
+    FILE *file = fopen(path, "we");
+    const bool is_put = file && fputs(value, file) >= 0;
+    if (!file || fclose(file) != 0 || !is_put)
+        bench_die("%s: %s", path, strerror(errno));
+}
+
+/* A network of our own, in which this process and its children alone are: its loopback is up, TCP
+ * has that congestion control, and as many bytes in its buffers as Linux allows by default. */
+static void enter_network(const char *congestion)
+{
+    struct ifreq loopback = {.ifr_name = "lo"};
+    if (unshare(CLONE_NEWNET) != 0)
+        bench_die("a network of our own: %s", strerror(errno));
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    loopback.ifr_flags = IFF_UP | IFF_RUNNING;
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &loopback) != 0)
+        bench_die("its loopback: %s", strerror(errno));
+    close(fd);
+    set(TCP_SETTINGS "congestion_control", congestion);
+    set(TCP_SETTINGS "rmem", "4096 131072 6291456");
+    set(TCP_SETTINGS "wmem", "4096 16384 4194304");
+}
+
+/* What decides how full the sockets of all transports are. */
+static void print_tcp_setting(const char *name)
+{
+    char path[96], value[96] = "";
+    snprintf(path, sizeof(path), TCP_SETTINGS "%s", name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    if (fgets(value, sizeof(value), file))
+        fprintf(stderr, "TCP's %s: %s", name, value);
+    fclose(file);
+}
+
+static void parse_sizes(const struct sluice_cli *cli, const struct sluice_option_strings *given,
+                        struct bench_setup *setup)
+{
+    if (given->num_items > MAX_SIZES)
+        exit(sluice_cli_usage_error(cli, "at most %d sizes", MAX_SIZES));
+    for (size_t i = 0; i < given->num_items; i++) {
+        struct sluice_err err = {0};
+        if (sluice_parse_bytes(given->items[i], &setup->sizes[i], &err) || setup->sizes[i] < 1 ||
+            setup->sizes[i] > 32u << 20)
+            exit(sluice_cli_usage_error(cli, "--size %s: 1 byte to 32M", given->items[i]));
+    }
+    setup->num_sizes = given->num_items;
+}
+
 int main(int argc, char **argv)
 {
-    struct sluice_option_strings sizes = {{"20000", "110000", "150000", "600000"}, 4};
     struct sluice_option_strings given = {{0}, 0};
+    struct sluice_option_strings sizes = {{"20000", "110000", "150000", "600000"}, 4};
+    struct sluice_option_strings limited_sizes = {{"110000", "150000"}, 2};
+    struct sluice_option_strings given_delays = {{0}, 0}, delays = {{"0", "1", "10"}, 3};
     uint64_t repeats = 7, run_bytes = 512 << 20;
-    double limit = 0, delay_ms = 0;
-    bool has_run_bytes = false;
-    const char *only = "";
+    double limit = 500e6 / 8, limit_seconds = 0.5;
+    const char *only = "", *congestion = "";
     const struct sluice_option options[] = {
         {.name = "size",
          .type = SLUICE_OPTION_STRINGS,
          .value = &given,
          .arg = "BYTES",
-         .help = "A payload's size; may be given up to 8 times (20000, 110000, 150000, 600000)."},
+         .help = "A payload's size; may be given up to 8 times (20000, 110000, 150000, 600000; "
+                 "through the bucket 110000, 150000)."},
         {.name = "repeats",
          .type = SLUICE_OPTION_UINT,
          .value = &repeats,
          .arg = "N",
          .help = "Runs of each transport, taking turns; medians are shown.",
          .min = 1,
-         .max = 1000},
+         .max = MAX_REPEATS},
         {.name = "run-bytes",
          .type = SLUICE_OPTION_BYTES,
          .value = &run_bytes,
          .arg = "BYTES",
-         .help = "Payload in one run; with --limit, what the link takes in one second.",
-         .min = 1,
-         .max = 1e12,
-         .is_given = &has_run_bytes},
-        {.name = "limit",
-         .type = SLUICE_OPTION_RATE,
-         .value = &limit,
-         .arg = "RATE",
-         .help = "Send everything through a token bucket of this rate and compare goodput."},
+         .help = "Payload in one run; 0 leaves out all that does not go through the bucket.",
+         .min = 0,
+         .max = 1e12},
         {.name = "only",
          .type = SLUICE_OPTION_STRING,
          .value = &only,
          .arg = "TEXT",
          .help = "Beside tcp only the transports whose name holds this."},
-        {.name = "delay-ms",
+        {.name = "limit",
+         .type = SLUICE_OPTION_RATE,
+         .value = &limit,
+         .arg = "RATE",
+         .help = "The rate of a token bucket that everything goes through in the second part."},
+        {.name = "limit-seconds",
          .type = SLUICE_OPTION_DOUBLE,
-         .value = &delay_ms,
-         .arg = "MS",
-         .help = "Round trip that a relay between the two adds.",
+         .value = &limit_seconds,
+         .arg = "S",
+         .help = "How long the bucket takes for one run; 0 leaves the second part out.",
          .min = 0,
          .max = 1000},
+        {.name = "delay-ms",
+         .type = SLUICE_OPTION_STRINGS,
+         .value = &given_delays,
+         .arg = "MS",
+         .help = "A round trip that a relay adds in the second part; may be given several times "
+                 "(0, which is without the relay, 1, 10)."},
+        {.name = "congestion",
+         .type = SLUICE_OPTION_STRING,
+         .value = &congestion,
+         .arg = "NAME",
+         .help = "Run in a network of our own, where TCP has this congestion control and Linux's "
+                 "default buffers (for root)."},
     };
     const struct sluice_cli cli = {
         .program = "bench_rpc",
@@ -251,57 +391,41 @@ int main(int argc, char **argv)
     if (args.should_exit)
         return args.exit_code;
 
-    struct bench_setup setup = {.limit_bytes_per_s = limit};
-    if (given.num_items)
-        sizes = given;
-    if (sizes.num_items > MAX_SIZES)
-        return sluice_cli_usage_error(&cli, "at most %d sizes", MAX_SIZES);
-    for (size_t i = 0; i < sizes.num_items; i++) {
+    struct bench_setup setup = {.limit_bytes_per_s = 0};
+    struct bench_setup limited = {.limit_bytes_per_s = limit};
+    parse_sizes(&cli, given.num_items ? &given : &sizes, &setup);
+    parse_sizes(&cli, given.num_items ? &given : &limited_sizes, &limited);
+    if (given_delays.num_items)
+        delays = given_delays;
+    double delays_ms[SLUICE_ARRAY_LEN(delays.items)];
+    for (size_t i = 0; i < delays.num_items; i++) {
         struct sluice_err err = {0};
-        if (sluice_parse_bytes(sizes.items[i], &setup.sizes[i], &err) || setup.sizes[i] < 1 ||
-            setup.sizes[i] > 32u << 20)
-            return sluice_cli_usage_error(&cli, "--size %s: 1 byte to 32M", sizes.items[i]);
+        if (sluice_parse_double(delays.items[i], &delays_ms[i], &err) || delays_ms[i] < 0 ||
+            delays_ms[i] > 1000)
+            return sluice_cli_usage_error(&cli, "--delay-ms %s: 0 to 1000", delays.items[i]);
     }
-    setup.num_sizes = sizes.num_items;
-    if (limit > 0 && !has_run_bytes)
-        run_bytes = (uint64_t)limit;
 
     signal(SIGPIPE, SIG_IGN);
+    if (congestion[0])
+        enter_network(congestion);
     bench_print_machine();
-    make_files(&setup);
-    int servers[NUM_TRANSPORTS], client, relay = -1;
-    pid_t children[NUM_TRANSPORTS + 2];
-    size_t num_children = 0;
-    struct bench_ports ports;
-    bool is_up = true;
-    for (int t = 0; t < NUM_TRANSPORTS; t++) {
-        if ((children[num_children++] = start(&servers[t])) == 0)
-            bench_rpc_serve(&setup, (enum transport)t, servers[t]);
-        is_up &= bench_read_all(servers[t], &ports.of[t], sizeof(ports.of[t]));
-    }
-    remove_files(&setup); /* the server has its manifest */
-    if (!is_up)
-        bench_die("a server did not start");
-    if (delay_ms > 0) {
-        const struct bench_ports behind = ports;
-        if ((children[num_children++] = start(&relay)) == 0)
-            bench_relay(&behind, (uint64_t)(delay_ms * 0.5e6), relay);
-        if (!bench_read_all(relay, &ports, sizeof(ports)))
-            bench_die("the relay did not start");
-    }
-    if ((children[num_children++] = start(&client)) == 0)
-        bench_rpc_ask(&setup, &ports, client);
-
+    print_tcp_setting("congestion_control");
+    print_tcp_setting("rmem");
+    print_tcp_setting("wmem");
     struct bench_report report = {.is_json = args.is_json};
-    measure(&report, &setup, servers, client, repeats, (double)run_bytes, only);
-
-    /* They end when their control ends; the relay after those who talk through it. */
-    close(client);
-    for (int t = 0; t < NUM_TRANSPORTS; t++)
-        close(servers[t]);
-    if (relay >= 0)
-        close(relay);
-    for (size_t i = 0; i < num_children; i++)
-        (void)waitpid(children[i], NULL, 0);
+    struct world world;
+    if (run_bytes > 0) {
+        start_world(&world, &setup, 0);
+        measure(&report, &world, repeats, (double)run_bytes, only, "");
+        stop_world(&world);
+    }
+    for (size_t i = 0; i < delays.num_items && limit_seconds > 0; i++) {
+        char link[64];
+        snprintf(link, sizeof(link), ", %.0f Mbit/s, %g ms", limit * 8e-6, delays_ms[i]);
+        start_world(&world, &limited, delays_ms[i]);
+        measure(&report, &world, repeats < LIMITED_REPEATS ? repeats : LIMITED_REPEATS,
+                limit * limit_seconds, only, link);
+        stop_world(&world);
+    }
     return 0;
 }

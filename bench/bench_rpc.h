@@ -42,20 +42,26 @@ struct bench_ask {
 };
 struct bench_answer {
     double seconds;
-    uint64_t cpu_ns;
+    struct bench_usage {
+        uint64_t cpu_ns;
+        uint64_t faults; /* pages that were mapped when they were touched */
+        uint64_t wakes;  /* sleeps that ended, and turns of another thread on the core */
+    } before, after;
 };
 
-/* The server of one transport: says its port once (int), then answers each byte with its CPU ns so
- * far (uint64_t).  Others wait in processes of their own, as their threads would wake up too. */
+/* The two ends of one transport.  Others wait in processes of their own: in one process, gRPC lets
+ * the thread of an idle connection poll, and read, for those of the busy one.
+ *
+ * The server says its port once (int), then answers each byte with its bench_usage so far. */
 _Noreturn void bench_rpc_serve(const struct bench_setup *setup, enum transport transport,
                                int control);
-_Noreturn void bench_rpc_ask(const struct bench_setup *setup, const struct bench_ports *ports,
+_Noreturn void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, int port,
                              int control);
 
 /* Carries bytes from port to port and holds each for `delay_ns` on its way.  Says its own ports. */
 _Noreturn void bench_relay(const struct bench_ports *ports, uint64_t delay_ns, int control);
 
-uint64_t bench_process_cpu_ns(void);
+struct bench_usage bench_usage_so_far(void); /* the whole process's */
 
 /* "007/3f.jpg": sorted, so payload p of size s is sample s * NUM_PAYLOADS + p. */
 void bench_payload_path(size_t size, size_t payload, char *path, size_t room);

@@ -186,36 +186,37 @@ static void ask_rpc(struct sluice_rpc_channel *channel, struct sluice_buf_pool *
     pthread_mutex_destroy(&run.lock);
 }
 
-void bench_rpc_ask(const struct bench_setup *setup, const struct bench_ports *ports, int control)
+void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, int port, int control)
 {
     bench_pin(1);
     sluice_rpc_process_init();
     struct sluice_err err = {0};
     struct sluice_buf_pool *pool;
+    struct sluice_rpc_channel *channel = NULL;
+    int tcp = -1;
     if (sluice_buf_pool_create(64 << 20, &pool, &err))
         bench_die("%s", err.text);
-    const int tcp = connect_tcp(ports->of[TRANSPORT_TCP]);
-    struct sluice_rpc_channel *channels[NUM_TRANSPORTS] = {0};
-    for (int t = TRANSPORT_STREAM; t < NUM_TRANSPORTS; t++) {
+    if (transport == TRANSPORT_TCP) {
+        tcp = connect_tcp(port);
+    } else {
         char target[32];
-        snprintf(target, sizeof(target), "127.0.0.1:%d", ports->of[t]);
+        snprintf(target, sizeof(target), "127.0.0.1:%d", port);
         const struct sluice_rpc_channel_options options = {.target = target};
-        if (sluice_rpc_channel_create(&options, &channels[t], &err))
+        if (sluice_rpc_channel_create(&options, &channel, &err))
             bench_die("%s", err.text);
     }
 
     struct bench_ask ask;
     while (bench_read_all(control, &ask, sizeof(ask))) {
         const size_t size = setup->sizes[ask.size];
-        const uint64_t cpu_ns = bench_process_cpu_ns(), start_ns = sluice_clock_ns();
-        if (ask.transport == TRANSPORT_TCP)
+        struct bench_answer answer = {.before = bench_usage_so_far()};
+        const uint64_t start_ns = sluice_clock_ns();
+        if (transport == TRANSPORT_TCP)
             ask_tcp(tcp, &ask, size);
         else
-            ask_rpc(channels[ask.transport], pool, &ask, size);
-        const struct bench_answer answer = {
-            .seconds = (double)(sluice_clock_ns() - start_ns) * 1e-9,
-            .cpu_ns = bench_process_cpu_ns() - cpu_ns,
-        };
+            ask_rpc(channel, pool, &ask, size);
+        answer.seconds = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+        answer.after = bench_usage_so_far();
         bench_write_all(control, &answer, sizeof(answer));
     }
     _exit(0);

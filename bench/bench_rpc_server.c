@@ -29,11 +29,17 @@
 static struct sluice_buf *payloads[MAX_SIZES][NUM_PAYLOADS];
 static struct sluice_rate_limit limit; /* but for the whole server, which has its own */
 
-uint64_t bench_process_cpu_ns(void)
+struct bench_usage bench_usage_so_far(void)
 {
     struct timespec now;
+    struct rusage usage;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    getrusage(RUSAGE_SELF, &usage);
+    return (struct bench_usage){
+        .cpu_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+        .faults = (uint64_t)usage.ru_minflt,
+        .wakes = (uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw,
+    };
 }
 
 static void make_payloads(const struct bench_setup *setup)
@@ -285,8 +291,8 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
     bench_write_all(control, &port, sizeof(port));
     char question;
     while (bench_read_all(control, &question, 1)) {
-        const uint64_t cpu_ns = bench_process_cpu_ns();
-        bench_write_all(control, &cpu_ns, sizeof(cpu_ns));
+        const struct bench_usage usage = bench_usage_so_far();
+        bench_write_all(control, &usage, sizeof(usage));
     }
     _exit(0);
 }
