@@ -24,6 +24,11 @@ const char *rpc_library_complaint(void);
 /* For GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE: how much a stream may hold back under the buffer hint. */
 #define RPC_WRITE_BUFFER_BYTES (512 << 10)
 
+/* For GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE: what one read of the socket takes, into one slice; with
+ * sluice_rpc_process_init().  Less costs calls of the kernel; of more, the beginning has left the
+ * core's cache before the payload is gathered from it. */
+#define RPC_READ_BYTES (256 << 10)
+
 /* For GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET: none, as our payloads are compressed
  * already, and the limit on received bytes would not hold for what they expand to. */
 #define RPC_ALGORITHMS (1 << GRPC_COMPRESS_NONE)

@@ -1,6 +1,10 @@
 #include "rpc/rpc.h"
 
+#include <grpc/grpc.h>
+
 #include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
 
 const char *sluice_rpc_code_name(enum sluice_rpc_code code)
 {
@@ -107,4 +111,12 @@ void sluice_rpc_process_init(void)
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);
+
+    /* By default gRPC 1.51 doubles what it reads at once whenever a read was full, without a
+     * limit, into slices of 64 kB: once it fell behind, it takes in megabytes before it hands
+     * anything on, and by then no cache holds their beginning.  With this experiment of its off,
+     * GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE limits a read.  Other versions have others. */
+    static const char measured_core[] = "29.";
+    if (strncmp(grpc_version_string(), measured_core, strlen(measured_core)) == 0)
+        setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", 0);
 }

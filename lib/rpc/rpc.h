@@ -41,9 +41,10 @@ sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code);
  * and SLUICE_E_CLOSED travel as UNAVAILABLE, which is SLUICE_E_IO at the other end. */
 enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
 
-/* Tunes malloc for megabyte messages that come and go (M_TRIM_THRESHOLD,
- * M_TOP_PAD, M_MMAP_THRESHOLD); once per process, before threads start.
- * Without it glibc gives the heap back and faults it in again all the time. */
+/* Once per process, before threads start and before the library does.  Tunes malloc for megabyte
+ * messages that come and go (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD): without it glibc
+ * gives the heap back and faults it in again all the time.  And bounds what gRPC reads at once,
+ * for which gRPC 1.51 takes an environment variable (GRPC_EXPERIMENTS; one that is set stays). */
 void sluice_rpc_process_init(void);
 
 #endif

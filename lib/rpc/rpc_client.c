@@ -74,6 +74,7 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
         rpc_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                 max_receive > INT32_MAX ? INT32_MAX : (int)max_receive),
         rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
+        rpc_arg(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, RPC_READ_BYTES),
         rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),

@@ -14,6 +14,10 @@
  * A channel reconnects by itself; a stream does not: when it is lost, on_done
  * says so and the caller opens another.
  *
+ * Each channel has a completion thread.  gRPC lets one of them poll for all, so beside an idle
+ * channel a busy one's bytes are read by a thread that then wakes the other: a process that
+ * counts its CPU has one channel.
+ *
  * Threads: all functions from any thread, except from a callback where noted.
  * Callbacks of one stream run on the channel's completion thread, one at a time. */
 

@@ -355,6 +355,7 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
         rpc_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                 max_receive > INT32_MAX ? INT32_MAX : (int)max_receive),
         rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
+        rpc_arg(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, RPC_READ_BYTES),
         rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
         /* A peer that is gone is noticed by the ping that it does not answer. */
         rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),

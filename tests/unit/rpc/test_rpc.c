@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void codes_have_their_names(void)
@@ -45,6 +46,13 @@ static void a_status_keeps_its_meaning_there_and_back(void)
     }
 }
 
+static void a_users_choice_for_grpc_stays(void)
+{
+    setenv("GRPC_EXPERIMENTS", "tcp_rcv_lowat", 1);
+    sluice_rpc_process_init();
+    CU_ASSERT_STRING_EQUAL(getenv("GRPC_EXPERIMENTS"), "tcp_rcv_lowat");
+}
+
 int main(void)
 {
     sluice_rpc_process_init();
@@ -53,6 +61,7 @@ int main(void)
         SLUICE_TEST(only_ok_is_ok),
         SLUICE_TEST(what_is_worth_a_retry_is_io),
         SLUICE_TEST(a_status_keeps_its_meaning_there_and_back),
+        SLUICE_TEST(a_users_choice_for_grpc_stays),
     };
     return sluice_test_run("rpc", tests, SLUICE_TEST_COUNT(tests));
 }
