@@ -1,0 +1,299 @@
+#include "base/cli.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "bench/bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A link of a given rate and delay between two programs of one machine, whose rate may be changed
+ * while it is in use, without root:
+ *
+ *     client -> (listening) bench_link (connecting) -> server
+ *
+ * Each direction passes so many bytes a second, whatever the number of connections; a chunk is
+ * delivered when it would be through a wire of that rate, and the delay later.  What waits in
+ * front of the wire is little, so that the senders feel it.  Lines on the standard input say
+ * "rate MBIT"; its end ends the program. */
+
+#define CHUNK_BYTES 65536
+#define NUM_CHUNKS 64
+#define MAX_WAYS 64
+
+/* What may wait for the wire, in its own time; at least one chunk may. */
+#define QUEUE_S 0.01
+
+/* The kernel's part of the queue. */
+#define SOCKET_BYTES (128 << 10)
+
+struct wire { /* one for each direction */
+    uint64_t free_ns;
+};
+
+struct way { /* from one socket to another; each connection has two */
+    int from, to;
+    struct wire *wire;
+    bool is_open;
+    size_t first, count;
+    struct chunk {
+        uint64_t due_ns;
+        size_t len, sent;
+        uint8_t *bytes;
+    } chunks[NUM_CHUNKS];
+};
+
+static struct way *ways[MAX_WAYS];
+static size_t num_ways;
+static struct wire there, back;
+static double bytes_per_s;
+static uint64_t delay_ns;
+
+static int make_socket(void)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        bench_die("no socket: %s", strerror(errno));
+    const int size = SOCKET_BYTES, one = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return fd;
+}
+
+static int listen_on(int *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    const int fd = make_socket(); /* what it accepts inherits the sizes */
+    if (bind(fd, (void *)&address, len) != 0 || listen(fd, 16) != 0 ||
+        getsockname(fd, (void *)&address, &len) != 0)
+        bench_die("cannot listen: %s", strerror(errno));
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+static void add_way(int from, int to, struct wire *wire)
+{
+    size_t at = 0;
+    while (at < num_ways && ways[at])
+        at++;
+    struct way *way = at < MAX_WAYS ? calloc(1, sizeof(*way)) : NULL;
+    if (!way)
+        bench_die("too many connections");
+    way->from = from;
+    way->to = to;
+    way->wire = wire;
+    way->is_open = true;
+    ways[at] = way;
+    if (at == num_ways)
+        num_ways++;
+}
+
+static void connect_through(int listener, int port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int near = accept(listener, NULL, NULL);
+    if (near < 0)
+        return;
+    const int far = make_socket();
+    if (connect(far, (void *)&address, sizeof(address)) != 0) {
+        close(near); /* the server is away: the client tries again */
+        close(far);
+        return;
+    }
+    add_way(near, far, &there);
+    add_way(far, near, &back);
+}
+
+static void take_in(struct way *way, uint64_t now_ns)
+{
+    struct chunk *chunk = &way->chunks[(way->first + way->count) % NUM_CHUNKS];
+    if (!chunk->bytes && !(chunk->bytes = malloc(CHUNK_BYTES)))
+        bench_die("no memory");
+    const ssize_t got = recv(way->from, chunk->bytes, CHUNK_BYTES, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        way->is_open = false;
+        return;
+    }
+    struct wire *wire = way->wire;
+    wire->free_ns = (wire->free_ns > now_ns ? wire->free_ns : now_ns) +
+                    (uint64_t)((double)got * 1e9 / bytes_per_s);
+    chunk->len = (size_t)got;
+    chunk->sent = 0;
+    chunk->due_ns = wire->free_ns + delay_ns;
+    way->count++;
+}
+
+static void let_out(struct way *way, uint64_t now_ns)
+{
+    while (way->count > 0) {
+        struct chunk *chunk = &way->chunks[way->first];
+        if (chunk->due_ns > now_ns)
+            return;
+        const ssize_t put = send(way->to, chunk->bytes + chunk->sent, chunk->len - chunk->sent,
+                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (put < 0 && errno != EAGAIN && errno != EINTR) {
+            way->is_open = false;
+            way->count = 0;
+        }
+        if (put < 0)
+            return;
+        chunk->sent += (size_t)put;
+        if (chunk->sent < chunk->len)
+            return;
+        way->first = (way->first + 1) % NUM_CHUNKS;
+        way->count--;
+    }
+}
+
+/* Either way that ends takes its connection along, once both are empty. */
+static void clear_closed(void)
+{
+    for (size_t w = 0; w + 1 < num_ways; w += 2) {
+        if (!ways[w] || (ways[w]->is_open && ways[w + 1]->is_open) || ways[w]->count > 0 ||
+            ways[w + 1]->count > 0)
+            continue;
+        close(ways[w]->from);
+        close(ways[w]->to);
+        for (size_t k = w; k <= w + 1; k++) {
+            for (size_t c = 0; c < NUM_CHUNKS; c++)
+                free(ways[k]->chunks[c].bytes);
+            free(ways[k]);
+            ways[k] = NULL;
+        }
+    }
+}
+
+/* Until something can be done, which is now, when the next chunk is due, or when a wire has room.
+ */
+static void wait_for(struct pollfd *polls, nfds_t num_polls, uint64_t now_ns, uint64_t wake_ns)
+{
+    for (size_t w = 0; w < num_ways; w++) {
+        const struct way *way = ways[w];
+        if (way && way->count > 0 && way->chunks[way->first].due_ns > now_ns &&
+            way->chunks[way->first].due_ns < wake_ns)
+            wake_ns = way->chunks[way->first].due_ns;
+    }
+    const uint64_t wait_ns = wake_ns == UINT64_MAX ? 0 : wake_ns > now_ns ? wake_ns - now_ns : 0;
+    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / 1000000000u),
+                                  .tv_nsec = (long)(wait_ns % 1000000000u)};
+    (void)ppoll(polls, num_polls, wake_ns == UINT64_MAX ? NULL : &wait, NULL);
+}
+
+/* Of the standard input: whole lines as they come. */
+static void obey(void)
+{
+    static char line[128];
+    static size_t used;
+    const ssize_t got = read(STDIN_FILENO, line + used, sizeof(line) - 1 - used);
+    if (got <= 0)
+        exit(0);
+    used += (size_t)got;
+    line[used] = '\0';
+    char *end;
+    while ((end = strchr(line, '\n'))) {
+        double mbit;
+        if (sscanf(line, "rate %lf", &mbit) != 1 || !(mbit > 0))
+            bench_die("not \"rate MBIT\": %s", line);
+        bytes_per_s = mbit * 125e3;
+        used -= (size_t)(end + 1 - line);
+        memmove(line, end + 1, used + 1);
+    }
+    if (used == sizeof(line) - 1)
+        bench_die("a line without end");
+}
+
+static void run(int listener, int port)
+{
+    for (;;) {
+        struct pollfd polls[2 + 2 * MAX_WAYS];
+        nfds_t num_polls = 0;
+        polls[num_polls++] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+        polls[num_polls++] = (struct pollfd){.fd = listener, .events = POLLIN};
+        uint64_t now_ns = sluice_clock_ns(), wake_ns = UINT64_MAX;
+        const size_t num_polled = num_ways;
+        for (size_t w = 0; w < num_polled; w++) {
+            const struct way *way = ways[w];
+            const uint64_t full_ns = now_ns + (uint64_t)(QUEUE_S * 1e9);
+            const bool is_full = way && way->wire->free_ns > full_ns;
+            const bool has_room = way && way->is_open && way->count < NUM_CHUNKS && !is_full;
+            const bool has_due = way && way->count > 0 && way->chunks[way->first].due_ns <= now_ns;
+            if (is_full && way->is_open && way->wire->free_ns - (full_ns - now_ns) < wake_ns)
+                wake_ns = way->wire->free_ns - (full_ns - now_ns);
+            polls[num_polls++] = (struct pollfd){.fd = has_room ? way->from : -1, .events = POLLIN};
+            polls[num_polls++] = (struct pollfd){.fd = has_due ? way->to : -1, .events = POLLOUT};
+        }
+        wait_for(polls, num_polls, now_ns, wake_ns);
+        now_ns = sluice_clock_ns();
+        if (polls[0].revents)
+            obey();
+        for (size_t w = 0; w < num_polled; w++) {
+            if (!ways[w])
+                continue;
+            if (polls[2 + 2 * w].revents)
+                take_in(ways[w], now_ns);
+            let_out(ways[w], now_ns);
+        }
+        clear_closed();
+        if (polls[1].revents)
+            connect_through(listener, port);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t port = 0;
+    double mbit = 1000, delay_ms = 0;
+    const struct sluice_option options[] = {
+        {.name = "to",
+         .type = SLUICE_OPTION_UINT,
+         .value = &port,
+         .arg = "PORT",
+         .min = 1,
+         .max = 65535,
+         .is_required = true,
+         .help = "Of the server, on this machine."},
+        {.name = "rate",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &mbit,
+         .arg = "MBIT",
+         .min = 0.001,
+         .max = 1e6,
+         .help = "Of each direction, to begin with."},
+        {.name = "delay",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &delay_ms,
+         .arg = "MS",
+         .min = 0,
+         .max = 10000,
+         .help = "One way."},
+    };
+    const struct sluice_cli cli = {
+        .program = argv[0],
+        .summary = "A link between two programs, whose rate lines on the standard input change.",
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+    bytes_per_s = mbit * 125e3;
+    delay_ns = (uint64_t)(delay_ms * 1e6);
+    int own;
+    const int listener = listen_on(&own);
+    printf("listening on 127.0.0.1:%d\n", own);
+    fflush(stdout);
+    run(listener, (int)port);
+}
