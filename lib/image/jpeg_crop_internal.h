@@ -4,13 +4,19 @@
 #include "image/jpeg_crop.h"
 #include "image/jpeg_entropy.h"
 
-/* Between jpeg_crop.c, which cuts, and what it leans on. */
+/* Between jpeg_crop.c, which plans, and what it leans on. */
+
+struct sluice_jpeg_index;
 
 /* SOI and our segment: "Sluice", a version, then the sizes of the whole image and
  * the window's origin, 16 bits each. */
 #define SLUICE_JPEG_CROP_HEAD 22
 void sluice_jpeg_crop_put_head(uint8_t head[SLUICE_JPEG_CROP_HEAD],
                                const struct sluice_jpeg_crop_box *window);
+
+/* False: not such a head.  Sets all but the window's size. */
+bool sluice_jpeg_crop_get_head(const uint8_t head[SLUICE_JPEG_CROP_HEAD],
+                               struct sluice_jpeg_crop_box *window);
 
 /* What the window of a box follows from. */
 struct sluice_jpeg_grid {
@@ -32,6 +38,35 @@ sluice_jpeg_crop_libjpeg(const uint8_t *bytes, size_t len, const struct sluice_b
                          const struct sluice_jpeg_crop_options *options, uint64_t max_pixels,
                          struct sluice_buf_pool *pool, struct sluice_buf **crop,
                          struct sluice_jpeg_crop_box *window, struct sluice_err *err);
+
+/* What is cut out of what. */
+struct sluice_jpeg_cut {
+    struct sluice_jpeg *jpeg; /* its tables become those of the crop */
+    const uint8_t *bytes;     /* of the file */
+    const struct sluice_jpeg_crop_box *window;
+    const struct sluice_box *box;
+    const struct sluice_jpeg_index *index; /* it fits the file; NULL: the whole scan is read */
+};
+
+/* The bits of the window's MCUs as whole bytes without stuffing, the last filled up with
+ * ones, in a new buffer with room for SLUICE_JPEG_SCAN_SLACK bytes behind them.  *jpeg is of no
+ * use after a failure, which with an index says that the file must be read without. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut,
+                                                   struct sluice_buf_pool *pool,
+                                                   struct sluice_buf **kept,
+                                                   struct sluice_err *err);
+
+/* SOI to SOS of a crop, with the tables that it uses; returns the length. */
+#define SLUICE_JPEG_CROP_MAX_HEADERS                                                               \
+    (SLUICE_JPEG_CROP_HEAD + 18 + 16 + 4 + 4 * (1 + 128) + 4 + 8 * (1 + 16 + 256) + 4 + 6 +        \
+     3 * 4 + 4 + 4 + 2 * 4)
+size_t sluice_jpeg_crop_put_headers(uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS],
+                                    const struct sluice_jpeg *jpeg,
+                                    const struct sluice_jpeg_crop_box *window);
+
+/* Bits to file bytes: a zero follows each 0xFF.  Returns the end of what it wrote; NULL: that would
+ * not leave a byte free before `end`. */
+uint8_t *sluice_jpeg_put_stuffed(uint8_t *out, const uint8_t *end, const uint8_t *in, size_t len);
 
 /* Bits to the end of memory that has 8 bytes of room behind the last bit. */
 struct sluice_jpeg_bit_writer {

@@ -132,6 +132,16 @@ static inline uint64_t sluice_jpeg_load64(const uint8_t *bytes)
     return word;
 }
 
+/* Where among 8 bytes the first 0xFF is; 8: nowhere. */
+static inline unsigned sluice_jpeg_bytes_before_ff(const uint8_t *bytes)
+{
+    const uint64_t inverse = ~sluice_jpeg_load64(bytes);
+    /* The top bit of each byte that is zero; no carry leaves a byte. */
+    const uint64_t low = inverse & 0x7F7F7F7F7F7F7F7F;
+    const uint64_t zeros = ~((low + 0x7F7F7F7F7F7F7F7F) | inverse | 0x7F7F7F7F7F7F7F7F);
+    return zeros ? (unsigned)__builtin_clzll(zeros) >> 3 : 8;
+}
+
 /* At least 56 bits may be taken afterwards. */
 static inline void sluice_jpeg_bits_refill(struct sluice_jpeg_bits *in)
 {

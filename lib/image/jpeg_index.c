@@ -526,20 +526,26 @@ static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)
     return true;
 }
 
-/* `segment`: that of the first byte, which tells the markers to come. */
+/* Appends what [in, end) is without stuffing.  `segment`: that of the first byte, which tells the
+ * markers to come. */
 static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpeg *jpeg,
                     const uint8_t *in, const uint8_t *end, uint32_t segment)
 {
-    uint8_t *const start = stretch->scan.data->data, *out = start;
-    stretch->scan.num_segments = 0;
+    uint8_t *const start = stretch->scan.data->data, *out = start + stretch->scan.data->len;
     while (in < end) {
-        const uint8_t *mark = memchr(in, 0xFF, (size_t)(end - in));
-        const size_t run = (size_t)((mark ? mark : end) - in);
-        memcpy(out, in, run);
-        out += run;
-        if (!mark)
-            break;
-        in = mark + 1;
+        /* Eight at a time; what is written beyond is overwritten. */
+        if (end - in >= 8) {
+            const unsigned run = sluice_jpeg_bytes_before_ff(in);
+            memcpy(out, in, 8);
+            in += run;
+            out += run;
+            if (run == 8)
+                continue;
+        } else if (*in != 0xFF) {
+            *out++ = *in++;
+            continue;
+        }
+        const uint8_t *mark = in++;
         while (in < end && *in == 0xFF)
             in++;
         if (in == end)
@@ -554,9 +560,48 @@ static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpe
         }
         in++;
     }
-    memset(out, 0, SLUICE_JPEG_SCAN_SLACK);
     stretch->scan.data->len = (size_t)(out - start);
-    return push_segment(stretch, stretch->scan.data->len);
+    return true;
+}
+
+static struct sluice_jpeg_mark mark_at(const struct sluice_jpeg_index *index,
+                                       const struct sluice_jpeg_index_point *point, uint32_t column,
+                                       size_t bit)
+{
+    struct sluice_jpeg_mark mark = {.column = column, .bit = bit};
+    for (unsigned c = 0; c < index->num_components; c++)
+        mark.dc[c] = point->dc[c];
+    return mark;
+}
+
+/* The part from point `first` of a row to before point `last`, with its marks. */
+static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
+                           const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
+                           const uint8_t *bytes, const uint8_t *end, uint32_t row, uint32_t first,
+                           uint32_t last)
+{
+    const struct sluice_jpeg_index_point *points =
+        &index->points[(size_t)row * index->points_across];
+    const size_t *len = &stretch->scan.data->len;
+    const uint8_t *from = bytes + points[first].offset;
+    if (last - 1 > first) {
+        const struct sluice_jpeg_index_point *inner = &points[last - 1];
+        if (!unstuff(stretch, jpeg, from, bytes + inner->offset, 0))
+            return false;
+        stretch->marks[0] = mark_at(index, inner, (last - 1) * index->step, *len * 8 + inner->bit);
+        from = bytes + inner->offset;
+    }
+    if (!unstuff(stretch, jpeg, from, end, 0))
+        return false;
+    /* The point behind the row's last is the next row's first. */
+    if (last < index->points_across || row + 1 < index->mcus_down) {
+        const struct sluice_jpeg_index_point *behind = &points[last];
+        const uint32_t column =
+            last < index->points_across ? last * index->step : index->mcus_across;
+        stretch->marks[1] =
+            mark_at(index, behind, column, *len * 8 - (behind->bit ? 8u - behind->bit : 0));
+    }
+    return true;
 }
 
 bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
@@ -578,6 +623,7 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
         stretch->scan.data = NULL;
         if (sluice_buf_create(pool, room + room / 2, &stretch->scan.data, NULL) != SLUICE_OK)
             return false;
+        memset(stretch->scan.data->data, 0, stretch->scan.data->capacity);
     }
     stretch->column = first * index->step;
     stretch->bit = point->bit;
@@ -586,8 +632,13 @@ bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
     const uint32_t interval = jpeg->restart_interval;
     const uint32_t mcu = row * index->mcus_across + stretch->column;
     stretch->mcus_left = interval ? interval - mcu % interval : UINT32_MAX;
-    return unstuff(stretch, jpeg, bytes + point->offset, bytes + end,
-                   interval ? mcu / interval : 0);
+    stretch->scan.num_segments = 0;
+    stretch->scan.data->len = 0;
+    memset(stretch->marks, 0, sizeof(stretch->marks));
+    if (interval ? !unstuff(stretch, jpeg, bytes + point->offset, bytes + end, mcu / interval)
+                 : !unstuff_marked(stretch, index, jpeg, bytes, bytes + end, row, first, last))
+        return false;
+    return push_segment(stretch, stretch->scan.data->len);
 }
 
 void sluice_jpeg_stretch_clear(struct sluice_jpeg_stretch *stretch)

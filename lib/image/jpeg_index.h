@@ -92,14 +92,27 @@ unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
                                  const struct sluice_box *box,
                                  struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS]);
 
+/* A point within a stretch, or at its end. */
+struct sluice_jpeg_mark {
+    uint32_t column; /* 0: there is none */
+    size_t bit;      /* from the start of the stretch's data */
+    int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
+};
+
 /* A part of an MCU row, ready to be read. */
+#define SLUICE_JPEG_STRETCH_MARKS 2
 struct sluice_jpeg_stretch {
-    struct sluice_jpeg_scan scan; /* of this part alone; begins in the middle of a segment */
+    /* Of this part alone; begins in the middle of a segment.  Behind its data lies what an
+     * earlier part left there, not zeroes: sound data is never read as far. */
+    struct sluice_jpeg_scan scan;
     size_t segment_capacity;
     uint32_t column;    /* the MCU that it begins with */
     uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */
     unsigned bit;       /* of the first byte */
     int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
+    /* The last point within, and the one behind.  Without restart intervals only.  The index may be
+     * wrong about them: a mark may lie before its column's first bit or behind it. */
+    struct sluice_jpeg_mark marks[SLUICE_JPEG_STRETCH_MARKS];
 };
 
 /* Unstuffs what MCUs [first_column, end_column) of a row need, from the last point not behind the

@@ -74,11 +74,15 @@ static void what_would_not_be_smaller_is_not_made(void)
     CU_ASSERT_EQUAL(crop(file, &part, NULL, &out), SLUICE_OK);
     CU_ASSERT(out->len < file->len);
     sluice_buf_unref(out);
-    CU_ASSERT_EQUAL(crop(file, &all, &larger, &out), SLUICE_OK);
-    CU_ASSERT(out->len > file->len); /* our segment, and categories appended */
+    /* A crop of a crop has nothing left to drop. */
+    struct sluice_buf *again = NULL, *none = NULL;
+    CU_ASSERT_EQUAL_FATAL(crop(file, &all, &larger, &out), SLUICE_OK);
+    CU_ASSERT_EQUAL(crop(out, &all, NULL, &none), SLUICE_E_AGAIN);
+    CU_ASSERT_EQUAL_FATAL(crop(out, &all, &larger, &again), SLUICE_OK);
+    CU_ASSERT_EQUAL(again->len, out->len);
+    sluice_buf_unref(again);
     sluice_buf_unref(out);
     struct sluice_buf *tiny = jpeg_test_file(8, 8, 3, &(struct sluice_jpeg_encode_options){0});
-    struct sluice_buf *none = NULL;
     const struct sluice_box pixel = {7, 7, 1, 1};
     CU_ASSERT_EQUAL(crop(tiny, &pixel, NULL, &none), SLUICE_E_AGAIN);
     CU_ASSERT_PTR_NULL(none);
@@ -107,14 +111,16 @@ static void metadata_are_dropped_and_colours_kept(void)
     sluice_buf_unref(file);
 }
 
-/* Without JFIF and Adobe the component ids decide: "RGB" are no YCbCr. */
-static void component_ids_that_mean_rgb_are_kept(void)
+/* Without JFIF and Adobe the component ids decide: "RGB" are no YCbCr.  With JFIF they do not, so
+ * it is kept then, and only then. */
+static void check_rgb_ids(bool has_jfif)
 {
     struct sluice_buf *file =
         small_file(&(struct sluice_jpeg_encode_options){.h_samp = 1, .v_samp = 1});
     struct sluice_codec *codec = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_codec_create(&codec, NULL), SLUICE_OK);
-    memcpy(memmem(file->data, file->len, "JFIF", 4), "XXXX", 4);
+    if (!has_jfif)
+        memcpy(memmem(file->data, file->len, "JFIF", 4), "XXXX", 4);
     uint8_t *frame = memmem(file->data, file->len, "\xFF\xC0", 2);
     uint8_t *scan = memmem(file->data, file->len, "\xFF\xDA", 2);
     for (int c = 0; c < 3; c++)
@@ -128,6 +134,7 @@ static void component_ids_that_mean_rgb_are_kept(void)
         const struct sluice_box box = {8, 16, 40, 40};
         struct sluice_buf *out = NULL;
         CU_ASSERT_EQUAL_FATAL(crop(file, &box, &options, &out), SLUICE_OK);
+        CU_ASSERT(route != SLUICE_JPEG_CROP_BY_OURS || contains(out, "JFIF") == has_jfif);
         CU_ASSERT_EQUAL_FATAL(sluice_codec_decode(codec, out->data, out->len, 0, NULL, &part, NULL),
                               SLUICE_OK);
         for (uint32_t y = 0; y < 40; y++)
@@ -138,6 +145,18 @@ static void component_ids_that_mean_rgb_are_kept(void)
     }
     sluice_buf_unref(all.pixels);
     sluice_codec_destroy(codec);
+    sluice_buf_unref(file);
+}
+
+static void component_ids_that_mean_rgb_are_kept(void)
+{
+    check_rgb_ids(false);
+    check_rgb_ids(true);
+    struct sluice_buf *file = small_file(NULL), *out = NULL;
+    CU_ASSERT_EQUAL_FATAL(crop(file, &(struct sluice_box){8, 16, 40, 40}, &larger, &out),
+                          SLUICE_OK);
+    CU_ASSERT(contains(file, "JFIF") && !contains(out, "JFIF"));
+    sluice_buf_unref(out);
     sluice_buf_unref(file);
 }
 
