@@ -72,6 +72,7 @@ struct fetcher {
     struct sluice_buf_pool *pool;
     size_t max_items;
     uint64_t window_bytes, max_image_pixels;
+    bool follows_price;
     struct sluice_source_events events;
     bool is_owner_started;
     bool is_joined;
@@ -334,6 +335,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                 .pipeline = (char *)(uintptr_t)sluice_pipeline_spec(f->pipeline),
                 .pipeline_fingerprint = sluice_pipeline_fingerprint(f->pipeline),
                 .window_bytes = window,
+                .follows_price = f->follows_price,
             },
     };
     memcpy(request.open.dataset_id, f->dataset_id, sizeof(request.open.dataset_id));
@@ -625,6 +627,7 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     f->pool = options->pool;
     f->max_items = options->max_items;
     f->window_bytes = options->window_bytes;
+    f->follows_price = options->follows_price;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
     f->retry = sluice_retry_init(sluice_client_retry_for_s(f->client),

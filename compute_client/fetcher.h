@@ -41,6 +41,7 @@ struct sluice_fetcher_options {
     struct sluice_buf_pool *pool;           /* borrowed; where payloads live */
     size_t max_items;                       /* unanswered at once, < 2^20 */
     uint64_t window_bytes;                  /* > 0 */
+    bool follows_price;                     /* of storage CPU: asks for less where it rises */
     uint64_t max_image_pixels;              /* for checking what arrives; 0: no limit */
     struct sluice_source_events events;
 };

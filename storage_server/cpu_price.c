@@ -2,15 +2,20 @@
 
 #include <math.h>
 
-/* A queue that is too long by so much shrinks at once, by half of what the cores do. */
+/* A queue that is too long by half of this or more shrinks by half of what the cores do. */
 #define QUEUE_S 0.5
 
-/* Chosen by simulation (tests/unit/storage_server/test_cpu_price.c): from demands of 1.2 to 8 times
+/* What is seen between two looks is noisy: jobs start and end one by one. */
+#define SMOOTH_S 0.1
+#define MEAN_S 2.0
+
+/* Chosen by simulation.  tests/unit/storage_server/test_cpu_price.c: from demands of 1.2 to 8 times
  * the cores, clients that follow after 0.2 to 1 s, and prices from 0.05 to 30, the cores stay busy
- * and the price comes to rest. */
+ * and the price comes to rest.  tests/property/test_several_clients.c: so do real plans. */
 #define MOST_GAIN 2.0
 #define LEAST_GAIN 0.125
 #define TURN_FACTOR 0.6
+#define TURN_SIGNAL 0.3 /* less is noise */
 #define FAR_SIGNAL 0.9
 #define FAR_S 3 /* longer than clients take to follow: their lag alone is not far to go */
 
@@ -27,40 +32,66 @@ struct sluice_cpu_price sluice_cpu_price_init(uint64_t now_ns)
     return (struct sluice_cpu_price){.gain = MOST_GAIN, .last_ns = now_ns};
 }
 
-double sluice_cpu_price_update(struct sluice_cpu_price *p, uint64_t now_ns, double wait_s,
-                               double idle)
+/* The workers that followers could have: all that others leave, and at least their part. */
+static double cores_of(const struct sluice_cpu_load *load, double elapsed_s)
+{
+    const double left = load->num_workers - load->others_held_s / elapsed_s;
+    const double num_followers = load->num_followers ? load->num_followers : 1;
+    const double part = load->num_workers * num_followers / (num_followers + load->num_others);
+    return left > part ? left : part;
+}
+
+/* By how much more was asked for than the cores can do, and shall be for the queue to shrink. */
+static double excess_of(const struct sluice_cpu_price *p, const struct sluice_cpu_load *load,
+                        double elapsed_s)
+{
+    const double cores = cores_of(load, elapsed_s);
+    const double per_job_s = p->mean_s / cores; /* of all of them together */
+    const double num_waiting = (double)load->num_waiting;
+    const double growth = (num_waiting - p->num_waiting) * per_job_s / elapsed_s;
+    const double to_drain = (num_waiting * per_job_s - SLUICE_CPU_PRICE_TARGET_S) / QUEUE_S;
+    /* A job that takes longer than from look to look counts when it is done, so workers may seem
+     * idle then, but not while jobs wait for them. */
+    const bool has_queue = load->num_waiting && p->num_waiting > 0;
+    const double idle = has_queue ? 0 : 1 - load->held_s / (elapsed_s * cores);
+    return growth - clamp(idle, 0, 1) + clamp(to_drain, -0.5, 0.5);
+}
+
+double sluice_cpu_price_update(struct sluice_cpu_price *p, uint64_t now_ns,
+                               const struct sluice_cpu_load *load)
 {
     if (now_ns <= p->last_ns)
         return p->price;
     const double elapsed_s = (double)(now_ns - p->last_ns) * 1e-9;
     const double step_s = elapsed_s < MOST_STEP_S ? elapsed_s : MOST_STEP_S;
-    const double asked_too_much = (wait_s - p->wait_s) / elapsed_s - idle;
-    const double to_drain = clamp(wait_s - SLUICE_CPU_PRICE_TARGET_S, -QUEUE_S, QUEUE_S);
-    const double signal = clamp(2 * (asked_too_much + to_drain), -1, 1);
+    if (load->num_done) {
+        const double mean_s = load->held_s / (double)load->num_done;
+        p->mean_s += (mean_s - p->mean_s) * (p->mean_s > 0 ? 1 - exp(-step_s / MEAN_S) : 1);
+    }
+    const double seen = clamp(2 * excess_of(p, load, elapsed_s), -4, 4);
+    p->signal += (seen - p->signal) * (1 - exp(-elapsed_s / SMOOTH_S));
+    const double signal = clamp(p->signal, -1, 1);
 
-    const bool is_rising = signal > 0;
-    if (is_rising != p->is_rising) {
+    const double ahead = p->was_rising ? signal : -signal;
+    if (ahead < -TURN_SIGNAL) {
+        p->was_rising = !p->was_rising;
         p->gain = fmax(p->gain * TURN_FACTOR, LEAST_GAIN);
         p->far_s = 0;
-    } else if (fabs(signal) > FAR_SIGNAL) {
-        p->far_s += step_s;
-        if (p->far_s > FAR_S) {
-            p->gain = fmin(p->gain * 2, MOST_GAIN);
-            p->far_s = 0;
-        }
-    } else {
+    } else if (ahead < FAR_SIGNAL) {
+        p->far_s = 0;
+    } else if ((p->far_s += step_s) > FAR_S) {
+        p->gain = fmin(p->gain * 2, MOST_GAIN);
         p->far_s = 0;
     }
 
     /* Idle for long is idle for all of it: the price of a server without clients falls to 0. */
-    const double octaves = signal * p->gain * (is_rising ? step_s : elapsed_s);
-    if (is_rising && p->price < SLUICE_CPU_PRICE_LEAST)
+    const double octaves = signal * p->gain * (signal > 0 ? step_s : elapsed_s);
+    if (signal > 0 && p->price < SLUICE_CPU_PRICE_LEAST)
         p->price = SLUICE_CPU_PRICE_LEAST;
     p->price = fmin(p->price * exp2(octaves), SLUICE_CPU_PRICE_MOST);
     if (p->price < SLUICE_CPU_PRICE_LEAST)
         p->price = 0;
-    p->is_rising = is_rising;
-    p->wait_s = wait_s;
+    p->num_waiting = (double)load->num_waiting;
     p->last_ns = now_ns;
     return p->price;
 }

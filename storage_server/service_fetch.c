@@ -680,6 +680,8 @@ static bool open_stream(struct stream *s, const struct sluice_wire_fetch_open *o
         return false;
     }
     /* No job of this stream exists yet, so nobody else reads these. */
+    if (open->follows_price)
+        sluice_workers_follow(s->context->workers, s->party);
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     pthread_mutex_lock(&s->lock);

@@ -33,6 +33,7 @@ struct sluice_party {
     struct sluice_flow flow[2]; /* by lane */
     struct sluice_waiter *first, **end;
     size_t refs; /* who joined, its jobs and its waiters */
+    bool follows_price;
     struct sluice_party *next, **link;
     char name[];
 };
@@ -43,11 +44,10 @@ struct sluice_workers {
     uint64_t starts; /* jobs started so far */
     bool is_closed;
     struct lane lanes[2];
-
-    pthread_mutex_t price_lock;
     struct sluice_cpu_price price;
-    struct sluice_worker_pool_stats seen; /* when the price was last made */
-    double mean_held_s;                   /* by a job, of those since the time before */
+    struct {
+        uint64_t num_done, held_ns;
+    } seen[2]; /* in PREP since the price was made: of others, of followers */
 
     unsigned num_prep; /* constant from here */
     struct sluice_scratch_options scratch;
@@ -98,7 +98,6 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     if (!w)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
-    pthread_mutex_init(&w->price_lock, NULL);
     w->price = sluice_cpu_price_init(sluice_clock_ns());
     w->num_prep = options->prep_workers ? options->prep_workers : sluice_cpu_count();
     w->scratch = (struct sluice_scratch_options){
@@ -154,6 +153,13 @@ struct sluice_party *sluice_workers_join(struct sluice_workers *w, const char *n
         party->refs++;
     pthread_mutex_unlock(&w->lock);
     return party;
+}
+
+void sluice_workers_follow(struct sluice_workers *w, struct sluice_party *party)
+{
+    pthread_mutex_lock(&w->lock);
+    party->follows_price = true;
+    pthread_mutex_unlock(&w->lock);
 }
 
 /* Under the lock. */
@@ -212,7 +218,9 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     struct sluice_job *job = sluice_fair_queue_pop(&lane->queue, &flow, &cost_ns);
     pthread_mutex_unlock(&w->lock);
 
+    const uint64_t start_ns = sluice_clock_ns();
     job->fn(job, fate, worker);
+    const uint64_t held_ns = sluice_clock_ns() - start_ns;
     static _Thread_local uint64_t last_ns; /* waiting costs no CPU time, so one look is enough */
     const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
     last_ns = now_ns;
@@ -220,7 +228,12 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     const size_t which = (size_t)(lane - w->lanes);
     pthread_mutex_lock(&w->lock);
     sluice_fair_queue_done(&lane->queue, flow, cost_ns, spent_ns);
-    unref(SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow));
+    struct sluice_party *party = SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow);
+    if (which == SLUICE_LANE_PREP) {
+        w->seen[party->follows_price].num_done++;
+        w->seen[party->follows_price].held_ns += held_ns;
+    }
+    unref(party);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -284,7 +297,6 @@ void sluice_workers_destroy(struct sluice_workers *w)
     call_all_waiters(w, true);
     for (int lane = 0; lane < 2; lane++)
         free(w->lanes[lane].tickets);
-    pthread_mutex_destroy(&w->price_lock);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -345,21 +357,26 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
 
 double sluice_workers_cpu_price(struct sluice_workers *w)
 {
-    pthread_mutex_lock(&w->price_lock);
-    const uint64_t now_ns = sluice_clock_ns(), elapsed_ns = now_ns - w->price.last_ns;
-    if (elapsed_ns >= PRICE_PERIOD_NS) {
-        const struct sluice_worker_pool_stats now = sluice_workers_stats(w, SLUICE_LANE_PREP);
-        const double held_ns = (double)(now.held_ns - w->seen.held_ns);
-        if (now.run > w->seen.run)
-            w->mean_held_s = held_ns * 1e-9 / (double)(now.run - w->seen.run);
-        const double wait_s = (double)now.queue_depth * w->mean_held_s / w->num_prep;
-        /* A job that takes longer than the period counts when it is done. */
-        const double idle = 1 - held_ns / ((double)elapsed_ns * w->num_prep);
-        const bool has_queue = now.queue_depth && w->seen.queue_depth;
-        sluice_cpu_price_update(&w->price, now_ns, wait_s, has_queue || idle < 0 ? 0 : idle);
-        w->seen = now;
+    pthread_mutex_lock(&w->lock);
+    const uint64_t now_ns = sluice_clock_ns();
+    if (now_ns - w->price.last_ns >= PRICE_PERIOD_NS) {
+        struct sluice_cpu_load load = {
+            .num_workers = w->num_prep,
+            .num_done = w->seen[true].num_done,
+            .held_s = (double)w->seen[true].held_ns * 1e-9,
+            .others_held_s = (double)w->seen[false].held_ns * 1e-9,
+        };
+        for (const struct sluice_party *party = w->parties; party; party = party->next) {
+            const struct sluice_flow *flow = &party->flow[SLUICE_LANE_PREP];
+            const bool is_active = flow->depth || flow->num_running;
+            load.num_followers += is_active && party->follows_price;
+            load.num_others += is_active && !party->follows_price;
+            load.num_waiting += party->follows_price ? flow->depth : 0;
+        }
+        sluice_cpu_price_update(&w->price, now_ns, &load);
+        memset(w->seen, 0, sizeof(w->seen));
     }
     const double price = w->price.price;
-    pthread_mutex_unlock(&w->price_lock);
+    pthread_mutex_unlock(&w->lock);
     return price;
 }

@@ -51,6 +51,9 @@ SLUICE_MUST_USE struct sluice_party *sluice_workers_join(struct sluice_workers *
 /* From a job too.  NULL is allowed. */
 void sluice_workers_leave(struct sluice_workers *workers, struct sluice_party *party);
 
+/* From now on the party counts among those who follow the price (cpu_price.h). */
+void sluice_workers_follow(struct sluice_workers *workers, struct sluice_party *party);
+
 /* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this party has its part of the
  * places.  A job that was taken holds the party by itself. */
 SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,

@@ -26,7 +26,7 @@ struct sluice_worker_pool {
     unsigned num_started;
     sluice_status start_status;
     unsigned start_failed_index;
-    uint64_t submitted, rejected, run, cancelled, busy_ns, held_ns;
+    uint64_t submitted, rejected, run, cancelled, busy_ns;
 
     /* Constant once the workers run. */
     struct sluice_worker_pool_options options;
@@ -57,15 +57,13 @@ static void work(struct sluice_worker_pool *pool, void *state)
         pthread_cond_signal(&pool->room);
         pthread_mutex_unlock(&pool->lock);
 
-        const uint64_t start_ns = sluice_clock_ns(), before_ns = sluice_thread_cpu_ns();
+        const uint64_t before_ns = sluice_thread_cpu_ns();
         job->fn(job, SLUICE_JOB_RUN, state);
         const uint64_t spent_ns = sluice_thread_cpu_ns() - before_ns;
-        const uint64_t held_ns = sluice_clock_ns() - start_ns;
 
         pthread_mutex_lock(&pool->lock);
         pool->run++;
         pool->busy_ns += spent_ns;
-        pool->held_ns += held_ns;
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -245,7 +243,6 @@ struct sluice_worker_pool_stats sluice_worker_pool_stats(struct sluice_worker_po
         .run = pool->run,
         .cancelled = pool->cancelled,
         .busy_ns = pool->busy_ns,
-        .held_ns = pool->held_ns,
         .queue_depth = pool->depth,
         .queue_peak = pool->peak,
     };

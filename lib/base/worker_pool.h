@@ -52,7 +52,6 @@ struct sluice_worker_pool_options {
 struct sluice_worker_pool_stats {
     uint64_t submitted, rejected, run, cancelled;
     uint64_t busy_ns;   /* CPU time of finished jobs, all workers: cores used = busy_ns / elapsed */
-    uint64_t held_ns;   /* the time by the clock that they held their workers */
     size_t queue_depth; /* at this moment */
     size_t queue_peak;
 };

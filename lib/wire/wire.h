@@ -120,6 +120,7 @@ struct sluice_wire_fetch_open {
     uint64_t pipeline_fingerprint;
     char dataset_id[33];
     uint64_t window_bytes;
+    bool follows_price;
 };
 
 struct sluice_wire_sample_request {

@@ -68,6 +68,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
         open.pipeline_fingerprint = request->open.pipeline_fingerprint;
         open.dataset_id = (char *)request->open.dataset_id;
         open.window_bytes = request->open.window_bytes;
+        open.follows_price = request->open.follows_price;
         Sluice__V1__FetchRequest wire = SLUICE__V1__FETCH_REQUEST__INIT;
         wire.open = request->open.is_present ? &open : NULL;
         wire.n_samples = num_samples;
@@ -92,6 +93,7 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
         got->open.protocol_version = wire->open->protocol_version;
         got->open.pipeline_fingerprint = wire->open->pipeline_fingerprint;
         got->open.window_bytes = wire->open->window_bytes;
+        got->open.follows_price = wire->open->follows_price;
         sluice_status status =
             sluice_wire_copy_dataset_id(wire->open->dataset_id, got->open.dataset_id, err);
         if (status == SLUICE_OK)

@@ -10,6 +10,20 @@ static uint64_t to_ns(double s)
     return (uint64_t)(s * 1e9);
 }
 
+/* Four workers, and jobs of 2 ms each. */
+static double look(struct sluice_cpu_price *price, double now_s, double wait_s, double done_s)
+{
+    const double jobs_per_s = 4 / 0.002;
+    const struct sluice_cpu_load load = {
+        .num_waiting = (size_t)(wait_s * jobs_per_s + 0.5),
+        .num_done = (uint64_t)(done_s * jobs_per_s + 0.5),
+        .held_s = 4 * done_s,
+        .num_workers = 4,
+        .num_followers = 1,
+    };
+    return sluice_cpu_price_update(price, to_ns(now_s), &load);
+}
+
 /* Clients in front of a queue, as a fluid: what they ask for falls as the price rises, and follows
  * it late.  Work is counted in seconds of all workers together. */
 struct world {
@@ -56,8 +70,7 @@ static struct seen run(struct world *world, struct sluice_cpu_price *price, doub
         const double done_s = fmin(world->wait_s + asked_s, step_s);
         world->wait_s += asked_s - done_s;
         world->now_s += step_s;
-        const double now =
-            sluice_cpu_price_update(price, to_ns(world->now_s), world->wait_s, 1 - done_s / step_s);
+        const double now = look(price, world->now_s, world->wait_s, done_s);
         if (world->now_s > half_s) {
             busy_s += done_s;
             seen.most_wait_s = fmax(seen.most_wait_s, world->wait_s);
@@ -118,13 +131,13 @@ static void falls_to_0_over_one_long_pause(void)
     struct sluice_cpu_price price = sluice_cpu_price_init(0);
     struct world world = {.asked = 4, .worth = 1, .lag_s = 0.5, .most_s = 2};
     CU_ASSERT(run(&world, &price, 60, 0.05).least > 0);
-    CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(world.now_s + 3600), 0, 1), 0);
+    CU_ASSERT_EQUAL(look(&price, world.now_s + 3600, 0, 0), 0);
 }
 
 static void one_late_look_does_not_raise_it_by_much(void)
 {
     struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(3600), 5, 0) < 2 * SLUICE_CPU_PRICE_LEAST);
+    CU_ASSERT(look(&price, 3600, 5, 3600) < 2 * SLUICE_CPU_PRICE_LEAST);
 }
 
 static void is_bounded_where_clients_do_not_care(void)
@@ -137,12 +150,52 @@ static void is_bounded_where_clients_do_not_care(void)
     CU_ASSERT(run(&world, &price, 60, 0.05).busy > 0.95);
 }
 
+static void others_take_their_part_and_do_not_move_it(void)
+{
+    /* Of four workers the one other client keeps two busy, all the time. */
+    static const struct {
+        double held; /* workers, by the follower */
+        size_t num_waiting;
+        bool is_dear;
+    } cases[] = {{1.5, 0, false}, {2, 200, true}, {0, 0, false}};
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
+        struct sluice_cpu_price price = sluice_cpu_price_init(0);
+        for (int i = 1; i <= 100; i++) {
+            const struct sluice_cpu_load load = {
+                .num_workers = 4,
+                .num_waiting = cases[k].num_waiting,
+                .num_done = (uint64_t)(50 * cases[k].held),
+                .held_s = 0.1 * cases[k].held,
+                .others_held_s = 0.1 * 2,
+                .num_followers = cases[k].held > 0,
+                .num_others = 1,
+            };
+            sluice_cpu_price_update(&price, to_ns(0.1 * i), &load);
+        }
+        CU_ASSERT_EQUAL(price.price > 0, cases[k].is_dear);
+    }
+    /* Where the other has more than its part, a follower with a job is not told to wait for it. */
+    struct sluice_cpu_price price = sluice_cpu_price_init(0);
+    for (int i = 1; i <= 100; i++) {
+        const struct sluice_cpu_load load = {
+            .num_workers = 4,
+            .num_done = 50,
+            .held_s = 0.1 * 1,
+            .others_held_s = 0.1 * 3,
+            .num_followers = 1,
+            .num_others = 1,
+        };
+        CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(0.1 * i), &load), 0);
+    }
+}
+
 static void a_clock_that_stands_changes_nothing(void)
 {
     struct sluice_cpu_price price = sluice_cpu_price_init(5);
     price.price = 3;
-    CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 5, 9, 0), 3);
-    CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 4, 9, 0), 3);
+    const struct sluice_cpu_load load = {.num_waiting = 9, .num_workers = 1};
+    CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 5, &load), 3);
+    CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 4, &load), 3);
 }
 
 int main(void)
@@ -154,6 +207,7 @@ int main(void)
         SLUICE_TEST(falls_to_0_over_one_long_pause),
         SLUICE_TEST(one_late_look_does_not_raise_it_by_much),
         SLUICE_TEST(is_bounded_where_clients_do_not_care),
+        SLUICE_TEST(others_take_their_part_and_do_not_move_it),
         SLUICE_TEST(a_clock_that_stands_changes_nothing),
     };
     return sluice_test_run("cpu_price", tests, SLUICE_TEST_COUNT(tests));
