@@ -1,0 +1,192 @@
+#ifndef SLUICE_IMAGE_JPEG_WINDOW_INTERNAL_H
+#define SLUICE_IMAGE_JPEG_WINDOW_INTERNAL_H
+
+#include "image/codec.h"
+#include "image/jpeg_entropy.h"
+#include "image/jpeg_index.h"
+#include "image/jpeg_window_kernels.h"
+
+#include <stdalign.h>
+
+/* The window decoder's parts, in the order in which a file passes through them:
+ *
+ *     jpeg_window.c         what is covered, and where its samples go
+ *     jpeg_window_tables.c  Huffman codes to tables of steps and leaps
+ *     jpeg_window_points.c  where in the scan the rows begin
+ *     jpeg_window_rows.c    bits to samples
+ *     jpeg_window_pixels.c  samples to pixels */
+
+#define STEP_BITS 12
+#define LEAP_BITS 11
+#define MAX_LEAP_BITS 14
+
+/* What the next bits of a block hold, as far as STEP_BITS of them tell.  The bits that it uses
+ * stand lowest in each entry, where a shift takes its count from.
+ *
+ * A step is one or two coefficients and possibly the end of the block: `first` and `both` are
+ * how many coefficients on their values belong.  With one coefficient, the second stands in the
+ * first's place, and an end is a zero after the last coefficient; so both can always be stored,
+ * the second before the first, and a step that goes past 64 is wrong: its second part belongs to
+ * the next block.  SLOW in `both`: the symbol or its value is longer than the index.
+ *
+ *     value1:9  value2:4  first:5  both:7  is_end:1  num_bits:6
+ *
+ * A block's first step begins with the difference of its DC.
+ *
+ * A leap is the same where values but the DC's are not wanted: as many symbols as LEAP_BITS
+ * hold the codes of, even if the last one's value goes on behind them, up to MAX_LEAP_BITS.
+ *
+ *     dc:16  advance:9  is_end:1  num_bits:6 */
+#define NUM_BITS_MASK 63u
+#define IS_END 64u
+#define BOTH_SHIFT 7
+#define BOTH_MASK 127u
+#define FIRST_SHIFT 14
+#define FIRST_MASK 31u
+#define VALUE2_SHIFT 19
+#define VALUE2_BITS 4
+#define VALUE1_SHIFT 23
+#define ADVANCE_SHIFT 7
+#define ADVANCE_MASK 511u
+#define DC_SHIFT 16
+#define SLOW 127u
+
+struct sluice_jpeg_steps {
+    uint32_t first[1 << STEP_BITS], rest[1 << STEP_BITS]; /* of a block */
+};
+
+struct sluice_jpeg_leaps {
+    uint32_t first[1 << LEAP_BITS], rest[1 << LEAP_BITS];
+};
+
+/* How the blocks of one component are coded. */
+struct sluice_jpeg_coding {
+    struct sluice_jpeg_steps steps;
+    struct sluice_jpeg_leaps leaps;
+    struct sluice_jpeg_lookup dc, ac; /* for what is too long for those */
+};
+
+/* Samples of one component: those of the blocks [first_column, end_column) x
+ * [first_row, end_row). */
+struct sluice_jpeg_plane {
+    unsigned h, v;
+    uint32_t width, height; /* samples of the whole image */
+    uint32_t first_column, end_column, first_row, end_row;
+    uint8_t *samples;
+    size_t stride;
+    const struct sluice_jpeg_coding *coding; /* of this plane or an earlier one */
+    alignas(64) int16_t quantisers[64];      /* where the kernels want them */
+};
+
+/* --- lanes --- */
+
+/* Where a reader of steps is.  The next bit is the top one of `bits`; the lowest one that is
+ * set is none of the stream's, and says how many were taken. */
+struct sluice_jpeg_reader {
+    uint64_t bits;
+    const uint8_t *next;   /* what `bits` was loaded from */
+    size_t block;          /* 64 times its number in the chunk: where its coefficients begin */
+    size_t pos;            /* coefficients read of it */
+    const uint32_t *table; /* of steps or leaps */
+};
+
+/* Blocks that a lane reads before they are transformed.  Their bits are fewer than
+ * SLUICE_JPEG_SCAN_SLACK bytes, so that a look at the end after each chunk is enough; and the
+ * chunks of all lanes stay in the first-level cache. */
+#define CHUNK_BLOCKS 16
+#define CHUNK_SLOTS (CHUNK_BLOCKS + 3) /* its end, where faults lead, and one to look at */
+#define NUM_LANES 4
+
+/* How the blocks of a chunk are coded.  The tables that may follow stand as far apart as IS_END
+ * says, slots as far as coefficients. */
+struct sluice_jpeg_slot {
+    alignas(64) const uint32_t *rest; /* of this block */
+    const struct sluice_jpeg_coding *coding;
+    alignas(64) const uint32_t *next_first; /* of the next one */
+};
+
+/* A point in the scan from which MCUs are read. */
+struct sluice_jpeg_point {
+    const struct sluice_jpeg_scan *scan;
+    size_t segment; /* of the scan */
+    size_t bit;     /* from the segment's start */
+    uint32_t column;
+    uint32_t mcus_left; /* in the segment */
+    int32_t dc[3];
+};
+
+/* The start of an MCU, as found by one that leaps through the scan. */
+struct sluice_jpeg_leap_mark {
+    size_t bit;     /* from the scan's start */
+    uint32_t dc[3]; /* the sum of the differences from the reader's start on */
+};
+
+/* A reader of a chunk at a time. */
+struct sluice_jpeg_lane {
+    alignas(64) int16_t coefficients[CHUNK_SLOTS * 64]; /* zero between chunks */
+    struct sluice_jpeg_slot slots[CHUNK_SLOTS];
+    const uint32_t *first; /* of the chunk's first block */
+    struct sluice_jpeg_reader reader;
+    size_t end;        /* of the chunk, as reader.block counts; SIZE_MAX: nothing is left to do */
+    uint32_t num_mcus; /* of the chunk */
+    bool is_leaping;   /* rather than stepping */
+    uint32_t row, column;
+    struct sluice_jpeg_point at; /* but for `bit` and `column` */
+    const uint8_t *segment_start, *segment_end;
+    struct sluice_jpeg_stretch stretch; /* with an index */
+    char padding[832];
+};
+
+struct sluice_jpeg_window {
+    struct sluice_jpeg_coding codings[3]; /* of the first plane that uses them */
+    struct sluice_jpeg_plane planes[3];
+    unsigned num_planes;
+    uint8_t place[64 + 32]; /* coefficients read, its own included, to where one is stored */
+    const struct sluice_jpeg_window_kernels *kernels;
+    struct sluice_jpeg_lane lanes[NUM_LANES];
+
+    uint8_t *memory; /* planes, rows of upsampling and points */
+    size_t memory_capacity;
+    uint16_t *sums;                   /* one before and one after the row */
+    uint8_t *row[2];                  /* chroma at full width */
+    struct sluice_jpeg_point *points; /* one for each MCU row needed */
+    struct sluice_jpeg_leap_mark *marks;
+    size_t marks_capacity;
+};
+
+/* Makes the tables of the planes' codings: those of steps, or of leaps, which find_points needs. */
+void sluice_jpeg_window_make_steps(struct sluice_jpeg_window *window,
+                                   const struct sluice_jpeg *jpeg);
+void sluice_jpeg_window_make_leaps(struct sluice_jpeg_window *window,
+                                   const struct sluice_jpeg *jpeg);
+
+/* The MCU rows and columns that hold a block of some plane's window. */
+struct sluice_jpeg_mcu_range {
+    uint32_t first_row, end_row, first_column, end_column;
+};
+
+/* What there is to read: all of a scan, or rows by way of an index. */
+struct sluice_jpeg_source {
+    const struct sluice_jpeg *jpeg;
+    struct sluice_jpeg_mcu_range wanted;
+    const struct sluice_jpeg_scan *scan;   /* or NULL, and then: */
+    const struct sluice_jpeg_index *index; /* it fits the file */
+    const uint8_t *bytes;                  /* of the file */
+    struct sluice_buf_pool *pool;
+};
+
+/* Fills window->points: from each a row's MCUs from wanted->first_column on, or from some before,
+ * can be read.  False: there is a fault before the last of them, or no memory. */
+bool sluice_jpeg_window_find_points(struct sluice_jpeg_window *window,
+                                    const struct sluice_jpeg_source *source);
+
+/* Fills the planes.  False: there is a fault in what was read, or something on which builds of
+ * libjpeg-turbo may differ. */
+bool sluice_jpeg_window_read(struct sluice_jpeg_window *window,
+                             const struct sluice_jpeg_source *source);
+
+/* The box's pixels from the planes, three bytes each, row after row. */
+void sluice_jpeg_window_write_pixels(struct sluice_jpeg_window *window,
+                                     const struct sluice_box *box, uint8_t *pixels);
+
+#endif
