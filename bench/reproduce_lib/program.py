@@ -123,15 +123,14 @@ def _clock(seconds):
 
 
 def commit():
-    """The commit, with a + if files differ; SLUICE_COMMIT where there is no repository."""
+    """SLUICE_COMMIT, for programs that were built elsewhere; else the commit that is checked out,
+    with a + if files differ."""
     try:
         found = subprocess.run(["git", "-C", TOP, "describe", "--always", "--dirty=+",
-                                "--exclude=*"], capture_output=True, text=True, check=False)
-        if found.returncode == 0:
-            return found.stdout.strip()
+                                "--exclude=*"], capture_output=True, text=True, check=False).stdout
     except OSError:
-        pass
-    return os.environ.get("SLUICE_COMMIT", "unknown")
+        found = ""
+    return os.environ.get("SLUICE_COMMIT") or found.strip() or "unknown"
 
 
 class Sweep:
