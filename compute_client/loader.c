@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/worker_pool.h"
 #include "compute_client/digest.h"
+#include "profiler/op_meter.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -42,6 +43,7 @@ struct slot {
 
 struct worker {
     struct sluice_scratch *scratch;
+    struct sluice_op_meter meter; /* only if the loader measures ops */
     struct sluice_hasher *hasher;
 };
 
@@ -159,6 +161,16 @@ static void complete_row(struct row *row, sluice_status status)
 
 /* --- workers --- */
 
+static void worker_stop(void *ctx, void *state)
+{
+    (void)ctx;
+    struct worker *worker = state;
+    sluice_scratch_destroy(worker->scratch);
+    sluice_op_meter_clear(&worker->meter);
+    sluice_hasher_destroy(worker->hasher);
+    free(worker);
+}
+
 static sluice_status worker_start(void *ctx, unsigned index, void **out)
 {
     (void)index;
@@ -166,7 +178,6 @@ static sluice_status worker_start(void *ctx, unsigned index, void **out)
     const struct sluice_scratch_options options = {
         .pool = loader->options.pool,
         .max_image_pixels = loader->options.max_image_pixels,
-        .measure_ops = loader->options.measures_ops,
     };
     struct worker *worker = calloc(1, sizeof(*worker));
     if (!worker)
@@ -174,63 +185,28 @@ static sluice_status worker_start(void *ctx, unsigned index, void **out)
     sluice_status status = sluice_scratch_create(&options, &worker->scratch, NULL);
     if (status == SLUICE_OK)
         status = sluice_hasher_create(&worker->hasher, NULL);
+    if (status == SLUICE_OK && loader->options.measures_ops)
+        status = sluice_op_meter_init(&worker->meter, loader->options.pool,
+                                      loader->options.max_image_pixels, NULL);
     if (status != SLUICE_OK) {
-        sluice_scratch_destroy(worker->scratch);
-        free(worker);
+        worker_stop(ctx, worker);
         return status;
     }
     *out = worker;
     return SLUICE_OK;
 }
 
-static void worker_stop(void *ctx, void *state)
-{
-    (void)ctx;
-    struct worker *worker = state;
-    sluice_scratch_destroy(worker->scratch);
-    sluice_hasher_destroy(worker->hasher);
-    free(worker);
-}
-
-/* Runs the ops one by one, noting what each takes and makes; the u8 image goes to `out` on the
- * way.  What cannot be measured leaves a row that never pays: the file at every stage. */
+/* Measures the ops; the u8 image goes to `out` on the way. */
 static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
                                  struct sluice_err *err)
 {
     struct sluice_loader *loader = row->loader;
-    const struct sluice_pipeline *pipeline = loader->epoch.pipeline;
-    struct sluice_sample *sample = &row->result.sample;
     struct sluice_sample_cost *cost = &loader->epoch.profile->rows[row->position];
-    struct sluice_sample_cost seen = {0};
-
-    for (unsigned stage = 0; stage < SLUICE_PROFILE_STAGES; stage++)
-        seen.bytes[stage] = sample->data->len;
-    *cost = seen;
     /* A raw sample's work on the storage node is reading it; waiting there is not its cost. */
     const uint64_t read_ns = row->result.disk_ns ? row->result.disk_ns : row->result.storage_cpu_ns;
-    seen.op_s[0] = (double)read_ns * 1e-9;
-
-    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
-    for (unsigned op = 0; op < num_ops; op++) {
-        const sluice_status status =
-            sluice_pipeline_run(pipeline, worker->scratch, sample, op + 1, err);
-        if (status != SLUICE_OK)
-            return status;
-        seen.bytes[op + 1] = sample->data->len;
-        seen.op_s[op + 1] = (double)sluice_scratch_op_ns(worker->scratch, op) * 1e-9;
-        if (op == 0) {
-            seen.width = sample->width;
-            seen.height = sample->height;
-        }
-        if (op + 1 == sluice_pipeline_u8_split(pipeline)) {
-            if (sample->data->len != loader->options.row_bytes)
-                return sluice_fail(err, SLUICE_E_INTERNAL, "%zu bytes for a row of %zu",
-                                   sample->data->len, loader->options.row_bytes);
-            memcpy(out, sample->data->data, sample->data->len);
-        }
-    }
-    *cost = seen;
-    return SLUICE_OK;
+    cost->op_s[0] = (double)read_ns * 1e-9;
+    return sluice_op_meter_measure(&worker->meter, loader->epoch.pipeline, &row->result.sample, out,
+                                   loader->options.row_bytes, cost, err);
 }
 
 static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)

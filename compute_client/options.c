@@ -267,7 +267,14 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         {.name = "profiling",
          .type = SLUICE_OPTION_FLAG,
          .value = &o.is_profiling,
-         .help = "Runs one epoch without offload and measures it."},
+         .help = "Runs one epoch without offload and measures it, then asks for its samples in "
+                 "every form and measures either side."},
+        {.name = "profile-samples",
+         .type = SLUICE_OPTION_UINT,
+         .value = &o.profile_samples,
+         .arg = "N",
+         .help = "With --profiling: measures so many samples, spread evenly, and tells the others' "
+                 "rows from them; 0: all."},
         {.name = "write-profile-folder",
          .type = SLUICE_OPTION_STRING,
          .value = &o.write_profile_folder,
@@ -354,6 +361,9 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
     if (*exit_code == 0 && o.write_profile_folder && !o.is_profiling)
         *exit_code = sluice_cli_usage_error(
             &cli, "--write-profile-folder is for --profiling, which is not given");
+    if (*exit_code == 0 && o.profile_samples && !o.is_profiling)
+        *exit_code = sluice_cli_usage_error(
+            &cli, "--profile-samples is for --profiling, which is not given");
     if (*exit_code == 0 && o.is_profiling && (o.repeat != 1 || o.is_evaluate || o.resume))
         *exit_code = sluice_cli_usage_error(
             &cli, "--profiling measures each training sample once: it goes with none of "

@@ -35,6 +35,7 @@ struct sluice_options {
     double consume_rate, retry_for_s;
 
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
+    uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
     const char *resume, *checkpoint, *batch_log;
     bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;

@@ -99,7 +99,7 @@ static sluice_status run_all(struct run *run, struct sluice_err *err)
         if (status == SLUICE_OK)
             status = run_one_epoch(run, &place, &is_stopped, err);
         if (status == SLUICE_OK && !is_stopped)
-            status = sluice_cost_table_write(o->write_profile_folder, &run->profile, err);
+            status = run_profile_write(run, &is_stopped, err);
         return status;
     }
     if (place.epoch >= o->epochs)

@@ -140,14 +140,18 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
     sluice_status status = sluice_sampler_count(&sampler, place.epoch, &count, err);
     if (status != SLUICE_OK)
         return status;
-    const uint64_t num_batches = (count + o->batch_size - 1) / o->batch_size;
-    if (place.batch > num_batches)
-        return sluice_fail(err, SLUICE_E_INVALID, "batch %llu of an epoch of %llu",
-                           (unsigned long long)place.batch, (unsigned long long)num_batches);
     struct sluice_sampler_item *items = malloc(count * sizeof(*items));
     if (!items)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an epoch of %zu samples", count);
     sluice_sampler_fill(&sampler, (uint32_t)place.epoch, items);
+    if (is_training && o->is_profiling)
+        count = run_profile_pick(run, items, count);
+    const uint64_t num_batches = (count + o->batch_size - 1) / o->batch_size;
+    if (place.batch > num_batches) {
+        free(items);
+        return sluice_fail(err, SLUICE_E_INVALID, "batch %llu of an epoch of %llu",
+                           (unsigned long long)place.batch, (unsigned long long)num_batches);
+    }
     const size_t first = (size_t)(place.batch * o->batch_size);
     status = run_make_source(run, part, err);
     struct sluice_chooser chooser = sluice_chooser_fixed(part->choices);

@@ -19,6 +19,7 @@
  *     run_choose.c      what each sample is asked for
  *     run_checkpoint.c  where a run stands, written and read
  *     run_epoch.c       the batches of an epoch, and its report
+ *     run_profile.c     what --profiling measures beside its epoch, and what it writes
  *
  * Threads: the main one, except where noted. */
 
@@ -77,6 +78,12 @@ SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part
 SLUICE_MUST_USE sluice_status run_save(struct run *run, struct place place, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_resume(struct run *run, struct place *place,
                                          struct sluice_err *err);
+
+/* Of an epoch's items those that are to be profiled: how many are left. */
+size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count);
+/* After the epoch that filled run->profile: asks for its samples in every form, and writes all. */
+SLUICE_MUST_USE sluice_status run_profile_write(struct run *run, bool *is_stopped,
+                                                struct sluice_err *err);
 
 /* The val subset alone, and its report. */
 SLUICE_MUST_USE sluice_status run_evaluation(struct run *run, uint64_t epoch,

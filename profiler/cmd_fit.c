@@ -3,6 +3,7 @@
 #include "base/cli.h"
 #include "base/log.h"
 #include "profiler/choice_fit.h"
+#include "profiler/table_fill.h"
 
 #include <jansson.h>
 
@@ -23,10 +24,8 @@ struct halves {
 
 static bool is_known(const struct halves *halves, uint64_t i)
 {
-    /* Spread evenly: sample i is known if the count of known ones rises there. */
-    const uint64_t n = halves->num_samples, known = halves->num_known;
-    i %= n;
-    return (i + 1) * known / n > i * known / n;
+    return sluice_cost_table_is_sampled(i % halves->num_samples, halves->num_samples,
+                                        halves->num_known);
 }
 
 static struct halves divide(size_t num_samples, uint64_t num_known)

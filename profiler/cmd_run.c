@@ -6,11 +6,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "datasets/manifest.h"
-#include "image/codec.h"
 #include "pipeline/pipeline.h"
 #include "profiler/choice_fit.h"
 #include "profiler/form_meter.h"
 #include "profiler/model_file.h"
+#include "profiler/op_meter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,9 +27,7 @@ struct run_options {
 struct run {
     struct sluice_pipeline *pipeline;
     struct sluice_buf_pool *pool;
-    struct sluice_scratch *by_op; /* measures every op by itself */
-    struct sluice_scratch *whole; /* runs ops together where they can be */
-    uint64_t max_pixels;
+    struct sluice_op_meter ops;
     struct sluice_form_meter meter;
     struct sluice_form_table forms;
 };
@@ -38,8 +36,7 @@ static void run_clear(struct run *run)
 {
     sluice_form_meter_clear(&run->meter);
     sluice_form_table_clear(&run->forms);
-    sluice_scratch_destroy(run->by_op);
-    sluice_scratch_destroy(run->whole);
+    sluice_op_meter_clear(&run->ops);
     sluice_buf_pool_destroy(run->pool);
     sluice_pipeline_destroy(run->pipeline);
 }
@@ -47,23 +44,12 @@ static void run_clear(struct run *run)
 static sluice_status run_init(struct run *run, const struct run_options *options,
                               struct sluice_err *err)
 {
-    *run = (struct run){.max_pixels = options->max_pixels};
+    *run = (struct run){0};
     sluice_status status = sluice_pipeline_parse(options->pipeline, &run->pipeline, err);
-    if (status == SLUICE_OK && sluice_pipeline_num_ops(run->pipeline) != SLUICE_PROFILE_STAGES - 1)
-        status =
-            sluice_fail(err, SLUICE_E_INVALID,
-                        "--pipeline: the tables have columns for five ops (decode, crop, flip, "
-                        "to_tensor, normalize), not for %u",
-                        sluice_pipeline_num_ops(run->pipeline));
     if (status == SLUICE_OK)
         status = sluice_buf_pool_create((size_t)256 << 20, &run->pool, err);
-    struct sluice_scratch_options scratch = {
-        .pool = run->pool, .max_image_pixels = options->max_pixels, .measure_ops = true};
     if (status == SLUICE_OK)
-        status = sluice_scratch_create(&scratch, &run->by_op, err);
-    scratch.measure_ops = false;
-    if (status == SLUICE_OK)
-        status = sluice_scratch_create(&scratch, &run->whole, err);
+        status = sluice_op_meter_init(&run->ops, run->pool, options->max_pixels, err);
     if (status == SLUICE_OK)
         status =
             sluice_form_meter_init(&run->meter, run->pipeline, run->pool, options->max_pixels, err);
@@ -72,87 +58,22 @@ static sluice_status run_init(struct run *run, const struct run_options *options
     return status;
 }
 
-/* Reads the file into *sample. */
-static sluice_status read_sample(struct run *run, const char *path,
-                                 const struct sluice_draw_key *key, struct sluice_sample *sample,
-                                 struct sluice_err *err)
-{
-    *sample = (struct sluice_sample){.key = *key};
-    return sluice_file_read(path, MAX_FILE_BYTES, run->pool, &sample->data, err);
-}
-
-/* What the ops cost when they run together, as they do when it counts: a decoder that knows the
- * crop does less, and to_tensor and normalize are one.  The first op of each group is charged with
- * what the others, as they were measured by themselves, leave. */
-static sluice_status measure_whole(struct run *run, struct sluice_sample *sample,
-                                   struct sluice_sample_cost *row, struct sluice_err *err)
-{
-    const unsigned u8_split = sluice_pipeline_u8_split(run->pipeline);
-    uint64_t start_ns = sluice_thread_cpu_ns();
-    sluice_status status = sluice_pipeline_run(run->pipeline, run->whole, sample, u8_split, err);
-    double rest_s = (double)(sluice_thread_cpu_ns() - start_ns) / 1e9;
-    if (status != SLUICE_OK)
-        return status;
-    for (unsigned op = 2; op <= u8_split; op++)
-        rest_s -= row->op_s[op];
-    if (rest_s > 0 && rest_s < row->op_s[1])
-        row->op_s[1] = rest_s;
-
-    start_ns = sluice_thread_cpu_ns();
-    status = sluice_pipeline_run(run->pipeline, run->whole, sample, SLUICE_PROFILE_STAGES - 1, err);
-    rest_s = (double)(sluice_thread_cpu_ns() - start_ns) / 1e9;
-    for (unsigned op = u8_split + 1; op < SLUICE_PROFILE_STAGES; op++) {
-        row->op_s[op] = rest_s;
-        rest_s = 0;
-    }
-    return status;
-}
-
 /* Sizes and times of one image. */
 static sluice_status measure(struct run *run, const char *path, uint64_t index,
                              const struct sluice_draw_key *key, struct sluice_sample_cost *row,
                              struct sluice_err *err)
 {
-    struct sluice_sample sample;
+    struct sluice_sample sample = {.key = *key};
     const uint64_t start_ns = sluice_clock_ns();
-    sluice_status status = read_sample(run, path, key, &sample, err);
-    row->op_s[0] = (double)(sluice_clock_ns() - start_ns) / 1e9;
+    sluice_status status = sluice_file_read(path, MAX_FILE_BYTES, run->pool, &sample.data, err);
+    if (status != SLUICE_OK)
+        return status;
+    row->op_s[0] = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+    status = sluice_op_meter_measure(&run->ops, run->pipeline, &sample, NULL, 0, row, err);
     if (status == SLUICE_OK)
-        row->bytes[0] = sample.data->len;
-    for (unsigned op = 0; status == SLUICE_OK && op + 1 < SLUICE_PROFILE_STAGES; op++) {
-        status = sluice_pipeline_run(run->pipeline, run->by_op, &sample, op + 1, err);
-        if (status != SLUICE_OK)
-            break;
-        if (op == 0) {
-            row->width = sample.width;
-            row->height = sample.height;
-        }
-        row->bytes[op + 1] = sample.data->len;
-        row->op_s[op + 1] = (double)sluice_scratch_op_ns(run->by_op, op) / 1e9;
-    }
+        status = sluice_form_meter_add(&run->meter, sample.data, index, key, &run->forms, err);
     sluice_sample_clear(&sample);
-
-    if (status == SLUICE_OK)
-        status = read_sample(run, path, key, &sample, err);
-    struct sluice_buf *file = status == SLUICE_OK ? sluice_buf_ref(sample.data) : NULL;
-    if (status == SLUICE_OK)
-        status = measure_whole(run, &sample, row, err);
-    sluice_sample_clear(&sample);
-    if (status == SLUICE_OK)
-        status = sluice_form_meter_add(&run->meter, file, index, key, &run->forms, err);
-    sluice_buf_unref(file);
     return status;
-}
-
-/* A sample that cannot be decoded is sent as its file and costs nothing to offload; its row says
- * so, since rows stand for samples by their place. */
-static void make_undecodable(struct sluice_sample_cost *row)
-{
-    const uint64_t raw = row->bytes[0];
-    const double read_s = row->op_s[0];
-    *row = (struct sluice_sample_cost){.op_s = {read_s}};
-    for (int k = 0; k < SLUICE_PROFILE_STAGES; k++)
-        row->bytes[k] = raw;
 }
 
 /* The model that the measurements make, beside the tables. */
@@ -160,7 +81,8 @@ static sluice_status write_model(const char *folder, const struct sluice_form_ta
                                  const struct sluice_cost_table *table, struct sluice_err *err)
 {
     const struct sluice_choice_model preset = sluice_choice_model_default();
-    struct sluice_model_file file = {.num_samples = table->num_rows};
+    struct sluice_model_file file = {.num_samples = table->num_rows,
+                                     .transport = sluice_transport_cost_default()};
     const sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
     if (status != SLUICE_OK)
         return status;
@@ -206,7 +128,6 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
             struct sluice_err why = {0};
             if (measure(&run, path, index, &key, row, &why) != SLUICE_OK) {
                 sluice_log(SLUICE_LOG_WARN, "%s: %s", path, why.text);
-                make_undecodable(row);
                 num_failed++;
             }
             sluice_progress_update(&progress, i + 1, NULL);

@@ -58,12 +58,16 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_mo
     sluice_status status = path_in(folder, path, err);
     if (status != SLUICE_OK)
         return status;
-    json_t *json =
-        json_pack("{s:i, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:o}", "sluice_cost_model", VERSION,
-                  "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
-                  file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
-                  file->compute_cores, "disk", "sample", file->model.disk_s_per_sample, "file_byte",
-                  file->model.disk_s_per_byte, "weights", model_to_json(&file->model));
+    const struct sluice_transport_cost *transport = &file->transport;
+    json_t *json = json_pack(
+        "{s:i, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f}, s:o}",
+        "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
+        file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
+        file->compute_cores, "disk", "sample", file->model.disk_s_per_sample, "file_byte",
+        file->model.disk_s_per_byte, "transport", "storage_sample", transport->storage_s_per_sample,
+        "storage_job", transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
+        "compute_sample", transport->compute_s_per_sample, "compute_byte",
+        transport->compute_s_per_byte, "weights", model_to_json(&file->model));
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text)
@@ -117,6 +121,17 @@ static void read_model(struct reader *reader, const json_t *weights,
     }
 }
 
+static struct sluice_transport_cost read_transport(struct reader *reader, const json_t *json)
+{
+    return (struct sluice_transport_cost){
+        .storage_s_per_sample = number_of(reader, json, "storage_sample"),
+        .storage_s_per_job = number_of(reader, json, "storage_job"),
+        .storage_s_per_byte = number_of(reader, json, "storage_byte"),
+        .compute_s_per_sample = number_of(reader, json, "compute_sample"),
+        .compute_s_per_byte = number_of(reader, json, "compute_byte"),
+    };
+}
+
 static sluice_status read_file(const json_t *json, const char *path, struct sluice_model_file *file,
                                struct sluice_err *err)
 {
@@ -137,6 +152,9 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
                   .disk_s_per_byte = number_of(&reader, disk, "file_byte")},
     };
     read_model(&reader, json_object_get(json, "weights"), &read.model);
+    const json_t *transport = json_object_get(json, "transport");
+    read.transport =
+        transport ? read_transport(&reader, transport) : sluice_transport_cost_default();
     if (reader.status != SLUICE_OK)
         return reader.status;
     *file = read;

@@ -2,15 +2,18 @@
 #define SLUICE_PROFILER_MODEL_FILE_H
 
 #include "profiler/choice_cost.h"
+#include "profiler/transport_cost.h"
 
 /* cost_model.json of a profile's folder: the model that was fitted, and what the machines looked
  * like when it was.
  *
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
  *      "compute_cores": 8, "disk": {"sample": .., "file_byte": ..},
+ *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
+ *                    "compute_sample": .., "compute_byte": ..},
  *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
- * A weight that is not there is 0.
+ * A weight that is not there is 0; without "transport" it is the usual one.
  *
  * Threads: pure but for the file. */
 
@@ -18,6 +21,7 @@
 
 struct sluice_model_file {
     struct sluice_choice_model model;
+    struct sluice_transport_cost transport;
     uint64_t num_samples;    /* that it was fitted to */
     double link_bytes_per_s; /* 0: not measured, like the next two */
     double storage_cores, compute_cores;

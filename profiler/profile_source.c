@@ -129,6 +129,7 @@ static sluice_status load_model(const struct sluice_profile_source *source,
     costs->name = "model";
     costs->has_model = true;
     costs->model = file.model;
+    costs->transport = file.transport;
     return SLUICE_OK;
 }
 

@@ -26,6 +26,7 @@ struct sluice_sample_cost {
     uint64_t bytes[SLUICE_PROFILE_STAGES]; /* [k]: payload at split k; [0] is the file */
     double op_s[SLUICE_PROFILE_STAGES]; /* [0]: reading the file; [k]: the op that makes stage k */
     uint32_t width, height;             /* of the decoded image; 0: not known */
+    uint8_t coding;                     /* image/coding.h; not in the files */
 };
 
 struct sluice_cost_table {

@@ -5,7 +5,8 @@
 
 /* Time for measuring and for deadlines.  Threads: any.  Cannot fail. */
 
-uint64_t sluice_clock_ns(void);      /* monotonic, from an arbitrary start */
-uint64_t sluice_thread_cpu_ns(void); /* CPU time of the calling thread */
+uint64_t sluice_clock_ns(void);       /* monotonic, from an arbitrary start */
+uint64_t sluice_thread_cpu_ns(void);  /* CPU time of the calling thread */
+uint64_t sluice_process_cpu_ns(void); /* of all threads of this process */
 
 #endif

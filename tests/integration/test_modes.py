@@ -96,6 +96,54 @@ class ModesTest(unittest.TestCase):
             finally:
                 server.kill()
 
+    def test_profile_of_both_machines(self):
+        folder = pathlib.Path(self.folder.name, "both")
+        num_samples = 20
+        server = Server(self.root)
+        try:
+            (report,), _ = self.train("remote_nooff", [
+                "--host", server.address, "--profiling", "--write-profile-folder", folder,
+                "--profile-samples", str(num_samples)])
+            self.assertEqual(report["samples"], num_samples)
+            profile, type(self).profile = self.profile, folder
+            try:
+                for mode in ("remote_auto", "remote_sophon"):
+                    (report,), _ = self.train(mode, ["--host", server.address])
+                    self.assertEqual(report["digest"], self.digest)
+            finally:
+                type(self).profile = profile
+        finally:
+            server.kill()
+        # The original's tables have every sample, measured or told from the others.
+        for name in ("prep_sizes.csv", "prep_times.csv"):
+            self.assertEqual(len((folder / name).read_text().splitlines()), 1 + NUM_TRAIN)
+        whole = [line.split(";") for line in (self.profile / "prep_sizes.csv").read_text().splitlines()]
+        part = [line.split(";") for line in (folder / "prep_sizes.csv").read_text().splitlines()]
+        self.assertEqual([row[1] for row in part], [row[1] for row in whole])
+        # Of those that were measured, all forms that the server sends, and both sides.
+        version, names, *lines = (folder / "prep_forms.csv").read_text().splitlines()
+        self.assertEqual(version, "# sluice forms 1")
+        rows = [dict(zip(names.split(";"), line.split(";"))) for line in lines]
+        self.assertEqual(len({row["index"] for row in rows}), num_samples)
+        for choice in ("raw@0", "u8@1", "u8@2", "u8@3", "jpeg_crop@0"):
+            measured = [row for row in rows if row["choice"] == choice]
+            self.assertLessEqual(len(measured), num_samples)
+            self.assertGreater(len(measured), num_samples / 2, choice)
+            self.assertTrue(all(float(row["compute_s"]) > 0 for row in measured), choice)
+            self.assertTrue(all(float(row["storage_s"]) >= 0 for row in measured), choice)
+        for row in rows:
+            if row["choice"] == "u8@1":
+                self.assertEqual(int(row["bytes"]), 3 * int(row["width"]) * int(row["height"]))
+        model = json.loads((folder / "cost_model.json").read_text())
+        self.assertEqual((model["sluice_cost_model"], model["samples"]), (1, num_samples))
+        self.assertGreater(model["link_bytes_per_s"], 0)
+        self.assertEqual(model["storage_cores"], 1)
+        forecast = subprocess.run(
+            [BIN / "offload_profile", "plan", "--profile-folder", folder, "--json", "--pipeline",
+             "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"],
+            check=True, capture_output=True, text=True)
+        self.assertEqual(json.loads(forecast.stdout)["costs"], "model")
+
     def test_what_an_epoch_waited_for(self):
         log = pathlib.Path(self.folder.name, "batches.csv")
         for flags, limits, cause in ((["--consume-rate", "60"], [], "trainer"),

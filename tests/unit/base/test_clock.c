@@ -50,12 +50,23 @@ static void thread_time_is_the_systems(void)
     CU_ASSERT(ours >= before && ours <= system_ns(CLOCK_THREAD_CPUTIME_ID));
 }
 
+static void process_time_counts_every_thread(void)
+{
+    uint64_t theirs = 0;
+    pthread_t thread;
+    const uint64_t before = sluice_process_cpu_ns();
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, burn, &theirs), 0);
+    pthread_join(thread, NULL);
+    CU_ASSERT(sluice_process_cpu_ns() - before >= theirs);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(is_the_monotonic_clock_in_nanoseconds),
         SLUICE_TEST(thread_time_counts_the_calling_thread_alone),
         SLUICE_TEST(thread_time_is_the_systems),
+        SLUICE_TEST(process_time_counts_every_thread),
     };
     return sluice_test_run("clock", tests, SLUICE_TEST_COUNT(tests));
 }

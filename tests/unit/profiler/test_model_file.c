@@ -26,6 +26,7 @@ static void what_is_written_is_read(void)
 {
     const struct sluice_model_file file = {
         .model = sluice_choice_model_default(),
+        .transport = {1e-6, 2e-6, 3e-10, 4e-6, 5e-10},
         .num_samples = 12345,
         .link_bytes_per_s = 1.25e9,
         .storage_cores = 4,
@@ -36,6 +37,11 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(sluice_test_dir(), &file, &err), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_model_file_read(sluice_test_dir(), &read, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(read.num_samples, 12345);
+    CU_ASSERT_EQUAL(read.transport.storage_s_per_sample, 1e-6);
+    CU_ASSERT_EQUAL(read.transport.storage_s_per_job, 2e-6);
+    CU_ASSERT_EQUAL(read.transport.storage_s_per_byte, 3e-10);
+    CU_ASSERT_EQUAL(read.transport.compute_s_per_sample, 4e-6);
+    CU_ASSERT_EQUAL(read.transport.compute_s_per_byte, 5e-10);
     CU_ASSERT_EQUAL(read.link_bytes_per_s, 1.25e9);
     CU_ASSERT_EQUAL(read.storage_cores, 4);
     CU_ASSERT_EQUAL(read.compute_cores, 8);
@@ -83,6 +89,9 @@ static void refuses_what_is_no_model(void)
     /* A weight that is not there is 0. */
     CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"weights\": 3}", &err), SLUICE_OK);
     struct sluice_model_file file;
+    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(file.transport.compute_s_per_sample,
+                    sluice_transport_cost_default().compute_s_per_sample);
     CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", &file, &err), SLUICE_E_NOT_FOUND);
 }
 

@@ -25,11 +25,14 @@ static const char *in_dir(const char *name)
 static void write_and_read_give_the_same_table(void)
 {
     struct sluice_sample_cost rows[] = {
-        {{462687, 1886241, 150561, 150561, 602145, 602145},
-         {1e-5, 2e-3, 1e-3, 1e-5, 1e-4, 3e-5},
-         1024,
-         614},
-        {{1, 2, 3, 4, 5, 1ull << 40}, {0, 0, 0, 0, 0, 12.5}, 1, 1},
+        {.bytes = {462687, 1886241, 150561, 150561, 602145, 602145},
+         .op_s = {1e-5, 2e-3, 1e-3, 1e-5, 1e-4, 3e-5},
+         .width = 1024,
+         .height = 614},
+        {.bytes = {1, 2, 3, 4, 5, 1ull << 40},
+         .op_s = {0, 0, 0, 0, 0, 12.5},
+         .width = 1,
+         .height = 1},
     };
     const struct sluice_cost_table table = {rows, 2};
     struct sluice_cost_table read = {0};

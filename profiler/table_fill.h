@@ -1,0 +1,21 @@
+#ifndef SLUICE_PROFILER_TABLE_FILL_H
+#define SLUICE_PROFILER_TABLE_FILL_H
+
+#include "base/error.h"
+#include "profiler/sample_cost.h"
+#include "profiler/sample_facts.h"
+
+#include <stdbool.h>
+
+/* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
+bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);
+
+/* Fills the rows of a table that were not measured by what those that were say: bytes follow from
+ * the facts, op times from a fit (choice_fit.h) of each op to the measured rows, and a sample that
+ * could not be decoded says nothing.  facts and is_measured have a value for each row.
+ *
+ * Threads: pure. */
+void sluice_cost_table_fill(struct sluice_cost_table *table,
+                            const struct sluice_sample_facts *facts, const bool *is_measured);
+
+#endif
