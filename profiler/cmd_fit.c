@@ -72,7 +72,7 @@ static sluice_status try_op(const struct sluice_cost_table *table,
             sluice_weights_fit_add(&fit, feature, op_seconds(&table->rows[i], target));
     }
     const struct sluice_choice_weights weights = sluice_weights_fit_solve(&fit, NULL);
-    double *errors = calloc(table->num_rows, sizeof(*errors));
+    double *errors = calloc(table->num_rows + 1, sizeof(*errors));
     if (!errors)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to try %zu samples",
                            table->num_rows);

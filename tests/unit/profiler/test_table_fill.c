@@ -83,7 +83,7 @@ static void samples_are_as_many_as_asked_for_and_spread(void)
                 count++;
             }
             CU_ASSERT_EQUAL(count, num == 0 || num > n ? n : num);
-            CU_ASSERT(widest <= n / count + 1);
+            CU_ASSERT(count > 0 && widest <= n / count + 1);
         }
     }
 }
