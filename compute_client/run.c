@@ -4,61 +4,6 @@
 #include "base/quit.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* --- signals --- */
-
-static void *watcher_main(void *ctx)
-{
-    struct run *run = ctx;
-    for (;;) {
-        const enum sluice_quit_event event = sluice_quit_wait(-1);
-        if (event == SLUICE_QUIT_STOP) {
-            /* Under the lock, which stands outside of theirs, so that they live. */
-            pthread_mutex_lock(&run->lock);
-            run->is_stopping = true;
-            if (run->client)
-                sluice_client_stop(run->client);
-            if (run->loader)
-                sluice_loader_stop(run->loader);
-            pthread_mutex_unlock(&run->lock);
-            return NULL;
-        }
-        if (event == SLUICE_QUIT_REPORT)
-            sluice_log(SLUICE_LOG_INFO, "in epoch %llu after batch %llu, %llu samples so far",
-                       (unsigned long long)run->epoch_now, (unsigned long long)run->batches_now,
-                       (unsigned long long)run->samples_now);
-    }
-}
-
-static sluice_status start_watcher(struct run *run, struct sluice_err *err)
-{
-    const int failed = pthread_create(&run->watcher, NULL, watcher_main, run);
-    if (failed)
-        return sluice_fail(err, SLUICE_E_IO, "cannot start a thread: %s", strerror(failed));
-    run->has_watcher = true;
-    return SLUICE_OK;
-}
-
-void run_set_client(struct run *run, struct sluice_client *client)
-{
-    pthread_mutex_lock(&run->lock);
-    run->client = client;
-    if (run->is_stopping)
-        sluice_client_stop(client);
-    pthread_mutex_unlock(&run->lock);
-}
-
-void run_set_loader(struct run *run, struct sluice_loader *loader)
-{
-    pthread_mutex_lock(&run->lock);
-    run->loader = loader;
-    if (run->is_stopping)
-        sluice_loader_stop(loader);
-    pthread_mutex_unlock(&run->lock);
-}
-
-/* --- from start to end --- */
 
 static sluice_status begin_profile(struct run *run, struct sluice_err *err)
 {
@@ -134,7 +79,7 @@ sluice_status sluice_run(const struct sluice_options *options, struct sluice_err
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };
-    sluice_status status = start_watcher(&run, err);
+    sluice_status status = run_start_watcher(&run, err);
     if (status == SLUICE_OK)
         status = run_all(&run, err);
     const sluice_status closed =
@@ -144,10 +89,7 @@ sluice_status sluice_run(const struct sluice_options *options, struct sluice_err
     /* What a stop interrupted is no failure. */
     if (status == SLUICE_E_CLOSED && sluice_quit_requested())
         status = SLUICE_OK;
-    if (run.has_watcher) {
-        sluice_quit_request(); /* ends the watcher */
-        pthread_join(run.watcher, NULL);
-    }
+    run_stop_watcher(&run);
     part_close(&run.train);
     part_close(&run.val);
     sluice_loader_destroy(run.loader);

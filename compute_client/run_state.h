@@ -14,7 +14,8 @@
 
 /* What the files behind sluice_run() share; nobody else includes this.
  *
- *     run.c             the watcher of signals, and the order of everything
+ *     run.c             the order of everything
+ *     run_watch.c       the watcher of signals
  *     run_open.c        pipelines, data, trainer, loader, sources
  *     run_choose.c      what each sample is asked for
  *     run_checkpoint.c  where a run stands, written and read
@@ -59,6 +60,10 @@ struct run {
 struct place {
     uint64_t epoch, batch; /* the next */
 };
+
+/* The watcher ends a run at a signal, or tells how far it is. */
+SLUICE_MUST_USE sluice_status run_start_watcher(struct run *run, struct sluice_err *err);
+void run_stop_watcher(struct run *run);
 
 /* Known to the watcher, so that a stop reaches them. */
 void run_set_client(struct run *run, struct sluice_client *client);
