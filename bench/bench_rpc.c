@@ -328,7 +328,7 @@ int main(int argc, char **argv)
     struct sluice_option_strings limited_sizes = {{"110000", "150000"}, 2};
     struct sluice_option_strings given_delays = {{0}, 0}, delays = {{"0", "1", "10"}, 3};
     uint64_t repeats = 7, run_bytes = 512 << 20;
-    double limit = 500e6 / 8, limit_seconds = 0.5;
+    double limit = 500e6 / 8, limit_seconds = 0.5, work_us = 0;
     const char *only = "", *congestion = "";
     const struct sluice_option options[] = {
         {.name = "size",
@@ -356,6 +356,13 @@ int main(int argc, char **argv)
          .value = &only,
          .arg = "TEXT",
          .help = "Beside tcp only the transports whose name holds this."},
+        {.name = "work-us",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &work_us,
+         .arg = "US",
+         .help = "CPU that the client's reading thread spends on each sample, so that it is late.",
+         .min = 0,
+         .max = 1e6},
         {.name = "limit",
          .type = SLUICE_OPTION_RATE,
          .value = &limit,
@@ -391,8 +398,8 @@ int main(int argc, char **argv)
     if (args.should_exit)
         return args.exit_code;
 
-    struct bench_setup setup = {.limit_bytes_per_s = 0};
-    struct bench_setup limited = {.limit_bytes_per_s = limit};
+    struct bench_setup setup = {.work_ns = (uint64_t)(work_us * 1e3)};
+    struct bench_setup limited = {.work_ns = setup.work_ns, .limit_bytes_per_s = limit};
     parse_sizes(&cli, given.num_items ? &given : &sizes, &setup);
     parse_sizes(&cli, given.num_items ? &given : &limited_sizes, &limited);
     if (given_delays.num_items)

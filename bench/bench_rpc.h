@@ -32,6 +32,7 @@ struct bench_setup {
     uint64_t sizes[MAX_SIZES];
     size_t num_sizes;
     double limit_bytes_per_s; /* 0: none */
+    uint64_t work_ns;         /* what a client does with each sample, on the thread that reads */
     char root[64];            /* a folder with a file for every payload */
 };
 

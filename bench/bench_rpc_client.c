@@ -21,6 +21,13 @@
 #define WINDOW_BYTES (32u << 20)
 #define MAX_PER_MESSAGE 1000
 
+static void work(uint64_t ns)
+{
+    const uint64_t end_ns = sluice_clock_ns() + ns;
+    while (ns && sluice_clock_ns() < end_ns)
+        ;
+}
+
 /* --- raw TCP --- */
 
 static int connect_tcp(int port)
@@ -37,17 +44,20 @@ static int connect_tcp(int port)
 
 /* Takes whatever is there, as much as fits: waiting for whole samples would put the reader to sleep
  * and wake it up for every segment. */
-static void ask_tcp(int socket, const struct bench_ask *ask, size_t size)
+static void ask_tcp(int socket, const struct bench_ask *ask, size_t size, uint64_t work_ns)
 {
     static uint8_t bytes[1 << 20];
     bench_write_all(socket, ask, sizeof(*ask));
-    for (uint64_t left = ask->count * (BENCH_TCP_HEADER + size); left > 0;) {
+    const uint64_t sample = BENCH_TCP_HEADER + size;
+    for (uint64_t left = ask->count * sample; left > 0;) {
         const ssize_t got = recv(socket, bytes, left < sizeof(bytes) ? left : sizeof(bytes), 0);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
             bench_die("the server is gone");
+        const uint64_t samples = (left + sample - 1) / sample;
         left -= (uint64_t)got;
+        work((samples - (left + sample - 1) / sample) * work_ns);
     }
 }
 
@@ -57,6 +67,7 @@ struct run {
     struct sluice_buf_pool *pool;
     struct sluice_rpc_stream *stream;
     size_t size;
+    uint64_t work_ns;
     uint64_t want, seen, to_grant;
     bool is_fetch;
 
@@ -70,6 +81,7 @@ static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
     struct run *run = ctx;
     if (reply->status != SLUICE_OK || reply->payload->len != run->size)
         bench_die("a reply without its payload: %s", reply->error);
+    work(run->work_ns);
     run->seen++;
     run->to_grant += reply->payload->len;
 }
@@ -140,11 +152,12 @@ static void request_samples(struct run *run, const struct bench_ask *ask)
 }
 
 static void ask_rpc(struct sluice_rpc_channel *channel, struct sluice_buf_pool *pool,
-                    const struct bench_ask *ask, size_t size)
+                    const struct bench_ask *ask, size_t size, uint64_t work_ns)
 {
     struct run run = {
         .pool = pool,
         .size = size,
+        .work_ns = work_ns,
         .want = ask->count,
         .is_fetch = ask->transport == TRANSPORT_FETCH,
     };
@@ -212,9 +225,9 @@ void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, in
         struct bench_answer answer = {.before = bench_usage_so_far()};
         const uint64_t start_ns = sluice_clock_ns();
         if (transport == TRANSPORT_TCP)
-            ask_tcp(tcp, &ask, size);
+            ask_tcp(tcp, &ask, size, setup->work_ns);
         else
-            ask_rpc(channel, pool, &ask, size);
+            ask_rpc(channel, pool, &ask, size, setup->work_ns);
         answer.seconds = (double)(sluice_clock_ns() - start_ns) * 1e-9;
         answer.after = bench_usage_so_far();
         bench_write_all(control, &answer, sizeof(answer));
