@@ -1,0 +1,113 @@
+#include "storage_server/fetch_stream.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "datasets/indexed_file.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "storage_server/context.h"
+#include "storage_server/sample_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A larger payload would not fit the 64 MiB that our client receives. */
+#define MAX_PAYLOAD_BYTES (63u << 20)
+
+uint32_t sluice_fetch_to_us(uint64_t ns)
+{
+    const uint64_t us = ns / 1000;
+    return us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}
+
+/* The end of a long path tells more than its beginning. */
+static void fail_reply(struct sluice_wire_sample_reply *reply, sluice_status status,
+                       const char *path, const char *text)
+{
+    const size_t len = strlen(path), room = 90;
+    reply->status = status;
+    snprintf(reply->error, sizeof(reply->error), "%s%s: %.100s", len > room ? "..." : "",
+             len > room ? path + len - room : path, text);
+}
+
+static void set_payload(struct sluice_wire_sample_reply *reply, const struct sluice_sample *sample)
+{
+    reply->status = SLUICE_OK;
+    reply->ops_done = sample->ops_done;
+    reply->form = sample->is_jpeg_crop               ? SLUICE_FORM_JPEG_CROP
+                  : sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
+                  : sample->is_packed                ? SLUICE_FORM_U8_PACKED
+                  : sample->kind == SLUICE_KIND_U8   ? SLUICE_FORM_U8
+                                                     : SLUICE_FORM_F32;
+    reply->width = sample->width;
+    reply->height = sample->height;
+    reply->channels = sample->channels;
+    reply->payload = sluice_buf_ref(sample->data);
+}
+
+/* What was planned for the job.  SLUICE_E_AGAIN: the sample is smaller as it stands. */
+static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_scratch *scratch,
+                                struct sluice_sample *sample, struct sluice_err *err)
+{
+    struct sluice_fetch_stream *s = job->stream;
+    if (job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
+        sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8)
+        return sluice_pipeline_pack(s->pipeline, scratch, sample, job->split, err);
+    if (job->split)
+        return sluice_pipeline_run(s->pipeline, scratch, sample, job->split, err);
+    if (!job->is_cut)
+        return SLUICE_OK;
+    const sluice_status status = sluice_pipeline_crop_jpeg(s->pipeline, scratch, sample,
+                                                           s->context->has_optimal_crops, NULL);
+    /* The file says the same as a crop, and what is wrong with it. */
+    return status == SLUICE_OK || sluice_indexed_file_has_holes(sample) ? status : SLUICE_E_AGAIN;
+}
+
+static sluice_status read_sample(struct sluice_fetch_job *job,
+                                 const struct sluice_sample_want *want, bool is_again,
+                                 struct sluice_sample *sample, struct sluice_err *err)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    const sluice_status status =
+        sluice_sample_file_read(job->stream->context, want, is_again, sample, err);
+    job->reply.disk_us += sluice_fetch_to_us(sluice_clock_ns() - start_ns);
+    return status;
+}
+
+void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+{
+    struct sluice_fetch_stream *s = job->stream;
+    struct sluice_sample_want want = {
+        .path = s->context->manifest->entries[job->request.key.sample_id].path,
+        .key = job->request.key,
+        .pipeline = s->pipeline,
+        .split = job->split,
+        .form = job->split || job->is_cut ? job->request.form : SLUICE_FORM_RAW,
+    };
+    struct sluice_err err = {0};
+    struct sluice_sample sample = {0};
+    sluice_status status = read_sample(job, &want, false, &sample, &err);
+    if (status == SLUICE_OK)
+        status = preprocess(job, scratch, &sample, &err);
+    if (sluice_indexed_file_has_holes(&sample)) {
+        const bool has_tried = status == SLUICE_E_AGAIN;
+        sluice_sample_clear(&sample);
+        err = (struct sluice_err){0};
+        status = read_sample(job, &want, true, &sample, &err);
+        if (status == SLUICE_OK && !has_tried)
+            status = preprocess(job, scratch, &sample, &err);
+    }
+    if (status == SLUICE_E_AGAIN)
+        status = SLUICE_OK;
+    if (status == SLUICE_OK && job->split && sample.data->len > MAX_PAYLOAD_BYTES) {
+        sluice_sample_clear(&sample);
+        want.split = 0;
+        want.form = SLUICE_FORM_RAW;
+        status = read_sample(job, &want, true, &sample, &err);
+    }
+    if (status == SLUICE_OK)
+        set_payload(&job->reply, &sample);
+    else
+        fail_reply(&job->reply, status, want.path, err.text);
+    sluice_sample_clear(&sample);
+}

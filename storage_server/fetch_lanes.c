@@ -1,0 +1,255 @@
+#include "storage_server/fetch_stream.h"
+
+#include "base/clock.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What one stream may hold in memory, from accepted requests (as far as their size is
+ * known) to bytes that the transport has not taken: a client that does not read
+ * stops being served here. */
+#define STREAM_BYTES (64u << 20)
+
+/* Requests of one stream that may wait to be taken up (some 50 bytes each) before its reading
+ * pauses.  Far above what any client has open: a grant must never wait behind requests that
+ * wait for that very grant. */
+#define MAX_BACKLOG_REQUESTS 65536
+
+static void free_backlog(struct sluice_fetch_backlog *backlog)
+{
+    while (backlog) {
+        struct sluice_fetch_backlog *next = backlog->next;
+        free(backlog->requests);
+        free(backlog);
+        backlog = next;
+    }
+}
+
+/* --- a job --- */
+
+static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
+{
+    struct sluice_fetch_job *job = SLUICE_CONTAINER_OF(base, struct sluice_fetch_job, job);
+    struct sluice_fetch_stream *s = sluice_fetch_stream_ref(job->stream);
+    sluice_workers_started(s->context->workers);
+
+    pthread_mutex_lock(&s->lock);
+    const bool is_over = s->is_over;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_over && fate == SLUICE_JOB_RUN) {
+        const uint64_t start_ns = sluice_clock_ns();
+        job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
+        sluice_fetch_answer(job, worker);
+        job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
+        job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
+    } else {
+        job->reply.status = SLUICE_E_CLOSED;
+    }
+    sluice_fetch_make_ready(job);
+    sluice_fetch_stream_advance(s);
+    sluice_fetch_stream_unref(s);
+}
+
+/* --- from the backlog to a lane --- */
+
+/* What is to be done for the job if there is room to do it. */
+static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    job->split = job->request.split;
+    job->is_cut = job->split == 0 && job->request.form == SLUICE_FORM_JPEG_CROP && s->pipeline &&
+                  sluice_pipeline_can_crop_jpeg(s->pipeline);
+}
+
+/* Under the lock: takes the next request up; NULL: no memory. */
+static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
+{
+    struct sluice_fetch_backlog *backlog = s->backlog_first;
+    struct sluice_fetch_job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return NULL;
+    job->job.fn = run_job;
+    job->stream = sluice_fetch_stream_ref(s);
+    job->request = backlog->requests[backlog->taken++];
+    s->backlog_requests--;
+    job->reply.request_id = job->request.request_id;
+    job->accepted_ns = sluice_clock_ns();
+    job->reply.backlog_us = sluice_fetch_to_us(job->accepted_ns - backlog->received_ns);
+    if (job->request.split > s->num_ops)
+        job->request.split = s->num_ops;
+    plan_work(s, job);
+    if (backlog->taken == backlog->num_requests) {
+        s->backlog_first = backlog->next;
+        if (!s->backlog_first)
+            s->backlog_end = &s->backlog_first;
+        backlog->next = NULL;
+        free_backlog(backlog);
+    }
+
+    const struct sluice_manifest *manifest = s->context->manifest;
+    if (job->request.key.sample_id < manifest->num_entries) {
+        const uint64_t file_bytes = manifest->entries[job->request.key.sample_id].bytes;
+        const enum sluice_kind kind =
+            job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
+        uint64_t bytes = kind == SLUICE_KIND_F32  ? sluice_pipeline_output_bytes(s->pipeline)
+                         : kind == SLUICE_KIND_U8 ? sluice_pipeline_u8_bytes(s->pipeline)
+                                                  : 0;
+        if (bytes < file_bytes)
+            bytes = file_bytes;
+        job->estimated_bytes = bytes < STREAM_BYTES ? bytes : STREAM_BYTES;
+    }
+    s->in_flight++;
+    s->in_flight_bytes += job->estimated_bytes;
+    return job;
+}
+
+/* The lane for the job, or the way around a full one.  SLUICE_E_AGAIN: both are full. */
+static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    struct sluice_workers *workers = s->context->workers;
+    if (job->request.key.sample_id >= s->context->manifest->num_entries) {
+        job->reply.status = SLUICE_E_INVALID;
+        snprintf(job->reply.error, sizeof(job->reply.error), "sample %llu of %zu",
+                 (unsigned long long)job->request.key.sample_id, s->context->manifest->num_entries);
+        sluice_fetch_make_ready(job);
+        sluice_fetch_flush(s);
+        return SLUICE_OK;
+    }
+    if (job->split || job->is_cut) {
+        const sluice_status status =
+            sluice_workers_try(workers, s->party, SLUICE_LANE_PREP, &job->job);
+        if (status != SLUICE_E_AGAIN)
+            return status;
+    }
+    /* The job is another thread's once it is submitted, so this comes before. */
+    job->split = 0;
+    job->is_cut = false;
+    const sluice_status status = sluice_workers_try(workers, s->party, SLUICE_LANE_IO, &job->job);
+    if (status != SLUICE_OK)
+        plan_work(s, job);
+    return status;
+}
+
+/* Nobody waits for the answer. */
+static void drop(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    job->reply.status = SLUICE_E_CLOSED;
+    sluice_fetch_make_ready(job);
+    sluice_fetch_flush(s);
+}
+
+/* Finds a lane for `job`, or parks it and gets in line. */
+static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    struct sluice_workers *workers = s->context->workers;
+    sluice_fetch_stream_ref(s); /* the waiter's, should it come to that */
+    for (;;) {
+        const uint64_t moment = sluice_workers_moment(workers);
+        const sluice_status status = hand_over(s, job);
+        if (status == SLUICE_OK)
+            break;
+        if (status != SLUICE_E_AGAIN) {
+            drop(s, job); /* the lanes are closed, so the call is over already */
+            break;
+        }
+
+        /* Parked before it is in line: it may be called back at once. */
+        pthread_mutex_lock(&s->lock);
+        s->parked = job;
+        s->is_waiting = true;
+        pthread_mutex_unlock(&s->lock);
+        if (sluice_workers_wait(workers, s->party, &s->waiter, moment))
+            return;
+        pthread_mutex_lock(&s->lock);
+        s->parked = NULL;
+        s->is_waiting = false;
+        pthread_mutex_unlock(&s->lock);
+    }
+    sluice_fetch_stream_unref(s);
+}
+
+/* Under the lock: whether another request may be taken up. */
+static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
+{
+    if (s->is_waiting)
+        return false;
+    if (s->parked)
+        return true;
+    if (!s->backlog_first)
+        return false;
+    return s->is_over || !s->in_flight ||
+           (s->in_flight < s->context->max_in_flight && s->in_flight_bytes + queued < STREAM_BYTES);
+}
+
+void sluice_fetch_dispatch(struct sluice_fetch_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->is_dispatching) {
+        s->dispatch_again = true;
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    s->is_dispatching = true;
+    bool is_out_of_memory = false;
+    do {
+        s->dispatch_again = false;
+        for (;;) {
+            pthread_mutex_unlock(&s->lock);
+            const size_t queued = sluice_rpc_call_queued_bytes(s->call);
+            pthread_mutex_lock(&s->lock);
+            if (!may_take(s, queued) || is_out_of_memory)
+                break;
+            if (s->is_over && !s->parked) {
+                /* Nobody to answer: let the rest go. */
+                struct sluice_fetch_backlog *rest = s->backlog_first;
+                s->backlog_first = NULL;
+                s->backlog_end = &s->backlog_first;
+                s->backlog_requests = 0;
+                free_backlog(rest);
+                break;
+            }
+            const bool is_over = s->is_over;
+            struct sluice_fetch_job *job = s->parked ? s->parked : take_request(s);
+            s->parked = NULL;
+            pthread_mutex_unlock(&s->lock);
+            if (!job)
+                is_out_of_memory = true;
+            else if (is_over)
+                drop(s, job);
+            else
+                place(s, job);
+            pthread_mutex_lock(&s->lock);
+        }
+        const bool should_pause = s->backlog_requests > MAX_BACKLOG_REQUESTS;
+        if (should_pause != s->is_paused && !s->is_over) {
+            s->is_paused = should_pause;
+            pthread_mutex_unlock(&s->lock);
+            if (should_pause)
+                sluice_rpc_call_pause(s->call);
+            else
+                sluice_rpc_call_resume(s->call);
+            pthread_mutex_lock(&s->lock);
+        }
+    } while (s->dispatch_again);
+    s->is_dispatching = false;
+    pthread_mutex_unlock(&s->lock);
+    if (is_out_of_memory)
+        sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
+}
+
+bool sluice_fetch_on_room(struct sluice_waiter *waiter)
+{
+    struct sluice_fetch_stream *s = SLUICE_CONTAINER_OF(waiter, struct sluice_fetch_stream, waiter);
+    pthread_mutex_lock(&s->lock);
+    s->is_waiting = false;
+    pthread_mutex_unlock(&s->lock);
+    sluice_fetch_stream_advance(s);
+    pthread_mutex_lock(&s->lock);
+    const bool is_served = !s->is_waiting;
+    pthread_mutex_unlock(&s->lock);
+    sluice_fetch_stream_unref(s);
+    return is_served;
+}

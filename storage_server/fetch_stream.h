@@ -1,0 +1,101 @@
+#ifndef SLUICE_STORAGE_SERVER_FETCH_STREAM_H
+#define SLUICE_STORAGE_SERVER_FETCH_STREAM_H
+
+#include "rpc/rpc.h"
+#include "storage_server/workers.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Private to the Fetch service (service.h has the picture): one stream and its jobs.
+ * service_fetch.c takes what arrives, fetch_lanes.c moves it into the lanes, fetch_answer.c answers
+ * on a worker, fetch_send.c puts what is ready on the wire.
+ *
+ * Threads: any. */
+
+struct sluice_context;
+struct sluice_pipeline;
+struct sluice_rpc_call;
+struct sluice_scratch;
+
+/* The requests of one message that are still to be taken up. */
+struct sluice_fetch_backlog {
+    struct sluice_fetch_backlog *next;
+    struct sluice_wire_sample_request *requests; /* owned */
+    size_t num_requests, taken;
+    uint64_t received_ns;
+};
+
+struct sluice_fetch_job {
+    struct sluice_job job;
+    struct sluice_fetch_job *next;
+    struct sluice_fetch_stream *stream;        /* a reference */
+    struct sluice_wire_sample_request request; /* its split at most num_ops */
+    unsigned split;                            /* ops to run: what was asked for, or none */
+    bool is_cut;                               /* no ops, but the file's MCUs for the crop */
+    size_t estimated_bytes;                    /* of the reply */
+    uint64_t accepted_ns;
+    struct sluice_wire_sample_reply reply;
+};
+
+struct sluice_fetch_stream {
+    pthread_mutex_t lock;
+    struct sluice_fetch_backlog *backlog_first, **backlog_end;
+    size_t backlog_requests;                     /* not yet taken up, of all of it */
+    struct sluice_fetch_job *parked;             /* taken up, but no lane had room */
+    struct sluice_fetch_job *ready, **ready_end; /* answered, not yet sent */
+    size_t ready_bytes;
+    size_t in_flight, in_flight_bytes; /* taken up and not yet sent */
+    int64_t window_left;               /* payload bytes that may still go; < 0: overdrawn */
+    bool has_window;
+    bool is_open;        /* FetchOpen came */
+    bool is_half_closed; /* the client asks for no more */
+    bool is_over;        /* finished by us, or lost: nothing more is sent */
+    bool is_paused;
+    bool is_waiting; /* the waiter below is in line */
+    bool is_dispatching, dispatch_again;
+
+    atomic_uint refs; /* the call, each job, the waiter in line, the list while stopping */
+    struct sluice_context *context; /* constant from here */
+    struct sluice_rpc_call *call;   /* a reference */
+    struct sluice_party *party;     /* joined */
+    struct sluice_waiter waiter;
+    struct sluice_pipeline *pipeline; /* set with is_open, before any job */
+    unsigned num_ops;
+
+    struct sluice_fetch_stream *next, **link; /* under the fetch's lock */
+    struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */
+};
+
+struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s);
+void sluice_fetch_stream_unref(struct sluice_fetch_stream *s);
+
+/* Ends the stream from our side.  Jobs that still run find it over and are dropped. */
+void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
+                             const char *text);
+
+/* After anything changed that may let replies go or requests in. */
+void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
+
+/* fetch_lanes.c: moves requests into the lanes as far as the limits and the lanes allow, and keeps
+ * reading paused while too many are left.  One thread at a time does so for a stream; others leave
+ * word and go. */
+void sluice_fetch_dispatch(struct sluice_fetch_stream *s);
+bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
+
+/* fetch_answer.c: the reply to the job's request, whatever happens. */
+void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch);
+
+/* fetch_send.c: takes the job over, its reply complete. */
+void sluice_fetch_make_ready(struct sluice_fetch_job *job);
+/* Sends what is ready, unless a message is on its way and little has gathered: then on_writable
+ * comes here again and finds more to share the next one. */
+void sluice_fetch_flush(struct sluice_fetch_stream *s);
+
+uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
+
+#endif
