@@ -137,6 +137,16 @@ static void print_whatif(const struct results *results)
     }
 }
 
+/* Every form is offered unless some are named. */
+static bool offers(const struct request *request, const char *form)
+{
+    for (size_t i = 0; i < request->forms.num_items; i++) {
+        if (strcmp(request->forms.items[i], form) == 0)
+            return true;
+    }
+    return request->forms.num_items == 0;
+}
+
 /* The plan asked for first, then the others to compare it with. */
 static sluice_status make_results(const struct request *request,
                                   const struct sluice_cost_table *table,
@@ -152,12 +162,8 @@ static sluice_status make_results(const struct request *request,
     };
     results->costs = costs->name;
     struct sluice_form_menu menu = sluice_profile_menu(table, costs);
-    for (size_t i = 0; i < request->forms.num_items; i++) {
-        if (strcmp(request->forms.items[i], "jpeg_crop") == 0)
-            menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;
-        else
-            menu.has_choice[SLUICE_CHOICE_U8_PACKED] = true;
-    }
+    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = offers(request, "jpeg_crop");
+    menu.has_choice[SLUICE_CHOICE_U8_PACKED] = offers(request, "u8_packed");
     uint8_t *choice = malloc(table->num_rows ? table->num_rows : 1);
     if (!choice)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
@@ -274,7 +280,7 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
          .value = &request->forms,
          .arg = "FORM",
          .help = "A form that the server offers beside raw, u8 and f32: jpeg_crop or u8_packed; "
-                 "may be given again."},
+                 "may be given again.  none: only those three.  Default: all."},
         {.name = "planner",
          .type = SLUICE_OPTION_CHOICE,
          .value = &request->planner,
@@ -295,10 +301,13 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
     if (!request->source.folder && !request->source.sizes_path)
         return sluice_cli_usage_error(&cli, "--profile-folder or --sizes is needed");
     for (size_t i = 0; i < request->forms.num_items; i++) {
-        if (strcmp(request->forms.items[i], "jpeg_crop") != 0 &&
-            strcmp(request->forms.items[i], "u8_packed") != 0)
-            return sluice_cli_usage_error(&cli, "--form: '%s' is neither jpeg_crop nor u8_packed",
-                                          request->forms.items[i]);
+        const char *form = request->forms.items[i];
+        if (strcmp(form, "none") == 0 && request->forms.num_items > 1)
+            return sluice_cli_usage_error(&cli, "--form: none and other forms exclude each other");
+        if (strcmp(form, "jpeg_crop") != 0 && strcmp(form, "u8_packed") != 0 &&
+            strcmp(form, "none") != 0)
+            return sluice_cli_usage_error(
+                &cli, "--form: '%s' is none of jpeg_crop, u8_packed, none", form);
     }
     request->is_json = parsed.is_json;
     return -1;

@@ -84,7 +84,8 @@ static sluice_status draw_over_rate(const char *folder, const char *name, const 
     if (status != SLUICE_OK)
         return status;
     char plot[1024] = "plot ";
-    const struct sluice_form_menu menu = sluice_profile_menu(table, costs);
+    struct sluice_form_menu menu = sluice_profile_menu(table, costs);
+    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = menu.has_choice[SLUICE_CHOICE_U8_PACKED] = true;
     fprintf(figure.script, "$data << EOD\n");
     for (size_t i = 0; i < num_values; i++) {
         struct sluice_rates at = *rates;

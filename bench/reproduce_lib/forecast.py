@@ -51,7 +51,7 @@ def replay_openimages(programs, sizes, mbit, storage_cores, compute_cores):
                    "--remote-cpus", storage_cores, "--local-cpus", compute_cores, "--json"]
         forms = [("", ())]
         if name == "auto":
-            forms = [(", plain forms", ()),
+            forms = [(", plain forms", ("--form", "none")),
                      (", all forms", ("--form", "jpeg_crop", "--form", "u8_packed"))]
         for suffix, flags in forms:
             (plan,) = _ask([*command, *flags])
