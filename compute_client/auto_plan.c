@@ -193,7 +193,7 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
                                                [SLUICE_LOAD_DISK] = INFINITY,
                                                [SLUICE_LOAD_STORAGE_CPU] = rates.storage_cores,
                                                [SLUICE_LOAD_NET_DOWN] = rates.link_bytes_per_s,
-                                               [SLUICE_LOAD_NET_UP] = rates.link_bytes_per_s,
+                                               [SLUICE_LOAD_RECEIVE] = 1,
                                                [SLUICE_LOAD_COMPUTE_CPU] = rates.compute_cores,
                                                [SLUICE_LOAD_PCIE] = INFINITY,
                                                [SLUICE_LOAD_GPU] = rates.gpu_samples_per_s,

@@ -74,9 +74,15 @@ SLUICE_MUST_USE sluice_status sluice_client_list(struct sluice_client *client,
                                                  struct sluice_manifest **manifest,
                                                  struct sluice_err *err);
 
-/* Bytes per second of the link: has the server send as much as takes a tenth of a second or so, but
- * no more than max_bytes at a time. */
+struct sluice_client_probed {
+    double link_bytes_per_s;
+    double receive_s_per_byte; /* CPU time of the thread that received them */
+};
+
+/* Has the server send as much as takes a tenth of a second or so, but no more than max_bytes at a
+ * time. */
 SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
-                                                  double *bytes_per_s, struct sluice_err *err);
+                                                  struct sluice_client_probed *probed,
+                                                  struct sluice_err *err);
 
 #endif

@@ -224,20 +224,24 @@ sluice_status sluice_client_list(struct sluice_client *client, struct sluice_man
 struct probing {
     struct gathering gathering;
     uint64_t asked_bytes;
-    uint64_t first_ns, last_ns; /* arrivals */
-    uint64_t bytes;             /* after the first message */
-    uint64_t from_ns;           /* the last arrival within the burst */
-    uint64_t burst_bytes;       /* up to it, after the first message */
+    uint64_t first_ns, last_ns;         /* arrivals */
+    uint64_t bytes;                     /* after the first message */
+    uint64_t from_ns;                   /* the last arrival within the burst */
+    uint64_t burst_bytes;               /* up to it, after the first message */
+    uint64_t first_cpu_ns, last_cpu_ns; /* of this thread, at the arrivals */
 };
 
 static void probing_message(struct gathering *gathering, struct sluice_message *message)
 {
     struct probing *probing = SLUICE_CONTAINER_OF(gathering, struct probing, gathering);
     probing->last_ns = sluice_clock_ns();
-    if (probing->first_ns == 0)
+    probing->last_cpu_ns = sluice_thread_cpu_ns();
+    if (probing->first_ns == 0) {
         probing->first_ns = probing->last_ns;
-    else
+        probing->first_cpu_ns = probing->last_cpu_ns;
+    } else {
         probing->bytes += message->len;
+    }
     if (probing->last_ns - probing->first_ns <= PROBE_BURST_NS) {
         probing->from_ns = probing->last_ns;
         probing->burst_bytes = probing->bytes;
@@ -275,7 +279,7 @@ static double probed_rate(const struct probing *probing)
 }
 
 sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
-                                  double *bytes_per_s, struct sluice_err *err)
+                                  struct sluice_client_probed *probed, struct sluice_err *err)
 {
     uint64_t bytes = FIRST_PROBE_BYTES < max_bytes ? FIRST_PROBE_BYTES : max_bytes;
     for (;;) {
@@ -293,7 +297,11 @@ sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_byt
             return sluice_fail(err, SLUICE_E_INTERNAL,
                                "the probe of %s came in too few messages to measure",
                                sluice_client_target(client));
-        *bytes_per_s = rate;
+        *probed = (struct sluice_client_probed){
+            .link_bytes_per_s = rate,
+            .receive_s_per_byte =
+                (double)(probing.last_cpu_ns - probing.first_cpu_ns) * 1e-9 / (double)probing.bytes,
+        };
         return SLUICE_OK;
     }
 }

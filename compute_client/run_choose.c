@@ -24,12 +24,14 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     };
     if (rates->link_bytes_per_s > 0)
         return SLUICE_OK;
-    const sluice_status status =
-        sluice_client_probe(run->client, MAX_PROBE_BYTES, &rates->link_bytes_per_s, err);
-    if (status == SLUICE_OK)
-        sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
-                   sluice_client_target(run->client), rates->link_bytes_per_s * 8e-6);
-    return status;
+    struct sluice_client_probed probed;
+    const sluice_status status = sluice_client_probe(run->client, MAX_PROBE_BYTES, &probed, err);
+    if (status != SLUICE_OK)
+        return status;
+    rates->link_bytes_per_s = probed.link_bytes_per_s;
+    sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
+               sluice_client_target(run->client), rates->link_bytes_per_s * 8e-6);
+    return SLUICE_OK;
 }
 
 /* SOPHON's rule, for all epochs. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* A link slower than this is not worth waiting for the whole probe. */
-#define PROBE_BYTES (8u << 20)
+#define PROBE_BYTES (64u << 20)
 
 /* What samples are asked for, by form_menu.h's list.  Floats are left out: their sizes are known
  * and their times follow from the others'. */
@@ -219,13 +219,17 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
         .compute_cores = (double)(o->workers < cpus ? o->workers : cpus),
     };
     sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
+    struct sluice_client_probed probed = {0};
     if (status == SLUICE_OK && run->client)
-        status = sluice_client_probe(run->client, PROBE_BYTES, &file.link_bytes_per_s, err);
+        status = sluice_client_probe(run->client, PROBE_BYTES, &probed, err);
     if (status != SLUICE_OK)
         return status;
     fit_disk(run, &file.model);
-    if (run->client)
+    if (run->client) {
+        file.link_bytes_per_s = probed.link_bytes_per_s;
         fit_transport(&file.transport, forms, process_s);
+        sluice_transport_cost_set_receive(&file.transport, probed.receive_s_per_byte);
+    }
     return sluice_model_file_write(o->write_profile_folder, &file, err);
 }
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#define REQUEST_BYTES 24 /* of one entry of a request for samples */
-
 const char *sluice_choice_side_name(enum sluice_choice_side side)
 {
     static const char *const names[SLUICE_NUM_CHOICE_SIDES] = {"storage_cpu", "compute_cpu",
@@ -284,7 +282,7 @@ void sluice_choice_model_costs(const struct sluice_choice_model *model,
             sluice_choice_predict(&weights[SLUICE_SIDE_STORAGE_CPU], feature);
         cost[c][SLUICE_LOAD_NET_DOWN] =
             bytes_of(&weights[SLUICE_SIDE_BYTES], c, feature) + SLUICE_REPLY_BYTES;
-        cost[c][SLUICE_LOAD_NET_UP] = REQUEST_BYTES;
+        cost[c][SLUICE_LOAD_RECEIVE] = 0;
         cost[c][SLUICE_LOAD_COMPUTE_CPU] =
             sluice_choice_predict(&weights[SLUICE_SIDE_COMPUTE_CPU], feature);
         cost[c][SLUICE_LOAD_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];

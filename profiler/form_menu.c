@@ -9,9 +9,6 @@
 /* The crops of random_resized_crop have 0.42 of ImageNet's pixels in the mean. */
 #define TYPICAL_CROP_SHARE 0.42
 
-/* One entry of a request for samples. */
-#define REQUEST_BYTES 24
-
 #define U8_SPLIT 3
 
 /* 37 MB of them. */
@@ -88,7 +85,6 @@ static void cost_by_row(const struct sluice_sample_cost *row, unsigned split,
         cost[op <= split ? SLUICE_LOAD_STORAGE_CPU : SLUICE_LOAD_COMPUTE_CPU] += row->op_s[op];
     cost[SLUICE_LOAD_DISK] = row->op_s[0];
     cost[SLUICE_LOAD_NET_DOWN] = (double)row->bytes[split];
-    cost[SLUICE_LOAD_NET_UP] = REQUEST_BYTES;
     cost[SLUICE_LOAD_PCIE] = (double)row->bytes[U8_SPLIT];
     cost[SLUICE_LOAD_GPU] = 1;
 }
@@ -179,7 +175,7 @@ static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
                 [SLUICE_LOAD_DISK] = 1,
                 [SLUICE_LOAD_STORAGE_CPU] = rates->storage_cores,
                 [SLUICE_LOAD_NET_DOWN] = rates->link_bytes_per_s,
-                [SLUICE_LOAD_NET_UP] = rates->link_bytes_per_s,
+                [SLUICE_LOAD_RECEIVE] = 1,
                 [SLUICE_LOAD_COMPUTE_CPU] = rates->compute_cores,
                 [SLUICE_LOAD_PCIE] =
                     rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
@@ -209,12 +205,11 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
         sum[r] /= capacities.per_s[r];
     forecast.busy_s[SLUICE_DISK] = sum[SLUICE_LOAD_DISK];
     forecast.busy_s[SLUICE_STORAGE_CPU] = sum[SLUICE_LOAD_STORAGE_CPU];
-    forecast.busy_s[SLUICE_NETWORK] = sum[SLUICE_LOAD_NET_DOWN] > sum[SLUICE_LOAD_NET_UP]
-                                          ? sum[SLUICE_LOAD_NET_DOWN]
-                                          : sum[SLUICE_LOAD_NET_UP];
+    forecast.busy_s[SLUICE_NETWORK] = sum[SLUICE_LOAD_NET_DOWN];
     forecast.busy_s[SLUICE_COMPUTE_CPU] = sum[SLUICE_LOAD_COMPUTE_CPU];
     forecast.busy_s[SLUICE_GPU] = sum[SLUICE_LOAD_GPU];
     forecast.busy_s[SLUICE_PCIE] = sum[SLUICE_LOAD_PCIE];
+    forecast.busy_s[SLUICE_RECEIVE] = sum[SLUICE_LOAD_RECEIVE];
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         if (forecast.busy_s[r] > forecast.primal_s) {
             forecast.primal_s = forecast.busy_s[r];

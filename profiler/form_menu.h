@@ -50,7 +50,7 @@ struct sluice_form_menu {
 struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table);
 
 struct sluice_choice_forecast {
-    double busy_s[SLUICE_NUM_RESOURCES]; /* for one epoch; network: the busier direction */
+    double busy_s[SLUICE_NUM_RESOURCES]; /* for one epoch */
     double primal_s;                     /* the slowest of them */
     enum sluice_resource slowest;
     uint64_t wire_bytes;

@@ -7,7 +7,7 @@
 const char *sluice_load_name(enum sluice_load load)
 {
     static const char *const names[SLUICE_NUM_LOADS] = {
-        "disk", "storage_cpu", "net_down", "net_up", "compute_cpu", "pcie", "gpu"};
+        "disk", "storage_cpu", "net_down", "receive", "compute_cpu", "pcie", "gpu"};
     return names[load];
 }
 

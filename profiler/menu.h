@@ -18,7 +18,7 @@ enum sluice_load {
     SLUICE_LOAD_DISK,        /* seconds */
     SLUICE_LOAD_STORAGE_CPU, /* seconds of one core */
     SLUICE_LOAD_NET_DOWN,    /* bytes, storage to compute */
-    SLUICE_LOAD_NET_UP,      /* bytes, compute to storage */
+    SLUICE_LOAD_RECEIVE,     /* seconds of the thread that receives on the compute node */
     SLUICE_LOAD_COMPUTE_CPU, /* seconds of one core */
     SLUICE_LOAD_PCIE,        /* bytes, host to device */
     SLUICE_LOAD_GPU,         /* seconds, or samples */

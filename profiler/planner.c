@@ -6,8 +6,8 @@
 
 const char *sluice_resource_name(enum sluice_resource resource)
 {
-    static const char *const names[SLUICE_NUM_RESOURCES] = {"disk",        "storage_cpu", "network",
-                                                            "compute_cpu", "gpu",         "pcie"};
+    static const char *const names[SLUICE_NUM_RESOURCES] = {
+        "disk", "storage_cpu", "network", "compute_cpu", "gpu", "pcie", "receive"};
     return names[resource];
 }
 

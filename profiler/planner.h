@@ -44,6 +44,7 @@ enum sluice_resource {
     SLUICE_COMPUTE_CPU,
     SLUICE_GPU,
     SLUICE_PCIE,
+    SLUICE_RECEIVE, /* one thread, see transport_cost.h */
     SLUICE_NUM_RESOURCES,
 };
 const char *sluice_resource_name(enum sluice_resource resource); /* "disk", "storage_cpu", ... */

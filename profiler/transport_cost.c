@@ -1,5 +1,10 @@
 #include "profiler/transport_cost.h"
 
+#include <math.h>
+
+/* On the machine of the defaults. */
+#define PROBED_S_PER_BYTE 0.15e-9
+
 /* bench/reproduce at 10 Gbit/s, a core each, on 200 photographs of ImageNet: the CPU time of
  * offload_server and offload_train for one sample, less what `offload_profile run` measures of its
  * ops (which are slower where they run between other work).
@@ -20,7 +25,18 @@ struct sluice_transport_cost sluice_transport_cost_default(void)
         .storage_s_per_byte = 0.35e-9,
         .compute_s_per_sample = 115e-6,
         .compute_s_per_byte = 0.2e-9,
+        .receive_s_per_sample = 20e-6,
+        .receive_s_per_byte = 0.2e-9,
     };
+}
+
+void sluice_transport_cost_set_receive(struct sluice_transport_cost *transport,
+                                       double probed_s_per_byte)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    const double factor = fmin(fmax(probed_s_per_byte / PROBED_S_PER_BYTE, 0.25), 4);
+    transport->receive_s_per_sample = factor * usual.receive_s_per_sample;
+    transport->receive_s_per_byte = factor * usual.receive_s_per_byte;
 }
 
 void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
@@ -32,4 +48,6 @@ void sluice_transport_cost_add(const struct sluice_transport_cost *transport, un
                                      transport->storage_s_per_byte * bytes;
     cost[SLUICE_LOAD_COMPUTE_CPU] +=
         transport->compute_s_per_sample + transport->compute_s_per_byte * bytes;
+    cost[SLUICE_LOAD_RECEIVE] +=
+        transport->receive_s_per_sample + transport->receive_s_per_byte * bytes;
 }

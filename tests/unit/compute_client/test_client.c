@@ -113,11 +113,13 @@ static void the_probe_measures_the_link(void)
     struct fake_server *server =
         fake_server_start(&(struct fake_server_options){.dataset = &dataset});
     struct sluice_client *client = connect_to(fake_server_target(server), 0);
-    double bytes_per_s = 0;
+    struct sluice_client_probed probed;
     /* In one piece, and growing from a first one. */
     for (uint64_t most = 60000; most <= 1 << 20; most *= 17) {
-        CU_ASSERT_EQUAL(sluice_client_probe(client, most, &bytes_per_s, NULL), SLUICE_OK);
-        CU_ASSERT(bytes_per_s > 1e6); /* loopback, even on a busy machine */
+        memset(&probed, 0, sizeof(probed));
+        CU_ASSERT_EQUAL(sluice_client_probe(client, most, &probed, NULL), SLUICE_OK);
+        CU_ASSERT(probed.link_bytes_per_s > 1e6); /* loopback, even on a busy machine */
+        CU_ASSERT(probed.receive_s_per_byte > 0 && probed.receive_s_per_byte < 1e-6);
     }
     sluice_client_destroy(client);
     fake_server_stop(server);

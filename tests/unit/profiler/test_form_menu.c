@@ -213,7 +213,8 @@ static void a_sample_that_was_never_decoded_is_its_file(void)
     for (int with_model = 0; with_model < 2; with_model++) {
         struct sluice_form_menu menu = sluice_form_menu_init(&table);
         menu.model = with_model ? &model : NULL;
-        for (uint8_t choice = SLUICE_PROFILE_STAGES; choice < SLUICE_NUM_CHOICES; choice++) {
+        for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++) {
+            const uint8_t choice = (uint8_t)c;
             const struct sluice_choice_forecast forecast =
                 sluice_form_menu_forecast(&menu, &one, &choice);
             CU_ASSERT_EQUAL(forecast.wire_bytes, 1000);
@@ -262,7 +263,8 @@ static void adds_the_transport_and_floats_where_asked_to(void)
         struct sluice_form_menu menu = sluice_form_menu_init(&table);
         menu.facts = &facts;
         menu.model = with_model ? &preset : NULL;
-        for (uint8_t choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const uint8_t choice = (uint8_t)c;
             menu.transport = NULL;
             const struct sluice_choice_forecast ops =
                 sluice_form_menu_forecast(&menu, &one, &choice);
@@ -279,8 +281,38 @@ static void adds_the_transport_and_floats_where_asked_to(void)
                                    cost[SLUICE_LOAD_STORAGE_CPU], 1e-8);
             CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_COMPUTE_CPU] - ops.busy_s[SLUICE_COMPUTE_CPU],
                                    cost[SLUICE_LOAD_COMPUTE_CPU], 1e-8);
+            CU_ASSERT_EQUAL(ops.busy_s[SLUICE_RECEIVE], 0);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_RECEIVE], cost[SLUICE_LOAD_RECEIVE], 1e-8);
         }
     }
+}
+
+/* With cores and a link without end, what one thread receives is the limit, and fewer bytes help.
+ */
+static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
+{
+    struct sluice_cost_table table = make_table();
+    const struct sluice_transport_cost transport = {.receive_s_per_sample = 1e-6,
+                                                    .receive_s_per_byte = 1e-9};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;
+    menu.transport = &transport;
+    const struct sluice_rates rates = {.link_bytes_per_s = INFINITY,
+                                       .storage_cores = 1e6,
+                                       .compute_cores = 1e6,
+                                       .gpu_samples_per_s = INFINITY};
+    uint8_t *choice = calloc(N, 1);
+    const struct sluice_choice_forecast files = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_EQUAL(files.slowest, SLUICE_RECEIVE);
+    double bound_s = 0;
+    CU_ASSERT_EQUAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL), SLUICE_OK);
+    const struct sluice_choice_forecast plan = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_DOUBLE_EQUAL(plan.busy_s[SLUICE_RECEIVE], N * 1e-6 + 1e-9 * (double)plan.wire_bytes,
+                           1e-9);
+    CU_ASSERT(plan.wire_bytes < files.wire_bytes && plan.primal_s < files.primal_s);
+    CU_ASSERT(plan.primal_s >= bound_s);
+    free(choice);
+    sluice_cost_table_clear(&table);
 }
 
 static void names_its_choices(void)
@@ -319,6 +351,7 @@ int main(void)
         SLUICE_TEST(a_sample_that_was_never_decoded_is_its_file),
         SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
         SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
+        SLUICE_TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit),
         SLUICE_TEST(names_its_choices),
         SLUICE_TEST(refuses_a_rate_that_is_not_positive),
     };

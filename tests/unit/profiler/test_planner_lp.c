@@ -43,7 +43,7 @@ static void splits_equal_samples_between_two_resources(void)
 static void a_load_that_no_choice_avoids_counts(void)
 {
     const double cost[2][SLUICE_NUM_LOADS] = {{[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_NET_DOWN] = 1},
-                                              {[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_NET_UP] = 1}};
+                                              {[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_RECEIVE] = 1}};
     struct sluice_menu menu;
     sluice_menu_set(&menu, 2, cost);
     const struct sluice_capacities capacities = {.per_s = {2, 1, 1, 1, 1, 1, 1}};

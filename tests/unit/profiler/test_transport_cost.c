@@ -11,9 +11,11 @@ static const struct sluice_transport_cost some = {
     .storage_s_per_byte = 0.5,
     .compute_s_per_sample = 100,
     .compute_s_per_byte = 0.25,
+    .receive_s_per_sample = 7,
+    .receive_s_per_byte = 0.125,
 };
 
-static void adds_to_both_cpus_and_to_nothing_else(void)
+static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
 {
     double cost[SLUICE_NUM_LOADS];
     for (int r = 0; r < SLUICE_NUM_LOADS; r++)
@@ -23,6 +25,7 @@ static void adds_to_both_cpus_and_to_nothing_else(void)
     for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
         const double expected = r == SLUICE_LOAD_STORAGE_CPU   ? 1000 + r + 1 + 10 + 4
                                 : r == SLUICE_LOAD_COMPUTE_CPU ? 1000 + r + 100 + 2
+                                : r == SLUICE_LOAD_RECEIVE     ? 1000 + r + 7 + 1
                                 : r == SLUICE_LOAD_NET_DOWN    ? 8
                                                                : 1000 + r;
         CU_ASSERT_DOUBLE_EQUAL(cost[r], expected, 1e-9);
@@ -43,22 +46,41 @@ static void the_default_is_above_nothing_and_grows_with_bytes(void)
 {
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
     double last[SLUICE_NUM_LOADS] = {0};
-    for (double bytes = 1e3; bytes < 1e8; bytes *= 10) {
-        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = bytes};
+    for (unsigned bytes = 1000; bytes < 100000000; bytes *= 10) {
+        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)bytes};
         sluice_transport_cost_add(&transport, 0, cost);
         CU_ASSERT(cost[SLUICE_LOAD_STORAGE_CPU] > last[SLUICE_LOAD_STORAGE_CPU]);
         CU_ASSERT(cost[SLUICE_LOAD_COMPUTE_CPU] > last[SLUICE_LOAD_COMPUTE_CPU]);
+        CU_ASSERT(cost[SLUICE_LOAD_RECEIVE] > last[SLUICE_LOAD_RECEIVE]);
+        /* A part of what the node does. */
+        CU_ASSERT(cost[SLUICE_LOAD_RECEIVE] <= cost[SLUICE_LOAD_COMPUTE_CPU]);
         for (int r = 0; r < SLUICE_NUM_LOADS; r++)
             last[r] = cost[r];
     }
     CU_ASSERT(isfinite(last[SLUICE_LOAD_STORAGE_CPU]) && isfinite(last[SLUICE_LOAD_COMPUTE_CPU]));
 }
 
+static void the_receiving_thread_is_as_fast_as_a_probe_was(void)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    struct sluice_transport_cost slow = usual, slower = usual, absurd = usual, none = usual;
+    sluice_transport_cost_set_receive(&slow, 0.2e-9);
+    sluice_transport_cost_set_receive(&slower, 0.3e-9);
+    sluice_transport_cost_set_receive(&absurd, 1);
+    sluice_transport_cost_set_receive(&none, 0);
+    CU_ASSERT_DOUBLE_EQUAL(slower.receive_s_per_byte / slow.receive_s_per_byte, 1.5, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(slower.receive_s_per_sample / slow.receive_s_per_sample, 1.5, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(absurd.receive_s_per_byte / usual.receive_s_per_byte, 4, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(none.receive_s_per_byte / usual.receive_s_per_byte, 0.25, 1e-12);
+    CU_ASSERT_EQUAL(slower.compute_s_per_byte, usual.compute_s_per_byte);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(adds_to_both_cpus_and_to_nothing_else),
+        SLUICE_TEST(adds_to_both_cpus_and_the_receiving_thread_alone),
         SLUICE_TEST(a_file_needs_no_prep_worker),
+        SLUICE_TEST(the_receiving_thread_is_as_fast_as_a_probe_was),
         SLUICE_TEST(the_default_is_above_nothing_and_grows_with_bytes),
     };
     return sluice_test_run("transport_cost", tests, SLUICE_TEST_COUNT(tests));
