@@ -93,11 +93,26 @@ static struct sluice_loader *make_loader(struct sluice_loader_options options)
     return loader;
 }
 
-static void fill_items(struct sluice_sampler_item *items, uint32_t epoch)
+/* What an epoch asks for. */
+struct drawn {
+    struct sluice_sampler_item items[NUM_SAMPLES];
+    struct sluice_choice choices[NUM_SAMPLES];
+};
+
+static struct drawn draw_by_turns(uint32_t epoch, const unsigned *splits, size_t num_splits)
 {
     const struct sluice_sampler sampler = {
         .seed = SEED, .num_samples = NUM_SAMPLES, .repeat = 1, .is_shuffled = true};
-    sluice_sampler_fill(&sampler, epoch, items);
+    struct drawn drawn;
+    sluice_sampler_fill(&sampler, epoch, drawn.items);
+    for (size_t i = 0; i < NUM_SAMPLES; i++)
+        drawn.choices[i] = sluice_choice_at(pipeline, splits[i % num_splits]);
+    return drawn;
+}
+
+static struct drawn draw(uint32_t epoch, unsigned split)
+{
+    return draw_by_turns(epoch, &split, 1);
 }
 
 struct net {
@@ -140,8 +155,7 @@ static void net_close(struct net *net)
 }
 
 static void start_epoch(struct sluice_loader *loader, struct sluice_source *source,
-                        const struct fake_dataset *dataset, const struct sluice_choice *choices,
-                        const struct sluice_sampler_item *items, size_t first,
+                        const struct fake_dataset *dataset, const struct drawn *drawn, size_t first,
                         struct sluice_cost_table *profile)
 {
     const struct sluice_epoch epoch = {
@@ -149,9 +163,9 @@ static void start_epoch(struct sluice_loader *loader, struct sluice_source *sour
         .pipeline = pipeline,
         .manifest = dataset->manifest,
         .ids = ids,
-        .chooser = sluice_chooser_fixed(choices),
+        .chooser = sluice_chooser_fixed(drawn->choices),
         .seed = SEED,
-        .items = items,
+        .items = drawn->items,
         .num_items = NUM_SAMPLES,
         .first_item = first,
         .profile = profile,
@@ -182,12 +196,6 @@ static void check_batches(struct sluice_loader *loader, const struct reference *
     CU_ASSERT_EQUAL(row, NUM_SAMPLES);
 }
 
-static void set_choices(struct sluice_choice *choices, const unsigned *splits, size_t num_splits)
-{
-    for (size_t i = 0; i < NUM_SAMPLES; i++)
-        choices[i] = sluice_choice_at(pipeline, splits[i % num_splits]);
-}
-
 /* --- tests --- */
 
 static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
@@ -198,18 +206,15 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
         size_t num_splits;
     } cases[] = {{all, 1},     {all + 1, 1}, {all + 2, 1}, {all + 3, 1},
                  {all + 4, 1}, {all + 5, 1}, {all, 6}};
-    struct sluice_sampler_item items[NUM_SAMPLES];
     struct reference reference;
     for (unsigned workers = 1; workers <= 4; workers += 3) {
         struct net net = {0};
         net_open(&net, (struct fake_server_options){.reduce_every = 7},
                  (struct sluice_loader_options){.num_workers = workers, .has_digest = true});
         for (uint32_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
-            struct sluice_choice choices[NUM_SAMPLES];
-            set_choices(choices, cases[k].splits, cases[k].num_splits);
-            fill_items(items, k);
-            make_reference(&good, items, NUM_SAMPLES, &reference);
-            start_epoch(net.loader, net.source, &good, choices, items, 0, NULL);
+            const struct drawn drawn = draw_by_turns(k, cases[k].splits, cases[k].num_splits);
+            make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+            start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
             check_batches(net.loader, &reference, 0);
             const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
             CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
@@ -230,13 +235,10 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
 
 static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
     struct reference reference;
     const unsigned splits[] = {3, 0, 5};
-    set_choices(choices, splits, 3);
-    fill_items(items, 4);
-    make_reference(&good, items, NUM_SAMPLES, &reference);
+    const struct drawn drawn = draw_by_turns(4, splits, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     struct net net = {0};
     net_open(&net,
              (struct fake_server_options){.lose_after = 6,
@@ -247,7 +249,7 @@ static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
                                           .stray_every = 3,
                                           .again_every = 11},
              (struct sluice_loader_options){.has_digest = true});
-    start_epoch(net.loader, net.source, &good, choices, items, 0, NULL);
+    start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
     check_batches(net.loader, &reference, 0);
     const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
     CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
@@ -257,16 +259,12 @@ static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
 
 static void a_broken_off_epoch_goes_on_at_its_batch(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
     struct reference reference;
-    const unsigned split = 3;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
-    make_reference(&good, items, NUM_SAMPLES, &reference);
+    const struct drawn drawn = draw(0, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     struct net net = {0};
     net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
-    start_epoch(net.loader, net.source, &good, choices, items, 3 * BATCH, NULL);
+    start_epoch(net.loader, net.source, &good, &drawn, 3 * BATCH, NULL);
     check_batches(net.loader, &reference, 3 * BATCH);
     CU_ASSERT_EQUAL(sluice_loader_position(net.loader), (NUM_SAMPLES + BATCH - 1) / BATCH - 3);
     const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
@@ -278,14 +276,11 @@ static void a_broken_off_epoch_goes_on_at_its_batch(void)
 /* The digest of an epoch in which one sample is cut, with the choice `split` for all. */
 static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned split)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    set_choices(choices, &split, 1);
-    fill_items(items, 1);
+    const struct drawn drawn = draw(1, split);
     struct net net = {0};
     net_open(&net, (struct fake_server_options){.dataset = &bad},
              (struct sluice_loader_options){.has_digest = true, .on_error = on_error});
-    start_epoch(net.loader, net.source, &bad, choices, items, 0, NULL);
+    start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
     for (;;) {
         const struct sluice_batch *batch = NULL;
         CU_ASSERT_EQUAL_FATAL(sluice_loader_next(net.loader, &batch, NULL), SLUICE_OK);
@@ -321,15 +316,11 @@ static void a_bad_sample_is_counted_named_and_the_same_in_every_mode(void)
 
 static void on_error_fail_ends_with_the_samples_name(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 1);
+    const struct drawn drawn = draw(1, 0);
     struct net net = {0};
     net_open(&net, (struct fake_server_options){.dataset = &bad},
              (struct sluice_loader_options){.on_error = SLUICE_ON_ERROR_FAIL});
-    start_epoch(net.loader, net.source, &bad, choices, items, 0, NULL);
+    start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
     struct sluice_err err = {0};
     sluice_status status = SLUICE_OK;
     while (status == SLUICE_OK) {
@@ -348,20 +339,16 @@ static void on_error_fail_ends_with_the_samples_name(void)
 
 static void profiling_measures_every_stage_and_delivers_the_same(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
     struct reference reference;
     struct sluice_sample_cost rows[NUM_SAMPLES];
     struct sluice_cost_table profile = {.rows = rows, .num_rows = NUM_SAMPLES};
     memset(rows, 0, sizeof(rows));
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
-    make_reference(&good, items, NUM_SAMPLES, &reference);
+    const struct drawn drawn = draw(0, 0);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     struct net net = {0};
     net_open(&net, (struct fake_server_options){0},
              (struct sluice_loader_options){.has_digest = true, .measures_ops = true});
-    start_epoch(net.loader, net.source, &good, choices, items, 0, &profile);
+    start_epoch(net.loader, net.source, &good, &drawn, 0, &profile);
     check_batches(net.loader, &reference, 0);
     const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
     CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
@@ -426,6 +413,33 @@ static void held_init(struct held *held)
     };
 }
 
+/* Takes and releases a batch if item i was the last that it waited for. */
+static void pass_batch_after(struct sluice_loader *loader, size_t i)
+{
+    if (i % BATCH != BATCH - 1 && i != NUM_SAMPLES - 1)
+        return;
+    const struct sluice_batch *batch = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(batch);
+    sluice_loader_release(loader);
+}
+
+static void end(struct sluice_loader *loader)
+{
+    (void)sluice_loader_finish(loader);
+    sluice_loader_destroy(loader);
+}
+
+/* A loader whose epoch has begun on it. */
+static struct sluice_loader *held_start(struct held *held, const struct drawn *drawn,
+                                        struct sluice_loader_options options)
+{
+    held_init(held);
+    struct sluice_loader *loader = make_loader(options);
+    start_epoch(loader, &held->source, &good, drawn, 0, NULL);
+    return loader;
+}
+
 static void wait_asked(struct held *held, size_t count)
 {
     pthread_mutex_lock(&held->lock);
@@ -467,15 +481,10 @@ static void answer(struct held *held, struct sluice_loader *loader, size_t i)
 
 static void reads_ahead_as_far_as_the_slots_and_no_further(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct held held;
-    held_init(&held);
-    struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 2});
-    start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
+    struct sluice_loader *loader =
+        held_start(&held, &drawn, (struct sluice_loader_options){.num_slots = 2});
     size_t answered = 0;
     for (size_t taken = 0; taken < NUM_SAMPLES; taken += BATCH) {
         const size_t ahead = taken + 2 * BATCH < NUM_SAMPLES ? taken + 2 * BATCH : NUM_SAMPLES;
@@ -490,25 +499,19 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
         CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
         for (unsigned i = 0; i < batch->n; i++)
             CU_ASSERT_EQUAL(batch->labels[i],
-                            good.manifest->entries[ids[items[taken + i].position]].label);
+                            good.manifest->entries[ids[drawn.items[taken + i].position]].label);
         sluice_loader_release(loader);
     }
-    (void)sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    end(loader);
 }
 
 static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 3; /* expected: a row */
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 3); /* expected: a row */
     struct held held;
-    held_init(&held);
-    struct sluice_loader *loader = make_loader(
+    struct sluice_loader *loader = held_start(
+        &held, &drawn,
         (struct sluice_loader_options){.payload_bytes = 3 * FAKE_ROW_BYTES + 1, .num_slots = 8});
-    start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
     wait_asked(&held, 3);
     CU_ASSERT_EQUAL(num_asked(&held), 3);
     /* A reply that is larger than expected holds the next ones back until it is finished; each
@@ -517,35 +520,23 @@ static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
         wait_asked(&held, i + 1);
         CU_ASSERT(num_asked(&held) <= i + 3);
         answer(&held, loader, i);
-        if (i % BATCH == BATCH - 1 || i == NUM_SAMPLES - 1) {
-            const struct sluice_batch *batch = NULL;
-            CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
-            sluice_loader_release(loader);
-        }
+        pass_batch_after(loader, i);
     }
-    (void)sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    end(loader);
 }
 
 static void a_sample_larger_than_the_bound_is_let_through_alone(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct held held;
-    held_init(&held);
-    struct sluice_loader *loader =
-        make_loader((struct sluice_loader_options){.payload_bytes = 1, .num_slots = 7});
-    start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
+    struct sluice_loader *loader = held_start(
+        &held, &drawn, (struct sluice_loader_options){.payload_bytes = 1, .num_slots = 7});
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         wait_asked(&held, i + 1);
         CU_ASSERT_EQUAL(num_asked(&held), i + 1);
         answer(&held, loader, i);
     }
-    (void)sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    end(loader);
 }
 
 /* Asks for split 0 and 3 by turns, with a bound on what is unfinished, and notes what it sees. */
@@ -623,14 +614,13 @@ static void start_watched(struct sluice_loader *loader, struct sluice_source *so
 
 static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct watching watching = {.max_unfinished = UINT32_MAX};
     struct net net = {0};
     net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
-    start_watched(net.loader, net.source, &watching, items);
+    start_watched(net.loader, net.source, &watching, drawn.items);
     struct reference reference;
-    make_reference(&good, items, NUM_SAMPLES, &reference);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     check_batches(net.loader, &reference, 0);
     (void)sluice_loader_finish(net.loader);
     CU_ASSERT_EQUAL(watching.num_chosen, NUM_SAMPLES);
@@ -645,8 +635,7 @@ static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
 
 static void no_more_is_unfinished_than_the_chooser_wants(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct held held;
     held_init(&held);
     /* 0 counts as 1: a chooser cannot bring the epoch to a stop. */
@@ -655,17 +644,13 @@ static void no_more_is_unfinished_than_the_chooser_wants(void)
         struct watching watching = {.max_unfinished = bound};
         const size_t most = bound ? bound : 1;
         struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 8});
-        start_watched(loader, &held.source, &watching, items);
+        start_watched(loader, &held.source, &watching, drawn.items);
         for (size_t i = 0; i < NUM_SAMPLES; i++) {
             const size_t ahead = i + most < NUM_SAMPLES ? i + most : NUM_SAMPLES;
             wait_asked(&held, ahead);
             CU_ASSERT_EQUAL(num_asked(&held), ahead);
             answer(&held, loader, i);
-            if (i % BATCH == BATCH - 1 || i == NUM_SAMPLES - 1) {
-                const struct sluice_batch *batch = NULL;
-                CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
-                sluice_loader_release(loader);
-            }
+            pass_batch_after(loader, i);
         }
         (void)sluice_loader_finish(loader);
         sluice_loader_destroy(loader);
@@ -674,44 +659,30 @@ static void no_more_is_unfinished_than_the_chooser_wants(void)
 
 static void stop_wakes_a_waiting_next_for_good(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct held held;
-    held_init(&held);
-    struct sluice_loader *loader = make_loader((struct sluice_loader_options){0});
-    start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
+    struct sluice_loader *loader = held_start(&held, &drawn, (struct sluice_loader_options){0});
     wait_asked(&held, 1);
     answer(&held, loader, 0);
     sluice_loader_stop(loader);
     const struct sluice_batch *batch = NULL;
     CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
     CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
-    (void)sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    end(loader);
 }
 
 static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct held held;
-    held_init(&held);
-    struct sluice_loader *loader = make_loader((struct sluice_loader_options){0});
-    start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
+    struct sluice_loader *loader = held_start(&held, &drawn, (struct sluice_loader_options){0});
     const struct sluice_source_events events = sluice_loader_events(loader);
     events.on_failed(events.ctx, SLUICE_E_IO, "nobody there");
     const struct sluice_batch *batch = NULL;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, &err), SLUICE_E_IO);
     CU_ASSERT_STRING_EQUAL(err.text, "nobody there");
-    (void)sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    end(loader);
 }
 
 /* Answers everything, with a failure so that no worker comes into it, once the trainer waits. */
@@ -742,17 +713,13 @@ static void *slow_main(void *ctx)
 
 static enum sluice_stall largest_stall(uint64_t disk_ns, uint64_t storage_ns)
 {
-    struct sluice_sampler_item items[NUM_SAMPLES];
-    struct sluice_choice choices[NUM_SAMPLES];
-    const unsigned split = 0;
-    set_choices(choices, &split, 1);
-    fill_items(items, 0);
+    const struct drawn drawn = draw(0, 0);
     struct held held;
     held_init(&held);
     struct sluice_loader *loader = make_loader(
         (struct sluice_loader_options){.num_slots = 7, .on_error = SLUICE_ON_ERROR_SKIP});
     const uint64_t start = sluice_clock_ns();
-    start_epoch(loader, &held.source, &good, choices, items, 0, NULL);
+    start_epoch(loader, &held.source, &good, &drawn, 0, NULL);
     struct slow slow = {
         .held = &held,
         .loader = loader,
