@@ -28,11 +28,19 @@ void sluice_op_meter_clear(struct sluice_op_meter *meter)
     *meter = (struct sluice_op_meter){0};
 }
 
+/* Without its index, which the sample alone owns: the scratches borrow that. */
 static struct sluice_sample copy_of(const struct sluice_sample *file)
 {
     struct sluice_sample copy = *file;
     copy.data = sluice_buf_ref(file->data);
+    copy.jpeg_index = NULL;
     return copy;
+}
+
+static void lend_index(struct sluice_op_meter *meter, const struct sluice_jpeg_index *index)
+{
+    sluice_scratch_set_jpeg_index(meter->by_op, index);
+    sluice_scratch_set_jpeg_index(meter->whole, index);
 }
 
 static sluice_status measure_by_op(struct sluice_op_meter *meter,
@@ -108,6 +116,7 @@ sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
     if (status != SLUICE_OK)
         return status;
     seen.coding = sluice_coding_of(&info);
+    lend_index(meter, file->jpeg_index);
     struct sluice_sample sample = copy_of(file);
     status = measure_by_op(meter, pipeline, &sample, &seen, err);
     sluice_sample_clear(&sample);
@@ -116,6 +125,7 @@ sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
         status = measure_whole(meter, pipeline, &sample, pixels, pixels_len, &seen, err);
         sluice_sample_clear(&sample);
     }
+    lend_index(meter, NULL);
     if (status == SLUICE_OK)
         *row = seen;
     return status;
