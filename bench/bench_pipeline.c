@@ -29,7 +29,14 @@ struct bench {
     struct bench_task *tasks;
     size_t num_tasks;
     size_t repeats;
+    bool is_compare; /* the checks, and no times */
     struct bench_report report;
+};
+
+/* A tensor, or that there is none in this way. */
+struct answer {
+    struct sluice_hash128 hash;
+    bool is_declined;
 };
 
 /* A process that runs the routes at one level. */
@@ -37,9 +44,9 @@ struct worker {
     const char *level;
     int control;
     pid_t pid;
-    double *us;                  /* [route][task][repeat] */
-    double *bytes;               /* [route]: mean */
-    struct sluice_hash128 *hash; /* [route][task] */
+    double *us;             /* [route][task][repeat] */
+    double *bytes;          /* [route]: mean */
+    struct answer *answers; /* [route or check][task] */
 };
 
 static void *new_array(size_t count, size_t size)
@@ -89,6 +96,37 @@ static void make_tasks(struct bench *b, size_t epochs)
     }
 }
 
+/* --- what is compared: the checks, or else the routes --- */
+
+static size_t num_compared(const struct bench *b)
+{
+    return b->is_compare ? bench_num_checks : bench_num_routes;
+}
+
+static const char *compared_name(const struct bench *b, size_t c)
+{
+    return b->is_compare ? bench_check_name(c) : bench_routes[c].name;
+}
+
+static enum bench_tensor compared_tensor(const struct bench *b, size_t c)
+{
+    return b->is_compare ? bench_check_tensor(c) : bench_routes[c].tensor;
+}
+
+static struct answer answer_of(const struct bench *b, size_t c, struct routes *routes,
+                               const struct bench_task *task)
+{
+    struct answer answer;
+    memset(&answer, 0, sizeof(answer)); /* it goes through a pipe */
+    if (b->is_compare)
+        answer.is_declined = !bench_check_run(c, routes, task);
+    else
+        (void)bench_routes[c].run(routes, task);
+    if (!answer.is_declined)
+        answer.hash = bench_routes_hash(routes);
+    return answer;
+}
+
 /* --- a worker --- */
 
 static _Noreturn void serve(const struct bench *b, const char *level, int control)
@@ -96,25 +134,26 @@ static _Noreturn void serve(const struct bench *b, const char *level, int contro
     /* Before anything asks for the level, which is decided once. */
     if (setenv("SLUICE_CPU", level, 1) != 0)
         bench_die("setenv: %s", strerror(errno));
+    /* libjpeg-turbo's scalar code too defines the result, where nothing is timed. */
+    if (b->is_compare && strcmp(level, "c") == 0 && setenv("JSIMD_FORCENONE", "1", 1) != 0)
+        bench_die("setenv: %s", strerror(errno));
     struct routes *routes = bench_routes_create();
     /* Said a route at a time: whoever listens would wake up on this core in mid-route. */
     struct bench_outcome *outcomes = new_array(b->num_tasks, sizeof(*outcomes));
-    struct sluice_hash128 *hashes = new_array(b->num_tasks, sizeof(*hashes));
+    struct answer *answers = new_array(b->num_tasks, sizeof(*answers));
     char command;
     while (bench_read_all(control, &command, 1)) {
-        for (size_t r = 0; r < bench_num_routes; r++) {
-            const struct bench_route *route = &bench_routes[r];
-            if (command == 'h' && !route->makes_f32)
+        for (size_t c = 0; command == 'h' && c < num_compared(b); c++) {
+            if (compared_tensor(b, c) == TENSOR_NONE)
                 continue;
-            for (size_t t = 0; t < b->num_tasks; t++) {
-                outcomes[t] = route->run(routes, &b->tasks[t]);
-                if (command == 'h')
-                    hashes[t] = bench_routes_hash(routes);
-            }
-            if (command == 'h')
-                bench_write_all(control, hashes, b->num_tasks * sizeof(*hashes));
-            else
-                bench_write_all(control, outcomes, b->num_tasks * sizeof(*outcomes));
+            for (size_t t = 0; t < b->num_tasks; t++)
+                answers[t] = answer_of(b, c, routes, &b->tasks[t]);
+            bench_write_all(control, answers, b->num_tasks * sizeof(*answers));
+        }
+        for (size_t r = 0; command == 't' && r < bench_num_routes; r++) {
+            for (size_t t = 0; t < b->num_tasks; t++)
+                outcomes[t] = bench_routes[r].run(routes, &b->tasks[t]);
+            bench_write_all(control, outcomes, b->num_tasks * sizeof(*outcomes));
         }
     }
     _exit(0);
@@ -155,13 +194,13 @@ static void ask_times(const struct bench *b, struct worker *worker, size_t repea
     }
 }
 
-static void ask_hashes(const struct bench *b, struct worker *worker)
+static void ask_answers(const struct bench *b, struct worker *worker)
 {
     bench_write_all(worker->control, "h", 1);
-    for (size_t r = 0; r < bench_num_routes; r++) {
-        for (size_t t = 0; bench_routes[r].makes_f32 && t < b->num_tasks; t++)
-            must_read(worker->control, &worker->hash[r * b->num_tasks + t],
-                      sizeof(struct sluice_hash128));
+    for (size_t c = 0; c < num_compared(b); c++) {
+        for (size_t t = 0; compared_tensor(b, c) != TENSOR_NONE && t < b->num_tasks; t++)
+            must_read(worker->control, &worker->answers[c * b->num_tasks + t],
+                      sizeof(struct answer));
     }
 }
 
@@ -284,38 +323,69 @@ static void print_worker(struct bench *b, const struct worker *worker, bool is_b
     }
 }
 
-/* Every tensor of every route and level must be the same, and the reference's. */
-static size_t compare(const struct bench *b, const struct worker *workers, size_t num_workers,
-                      struct reference *ref)
+/* The hashes that all others must have: torchvision's, or those of the last worker, which is the
+ * scalar one if all are there, in the first way that gives such a tensor. */
+static struct sluice_hash128 *wanted(const struct bench *b, const struct worker *last,
+                                     struct reference *ref)
 {
+    struct sluice_hash128 *want = new_array((TENSOR_VAL + 1) * b->num_tasks, sizeof(*want));
+    for (size_t c = num_compared(b); c-- > 0;) {
+        for (size_t t = 0; t < b->num_tasks; t++)
+            want[compared_tensor(b, c) * b->num_tasks + t] =
+                last->answers[c * b->num_tasks + t].hash;
+    }
+    if (!ref->is_there)
+        return want;
     const size_t tensor_len = 3 * 224 * 224 * sizeof(float);
     uint8_t *tensor = new_array(tensor_len, 1);
-    size_t num_wrong = 0, num_compared = 0;
-    if (ref->is_there)
-        command(ref, "tensors\n");
+    command(ref, "tensors\n");
     for (size_t t = 0; t < b->num_tasks; t++) {
-        struct sluice_hash128 want = workers[0].hash[t]; /* the first route makes f32 */
-        if (ref->is_there) {
+        for (int kind = TENSOR_TRAIN; kind <= TENSOR_VAL; kind++) {
             must_read(ref->control, tensor, tensor_len);
-            want = sluice_hash128(tensor, tensor_len);
-        }
-        for (size_t w = 0; w < num_workers; w++) {
-            for (size_t r = 0; r < bench_num_routes; r++) {
-                if (!bench_routes[r].makes_f32)
-                    continue;
-                num_compared++;
-                if (memcmp(&workers[w].hash[r * b->num_tasks + t], &want, sizeof(want)) == 0)
-                    continue;
-                if (num_wrong++ < 10)
-                    fprintf(stderr, "%s, epoch %u: %s at %s differs\n", b->tasks[t].image->path,
-                            b->tasks[t].key.epoch, bench_routes[r].name, workers[w].level);
-            }
+            want[(size_t)kind * b->num_tasks + t] = sluice_hash128(tensor, tensor_len);
         }
     }
     free(tensor);
-    fprintf(stderr, "%zu tensors compared with %s, bit for bit: %zu differ\n", num_compared,
-            ref->is_there ? "torchvision's" : "each other", num_wrong);
-    return num_wrong;
+    return want;
+}
+
+/* Every tensor of every way and level must be the wanted one.  Returns how many are not. */
+static size_t compare(struct bench *b, const struct worker *workers, size_t num_workers,
+                      struct reference *ref)
+{
+    struct sluice_hash128 *want = wanted(b, &workers[num_workers - 1], ref);
+    size_t all_wrong = 0, all = 0;
+    for (size_t c = 0; c < num_compared(b); c++) {
+        const enum bench_tensor tensor = compared_tensor(b, c);
+        size_t num_wrong = 0, num_declined = 0, num_equal = 0;
+        for (size_t w = 0; tensor != TENSOR_NONE && w < num_workers; w++) {
+            for (size_t t = 0; t < b->num_tasks; t++) {
+                const struct answer *answer = &workers[w].answers[c * b->num_tasks + t];
+                if (answer->is_declined) {
+                    num_declined++;
+                } else if (memcmp(&answer->hash, &want[tensor * b->num_tasks + t],
+                                  sizeof(answer->hash)) == 0) {
+                    num_equal++;
+                } else if (num_wrong++ < 10) {
+                    fprintf(stderr, "%s, epoch %u: %s at %s differs\n", b->tasks[t].image->path,
+                            b->tasks[t].key.epoch, compared_name(b, c), workers[w].level);
+                }
+            }
+        }
+        all_wrong += num_wrong;
+        all += num_wrong + num_equal;
+        if (!b->is_compare)
+            continue;
+        bench_row_begin(&b->report, compared_name(b, c));
+        bench_row_number(&b->report, "compared", 0, (double)(num_equal + num_wrong));
+        bench_row_number(&b->report, "differ", 0, (double)num_wrong);
+        bench_row_number(&b->report, "declined", 0, (double)num_declined);
+        bench_row_end(&b->report);
+    }
+    free(want);
+    fprintf(stderr, "%zu tensors at %zu CPU levels compared with %s, bit for bit: %zu differ\n",
+            all, num_workers, ref->is_there ? "torchvision's" : "each other", all_wrong);
+    return all_wrong;
 }
 
 static size_t choose_levels(const char *wish, const char **levels)
@@ -338,7 +408,7 @@ int main(int argc, char **argv)
 {
     static const char *const level_choices[] = {"all", "avx512", "avx2", "neon", "c", NULL};
     uint64_t max_images = 0, epochs = 1, repeats = 3;
-    bool with_reference = false;
+    bool with_reference = false, is_compare = false;
     const char *level = "all", *python = "/usr/bin/python3";
     const struct sluice_option options[] = {
         {.name = "images",
@@ -366,6 +436,11 @@ int main(int argc, char **argv)
          .arg = "LEVEL",
          .help = "The kernels' CPU level.",
          .choices = level_choices},
+        {.name = "compare",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &is_compare,
+         .help = "Time nothing, and compare the tensors of every form, split, way of decoding and "
+                 "level."},
         {.name = "reference",
          .type = SLUICE_OPTION_FLAG,
          .value = &with_reference,
@@ -392,7 +467,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     bench_print_machine();
     bench_pin(0);
-    struct bench b = {.repeats = repeats, .report = {.is_json = args.is_json}};
+    struct bench b = {
+        .repeats = repeats, .is_compare = is_compare, .report = {.is_json = args.is_json}};
     load_images(&b, args.positional[0], max_images);
     make_tasks(&b, epochs);
 
@@ -405,7 +481,7 @@ int main(int argc, char **argv)
             .level = levels[w],
             .us = new_array(bench_num_routes * per_route, sizeof(double)),
             .bytes = new_array(bench_num_routes, sizeof(double)),
-            .hash = new_array(bench_num_routes * b.num_tasks, sizeof(struct sluice_hash128)),
+            .answers = new_array(num_compared(&b) * b.num_tasks, sizeof(struct answer)),
         };
         workers[w].pid = start(&workers[w].control);
         if (workers[w].pid == 0)
@@ -424,17 +500,19 @@ int main(int argc, char **argv)
     }
 
     for (size_t w = 0; w < num_workers; w++)
-        ask_hashes(&b, &workers[w]); /* warms them up too */
+        ask_answers(&b, &workers[w]); /* warms them up too */
     const size_t num_wrong = compare(&b, workers, num_workers, &ref);
-    for (size_t r = 0; r < b.repeats; r++) {
+    for (size_t r = 0; !is_compare && r < b.repeats; r++) {
         for (size_t w = 0; w < num_workers; w++)
             ask_times(&b, &workers[w], r);
         if (ref.is_there)
             ask_reference_times(&b, &ref, r);
     }
-    fprintf(stderr, "%zu images, %zu epochs, medians of %zu\n", b.num_images, (size_t)epochs,
-            b.repeats);
-    for (size_t w = 0; w < num_workers; w++)
+    fprintf(stderr, "%zu images, %zu epochs", b.num_images, (size_t)epochs);
+    if (!is_compare)
+        fprintf(stderr, ", medians of %zu", b.repeats);
+    fprintf(stderr, "\n");
+    for (size_t w = 0; !is_compare && w < num_workers; w++)
         print_worker(&b, &workers[w], w == 0, &ref);
 
     /* All at once, as a later one holds the earlier ones' ends too. */
@@ -448,7 +526,7 @@ int main(int argc, char **argv)
         (void)waitpid(workers[w].pid, NULL, 0);
         free(workers[w].us);
         free(workers[w].bytes);
-        free(workers[w].hash);
+        free(workers[w].answers);
     }
     free(ref.us);
     for (size_t i = 0; i < b.num_images; i++) {

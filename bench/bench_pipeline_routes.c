@@ -11,21 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Outputs go round in this many rows, as in a batch: none is in cache when it is written. */
-#define BATCH_ROWS 64
-
-struct routes {
-    struct sluice_pipeline *train, *val;
-    struct sluice_scratch *scratch, *measuring; /* the latter keeps op times */
-    struct sluice_buf_pool *pool;
-    struct sluice_codec *codec;
-    struct sluice_resizer *resizer;
-    struct sluice_lookup lookup;
-    uint8_t *batch;
-    size_t row_bytes, next_row;
-    uint8_t *last;
-};
-
 struct routes *bench_routes_create(void)
 {
     struct routes *r = calloc(1, sizeof(*r));
@@ -44,10 +29,10 @@ struct routes *bench_routes_create(void)
                        SLUICE_LOOKUP_CHW);
     r->lookup.is_far = true;
     r->row_bytes = sluice_pipeline_output_bytes(r->train);
-    r->batch = aligned_alloc(4096, BATCH_ROWS * r->row_bytes);
+    r->batch = aligned_alloc(4096, BENCH_BATCH_ROWS * r->row_bytes);
     if (!r->batch)
         bench_die("no memory for a batch");
-    memset(r->batch, 0, BATCH_ROWS * r->row_bytes);
+    memset(r->batch, 0, BENCH_BATCH_ROWS * r->row_bytes);
     return r;
 }
 
@@ -56,15 +41,10 @@ struct sluice_hash128 bench_routes_hash(const struct routes *routes)
     return sluice_hash128(routes->last, routes->row_bytes);
 }
 
-const struct sluice_pipeline *bench_routes_train(const struct routes *routes)
-{
-    return routes->train;
-}
-
-static uint8_t *next_row(struct routes *r)
+uint8_t *bench_next_row(struct routes *r)
 {
     r->last = r->batch + r->next_row * r->row_bytes;
-    r->next_row = (r->next_row + 1) % BATCH_ROWS;
+    r->next_row = (r->next_row + 1) % BENCH_BATCH_ROWS;
     return r->last;
 }
 
@@ -73,13 +53,13 @@ static double us_since(uint64_t start_ns)
     return (double)(sluice_thread_cpu_ns() - start_ns) * 1e-3;
 }
 
-static void check(sluice_status status, const struct bench_task *task, const struct sluice_err *err)
+void bench_must(sluice_status status, const struct bench_task *task, const struct sluice_err *err)
 {
     if (status != SLUICE_OK)
         bench_die("%s: %s", task->image->path, err->text);
 }
 
-static struct sluice_sample sample_of(const struct bench_task *task)
+struct sluice_sample bench_sample_of(const struct bench_task *task)
 {
     return (struct sluice_sample){
         .key = task->key,
@@ -94,12 +74,12 @@ static struct bench_outcome finish(struct routes *r, const struct sluice_pipelin
                                    const struct bench_task *task)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
-    uint8_t *out = next_row(r);
+    struct sluice_sample sample = bench_sample_of(task);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_finish(pipeline, r->scratch, &sample, out, r->row_bytes, &err), task,
-          &err);
-    return (struct bench_outcome){us_since(start_ns), r->row_bytes};
+    bench_must(sluice_pipeline_finish(pipeline, r->scratch, &sample, out, r->row_bytes, &err), task,
+               &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
 }
 
 static struct bench_outcome exact_f32(struct routes *r, const struct bench_task *task)
@@ -136,35 +116,33 @@ static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_t
 static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
+    struct sluice_sample sample = bench_sample_of(task);
     const size_t len = sluice_pipeline_u8_bytes(r->train);
-    uint8_t *out = next_row(r);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out, len, &err), task, &err);
-    return (struct bench_outcome){us_since(start_ns), len};
+    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out, len, &err), task,
+               &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = len};
 }
 
 /* --- the same with a decoder of one's choice --- */
 
-typedef bool (*decode_fn)(struct routes *r, const struct bench_task *task,
-                          const struct sluice_box *box, struct sluice_rgb *rgb);
-
-/* False: not by this way; then the whole image is decoded and its box is a view. */
-static struct bench_outcome with_decoder(struct routes *r, const struct bench_task *task,
-                                         decode_fn decode)
+struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_task *task,
+                                        bench_decode_fn decode)
 {
     struct sluice_err err = {0};
-    uint8_t *out = next_row(r);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     const struct bench_image *image = task->image;
     struct sluice_image_info info;
-    check(sluice_image_probe(image->file->data, image->file->len, &info, &err), task, &err);
+    bench_must(sluice_image_probe(image->file->data, image->file->len, &info, &err), task, &err);
     const struct sluice_draws draws =
         sluice_pipeline_draws(r->train, &task->key, info.width, info.height);
     const struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
     struct sluice_rgb rgb;
     struct sluice_image_view view = {.width = box.width, .height = box.height};
-    if (decode && decode(r, task, &box, &rgb)) {
+    const bool is_declined = !decode || !decode(r, task, &box, &rgb);
+    if (!is_declined) {
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data;
     } else {
@@ -174,27 +152,29 @@ static struct bench_outcome with_decoder(struct routes *r, const struct bench_ta
                                      SLUICE_IMAGE_MAX_PIXELS, r->pool, &rgb, &err)
                 : sluice_codec_decode(r->codec, image->file->data, image->file->len, 0, r->pool,
                                       &rgb, &err);
-        check(status, task, &err);
+        bench_must(status, task, &err);
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data + box.top * view.stride + (size_t)box.left * 3;
     }
     const uint32_t side = sluice_pipeline_output_size(r->train);
     struct sluice_buf *u8;
-    check(sluice_buf_create(r->pool, sluice_pipeline_u8_bytes(r->train), &u8, &err), task, &err);
-    check(sluice_resize_rgb(r->resizer, &view, side, side, draws.flip, u8->data, &err), task, &err);
+    bench_must(sluice_buf_create(r->pool, sluice_pipeline_u8_bytes(r->train), &u8, &err), task,
+               &err);
+    bench_must(sluice_resize_rgb(r->resizer, &view, side, side, draws.flip, u8->data, &err), task,
+               &err);
     sluice_buf_unref(rgb.pixels);
     sluice_lookup_run(&r->lookup, u8->data, (size_t)side * 3, side, side, false, out);
     sluice_buf_unref(u8);
-    return (struct bench_outcome){us_since(start_ns), r->row_bytes};
+    return (struct bench_outcome){us_since(start_ns), r->row_bytes, is_declined};
 }
 
 static struct bench_outcome whole_by_libjpeg(struct routes *r, const struct bench_task *task)
 {
-    return with_decoder(r, task, NULL);
+    return bench_with_decoder(r, task, NULL);
 }
 
-static bool decode_region(struct routes *r, const struct bench_task *task,
-                          const struct sluice_box *box, struct sluice_rgb *rgb)
+bool bench_decode_region(struct routes *r, const struct bench_task *task,
+                         const struct sluice_box *box, struct sluice_rgb *rgb)
 {
     const struct sluice_buf *file = task->image->file;
     struct sluice_image_info info;
@@ -205,7 +185,7 @@ static bool decode_region(struct routes *r, const struct bench_task *task,
 
 static struct bench_outcome region_by_libjpeg(struct routes *r, const struct bench_task *task)
 {
-    return with_decoder(r, task, decode_region);
+    return bench_with_decoder(r, task, bench_decode_region);
 }
 
 /* --- stage by stage, nothing fused --- */
@@ -213,11 +193,11 @@ static struct bench_outcome region_by_libjpeg(struct routes *r, const struct ben
 static struct bench_outcome stage(struct routes *r, const struct bench_task *task, unsigned op)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
-    check(sluice_pipeline_run(r->train, r->measuring, &sample, op + 1, &err), task, &err);
+    struct sluice_sample sample = bench_sample_of(task);
+    bench_must(sluice_pipeline_run(r->train, r->measuring, &sample, op + 1, &err), task, &err);
     const struct bench_outcome outcome = {
-        (double)sluice_scratch_op_ns(r->measuring, op) * 1e-3,
-        sample.data->len,
+        .us = (double)sluice_scratch_op_ns(r->measuring, op) * 1e-3,
+        .bytes = sample.data->len,
     };
     sluice_sample_clear(&sample);
     return outcome;
@@ -241,13 +221,13 @@ static struct bench_outcome stage_flip(struct routes *r, const struct bench_task
 static struct bench_outcome stage_tensor(struct routes *r, const struct bench_task *task)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
-    check(sluice_pipeline_run(r->train, r->scratch, &sample, 3, &err), task, &err);
-    uint8_t *out = next_row(r);
+    struct sluice_sample sample = bench_sample_of(task);
+    bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, 3, &err), task, &err);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
-          &err);
-    return (struct bench_outcome){us_since(start_ns), r->row_bytes};
+    bench_must(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
+               &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
 }
 
 /* --- a split: what storage does, what goes over the wire, what is left --- */
@@ -255,10 +235,10 @@ static struct bench_outcome stage_tensor(struct routes *r, const struct bench_ta
 static struct bench_outcome storage(struct routes *r, const struct bench_task *task, unsigned split)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
+    struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
-    const struct bench_outcome outcome = {us_since(start_ns), sample.data->len};
+    bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
     sluice_sample_clear(&sample);
     return outcome;
 }
@@ -267,15 +247,15 @@ static struct bench_outcome storage(struct routes *r, const struct bench_task *t
 static struct bench_outcome compute(struct routes *r, const struct bench_task *task, unsigned split)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
-    check(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
+    struct sluice_sample sample = bench_sample_of(task);
+    bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
     const uint64_t bytes = sample.data->len;
-    uint8_t *out = next_row(r);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
-                                    sluice_pipeline_u8_bytes(r->train), &err),
-          task, &err);
-    return (struct bench_outcome){us_since(start_ns), bytes};
+    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
+                                         sluice_pipeline_u8_bytes(r->train), &err),
+               task, &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
 }
 
 /* Cuts the file, or leaves it whole where that is what the product would send. */
@@ -285,15 +265,15 @@ static void cut(struct routes *r, const struct bench_task *task, struct sluice_s
     const sluice_status status =
         sluice_pipeline_crop_jpeg(r->train, r->scratch, sample, false, &err);
     if (status != SLUICE_E_AGAIN && status != SLUICE_E_UNSUPPORTED && status != SLUICE_E_CORRUPT)
-        check(status, task, &err);
+        bench_must(status, task, &err);
 }
 
 static struct bench_outcome crop_storage(struct routes *r, const struct bench_task *task)
 {
-    struct sluice_sample sample = sample_of(task);
+    struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     cut(r, task, &sample);
-    const struct bench_outcome outcome = {us_since(start_ns), sample.data->len};
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
     sluice_sample_clear(&sample);
     return outcome;
 }
@@ -311,14 +291,14 @@ static struct bench_outcome crop_storage_indexed(struct routes *r, const struct 
 static struct bench_outcome crop_compute(struct routes *r, const struct bench_task *task)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
+    struct sluice_sample sample = bench_sample_of(task);
     cut(r, task, &sample);
     const uint64_t bytes = sample.data->len;
-    uint8_t *out = next_row(r);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
-          &err);
-    return (struct bench_outcome){us_since(start_ns), bytes};
+    bench_must(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
+               &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
 }
 
 /* Packs the pixels at `split`, or leaves what the product would send in their place. */
@@ -328,16 +308,16 @@ static void pack(struct routes *r, const struct bench_task *task, struct sluice_
     struct sluice_err err = {0};
     const sluice_status status = sluice_pipeline_pack(r->train, r->scratch, sample, split, &err);
     if (status != SLUICE_E_AGAIN)
-        check(status, task, &err);
+        bench_must(status, task, &err);
 }
 
 static struct bench_outcome packed_storage(struct routes *r, const struct bench_task *task,
                                            unsigned split)
 {
-    struct sluice_sample sample = sample_of(task);
+    struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     pack(r, task, &sample, split);
-    const struct bench_outcome outcome = {us_since(start_ns), sample.data->len};
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
     sluice_sample_clear(&sample);
     return outcome;
 }
@@ -347,15 +327,15 @@ static struct bench_outcome packed_compute(struct routes *r, const struct bench_
                                            unsigned split)
 {
     struct sluice_err err = {0};
-    struct sluice_sample sample = sample_of(task);
+    struct sluice_sample sample = bench_sample_of(task);
     pack(r, task, &sample, split);
     const uint64_t bytes = sample.data->len;
-    uint8_t *out = next_row(r);
+    uint8_t *out = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
-                                    sluice_pipeline_u8_bytes(r->train), &err),
-          task, &err);
-    return (struct bench_outcome){us_since(start_ns), bytes};
+    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
+                                         sluice_pipeline_u8_bytes(r->train), &err),
+               task, &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
 }
 
 static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_task *task)
@@ -363,15 +343,15 @@ static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_
     struct sluice_err err = {0};
     const struct sluice_buf *file = task->image->file;
     struct sluice_image_info info;
-    check(sluice_image_probe(file->data, file->len, &info, &err), task, &err);
+    bench_must(sluice_image_probe(file->data, file->len, &info, &err), task, &err);
     struct sluice_rgb rgb;
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    check(info.format == SLUICE_IMAGE_JPEG
-              ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
-                                   r->pool, &rgb, &err)
-              : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, &rgb, &err),
-          task, &err);
-    const struct bench_outcome outcome = {us_since(start_ns), rgb.pixels->len};
+    bench_must(info.format == SLUICE_IMAGE_JPEG
+                   ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
+                                        r->pool, &rgb, &err)
+                   : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, &rgb, &err),
+               task, &err);
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = rgb.pixels->len};
     sluice_buf_unref(rgb.pixels);
     return outcome;
 }
@@ -406,33 +386,33 @@ PACKED(1)
 PACKED(3)
 
 const struct bench_route bench_routes[] = {
-    {"exact f32", REFERENCE_WHOLE, true, exact_f32},
-    {"exact f32, index", REFERENCE_WHOLE, true, exact_f32_indexed},
-    {"exact f32, libjpeg region", REFERENCE_WHOLE, true, region_by_libjpeg},
-    {"exact f32, libjpeg whole", REFERENCE_WHOLE, true, whole_by_libjpeg},
-    {"exact u8", REFERENCE_NONE, false, exact_u8},
-    {"val f32", REFERENCE_VAL, false, exact_f32_val},
-    {"stage decode", REFERENCE_DECODE, false, stage_decode},
-    {"stage decode, libjpeg", REFERENCE_DECODE, false, libjpeg_decode},
-    {"stage crop+resize", REFERENCE_RESIZE, false, stage_resize},
-    {"stage flip", REFERENCE_FLIP, false, stage_flip},
-    {"stage tensor+normalize", REFERENCE_TENSOR, false, stage_tensor},
-    {"raw@0 storage", REFERENCE_NONE, false, storage_0},
-    {"raw@0 compute", REFERENCE_NONE, false, compute_0},
-    {"jpeg_crop@0 storage", REFERENCE_NONE, false, crop_storage},
-    {"jpeg_crop@0 storage, index", REFERENCE_NONE, false, crop_storage_indexed},
-    {"jpeg_crop@0 compute f32", REFERENCE_WHOLE, true, crop_compute},
-    {"u8@1 storage", REFERENCE_NONE, false, storage_1},
-    {"u8@1 compute", REFERENCE_NONE, false, compute_1},
-    {"u8@2 storage", REFERENCE_NONE, false, storage_2},
-    {"u8@2 compute", REFERENCE_NONE, false, compute_2},
-    {"u8@3 storage", REFERENCE_NONE, false, storage_3},
-    {"u8@3 compute", REFERENCE_NONE, false, compute_3},
-    {"u8_packed@1 storage", REFERENCE_NONE, false, packed_storage_1},
-    {"u8_packed@1 compute", REFERENCE_NONE, false, packed_compute_1},
-    {"u8_packed@3 storage", REFERENCE_NONE, false, packed_storage_3},
-    {"u8_packed@3 compute", REFERENCE_NONE, false, packed_compute_3},
-    {"f32@5 storage", REFERENCE_NONE, false, storage_5},
-    {"f32@5 compute", REFERENCE_NONE, false, compute_5},
+    {"exact f32", REFERENCE_WHOLE, TENSOR_TRAIN, exact_f32},
+    {"exact f32, index", REFERENCE_WHOLE, TENSOR_TRAIN, exact_f32_indexed},
+    {"exact f32, libjpeg region", REFERENCE_WHOLE, TENSOR_TRAIN, region_by_libjpeg},
+    {"exact f32, libjpeg whole", REFERENCE_WHOLE, TENSOR_TRAIN, whole_by_libjpeg},
+    {"exact u8", REFERENCE_NONE, TENSOR_NONE, exact_u8},
+    {"val f32", REFERENCE_VAL, TENSOR_VAL, exact_f32_val},
+    {"stage decode", REFERENCE_DECODE, TENSOR_NONE, stage_decode},
+    {"stage decode, libjpeg", REFERENCE_DECODE, TENSOR_NONE, libjpeg_decode},
+    {"stage crop+resize", REFERENCE_RESIZE, TENSOR_NONE, stage_resize},
+    {"stage flip", REFERENCE_FLIP, TENSOR_NONE, stage_flip},
+    {"stage tensor+normalize", REFERENCE_TENSOR, TENSOR_NONE, stage_tensor},
+    {"raw@0 storage", REFERENCE_NONE, TENSOR_NONE, storage_0},
+    {"raw@0 compute", REFERENCE_NONE, TENSOR_NONE, compute_0},
+    {"jpeg_crop@0 storage", REFERENCE_NONE, TENSOR_NONE, crop_storage},
+    {"jpeg_crop@0 storage, index", REFERENCE_NONE, TENSOR_NONE, crop_storage_indexed},
+    {"jpeg_crop@0 compute f32", REFERENCE_WHOLE, TENSOR_TRAIN, crop_compute},
+    {"u8@1 storage", REFERENCE_NONE, TENSOR_NONE, storage_1},
+    {"u8@1 compute", REFERENCE_NONE, TENSOR_NONE, compute_1},
+    {"u8@2 storage", REFERENCE_NONE, TENSOR_NONE, storage_2},
+    {"u8@2 compute", REFERENCE_NONE, TENSOR_NONE, compute_2},
+    {"u8@3 storage", REFERENCE_NONE, TENSOR_NONE, storage_3},
+    {"u8@3 compute", REFERENCE_NONE, TENSOR_NONE, compute_3},
+    {"u8_packed@1 storage", REFERENCE_NONE, TENSOR_NONE, packed_storage_1},
+    {"u8_packed@1 compute", REFERENCE_NONE, TENSOR_NONE, packed_compute_1},
+    {"u8_packed@3 storage", REFERENCE_NONE, TENSOR_NONE, packed_storage_3},
+    {"u8_packed@3 compute", REFERENCE_NONE, TENSOR_NONE, packed_compute_3},
+    {"f32@5 storage", REFERENCE_NONE, TENSOR_NONE, storage_5},
+    {"f32@5 compute", REFERENCE_NONE, TENSOR_NONE, compute_5},
 };
 const size_t bench_num_routes = SLUICE_ARRAY_LEN(bench_routes);
