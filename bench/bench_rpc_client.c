@@ -44,7 +44,7 @@ static int connect_tcp(int port)
 
 /* Takes whatever is there, as much as fits: waiting for whole samples would put the reader to sleep
  * and wake it up for every segment. */
-static void ask_tcp(int socket, const struct bench_ask *ask, size_t size, uint64_t work_ns)
+static uint64_t ask_tcp(int socket, const struct bench_ask *ask, size_t size, uint64_t work_ns)
 {
     static uint8_t bytes[1 << 20];
     bench_write_all(socket, ask, sizeof(*ask));
@@ -59,6 +59,7 @@ static void ask_tcp(int socket, const struct bench_ask *ask, size_t size, uint64
         left -= (uint64_t)got;
         work((samples - (left + sample - 1) / sample) * work_ns);
     }
+    return sluice_clock_ns();
 }
 
 /* --- lib/rpc --- */
@@ -74,6 +75,7 @@ struct run {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_opened, is_complete, is_done;
+    uint64_t complete_ns;
 };
 
 static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
@@ -112,6 +114,7 @@ static void on_message(void *ctx, struct sluice_message *message)
     if (run->seen == run->want) {
         pthread_mutex_lock(&run->lock);
         run->is_complete = true;
+        run->complete_ns = sluice_clock_ns();
         pthread_cond_broadcast(&run->changed);
         pthread_mutex_unlock(&run->lock);
     }
@@ -151,8 +154,8 @@ static void request_samples(struct run *run, const struct bench_ask *ask)
     }
 }
 
-static void ask_rpc(struct sluice_rpc_channel *channel, struct sluice_buf_pool *pool,
-                    const struct bench_ask *ask, size_t size, uint64_t work_ns)
+static uint64_t ask_rpc(struct sluice_rpc_channel *channel, struct sluice_buf_pool *pool,
+                        const struct bench_ask *ask, size_t size, uint64_t work_ns)
 {
     struct run run = {
         .pool = pool,
@@ -197,6 +200,7 @@ static void ask_rpc(struct sluice_rpc_channel *channel, struct sluice_buf_pool *
     sluice_rpc_stream_destroy(stream);
     pthread_cond_destroy(&run.changed);
     pthread_mutex_destroy(&run.lock);
+    return run.complete_ns;
 }
 
 void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, int port, int control)
@@ -224,11 +228,10 @@ void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, in
         const size_t size = setup->sizes[ask.size];
         struct bench_answer answer = {.before = bench_usage_so_far()};
         const uint64_t start_ns = sluice_clock_ns();
-        if (transport == TRANSPORT_TCP)
-            ask_tcp(tcp, &ask, size, setup->work_ns);
-        else
-            ask_rpc(channel, pool, &ask, size, setup->work_ns);
-        answer.seconds = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+        const uint64_t end_ns = transport == TRANSPORT_TCP
+                                    ? ask_tcp(tcp, &ask, size, setup->work_ns)
+                                    : ask_rpc(channel, pool, &ask, size, setup->work_ns);
+        answer.seconds = (double)(end_ns - start_ns) * 1e-9;
         answer.after = bench_usage_so_far();
         bench_write_all(control, &answer, sizeof(answer));
     }

@@ -16,6 +16,9 @@
  * SLUICE_JOB_RUN or with SLUICE_JOB_CANCEL.  A job may therefore own things and
  * release them in its function; nothing else ever has to.
  *
+ * Workers are there for throughput: in a process of normal priority they run as SCHED_BATCH, so
+ * that waking one does not interrupt whoever submits.
+ *
  * Threads: every function may be called from any thread, except where noted. */
 
 struct sluice_worker_pool;

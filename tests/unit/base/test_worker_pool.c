@@ -62,6 +62,7 @@ struct test_job {
     struct gate *opens; /* opened when cancelled, if there is one */
     uint64_t burn_ns;
     char thread_name[16];
+    int policy;                      /* of the thread */
     struct sluice_worker_pool *pool; /* asked for its stats at the end, if there is one */
     struct sluice_worker_pool_stats stats;
 };
@@ -71,6 +72,7 @@ static void test_job_fn(struct sluice_job *job, enum sluice_job_fate fate, void 
     struct test_job *my = (struct test_job *)job;
     my->worker = worker;
     my->thread = pthread_self();
+    my->policy = sched_getscheduler(0);
     pthread_getname_np(pthread_self(), my->thread_name, sizeof(my->thread_name));
     if (fate == SLUICE_JOB_CANCEL) {
         atomic_fetch_add(&my->num_cancelled, 1);
@@ -609,6 +611,23 @@ static void threads_carry_the_pools_name(void)
     }
 }
 
+static void workers_do_not_interrupt_who_submits(void)
+{
+    const struct sched_param param = {0};
+    const int own = sched_getscheduler(0);
+    int expected = own;
+    if (own == SCHED_OTHER && sched_setscheduler(0, SCHED_BATCH, &param) == 0) {
+        expected = SCHED_BATCH;
+        CU_ASSERT_EQUAL(sched_setscheduler(0, own, &param), 0);
+    }
+    struct sluice_worker_pool *pool = new_pool(1, 1);
+    struct test_job job = make_job(NULL);
+    CU_ASSERT_EQUAL(sluice_worker_pool_try_submit(pool, &job.job), SLUICE_OK);
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+    CU_ASSERT_EQUAL(job.policy, expected);
+    CU_ASSERT_EQUAL(sched_getscheduler(0), own);
+}
+
 static void refuses_a_queue_of_no_capacity(void)
 {
     const struct sluice_worker_pool_options options = {.name = "none", .num_workers = 1};
@@ -643,6 +662,7 @@ int main(void)
         SLUICE_TEST(a_thread_that_cannot_be_made_stops_the_others),
         SLUICE_TEST(zero_workers_means_one_for_each_cpu),
         SLUICE_TEST(threads_carry_the_pools_name),
+        SLUICE_TEST(workers_do_not_interrupt_who_submits),
         SLUICE_TEST(refuses_a_queue_of_no_capacity),
         SLUICE_TEST(destroy_takes_null),
     };
