@@ -77,6 +77,22 @@ static struct text rates_text(const struct sluice_rates *rates)
     return text;
 }
 
+/* " raw@0 x0.00 x1.02 x1.00" for what was asked for since the last look: by what the model's
+ * storage CPU, compute CPU and bytes are multiplied. */
+static struct text corrections_text(const struct sluice_auto_chooser *chooser)
+{
+    struct text text = {0};
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        if (!chooser->asked[c])
+            continue;
+        append(&text, " %s", sluice_form_menu_name(c));
+        for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
+            append(&text, " x%.3f",
+                   sluice_auto_plan_correction(chooser->plan, c, (enum sluice_choice_side)s));
+    }
+    return text;
+}
+
 /* --- what the loader asks and tells --- */
 
 static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now)
@@ -119,6 +135,8 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
                    "plan at %.3f s, item %zu: %s; done %zu, unfinished %u; asked%s", at_s, index,
                    rates_text(&rates).chars, num_rows,
                    sluice_auto_plan_max_unfinished(chooser->plan), text.chars);
+        sluice_log(SLUICE_LOG_DEBUG, "costs at %.3f s: price of storage CPU %.4g; model%s", at_s,
+                   rates.storage_cpu_price, corrections_text(chooser).chars);
     }
     memset(chooser->asked, 0, sizeof(chooser->asked));
 }

@@ -352,7 +352,7 @@ static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *pl
         .wire_bytes =
             scale * result->busy_s[SLUICE_LOAD_NET_DOWN] * plan->watch.per_s[SLUICE_WATCHED_LINK],
         .slowest = result->slowest,
-        .rates = sluice_rate_watch_rates(&plan->watch),
+        .rates = sluice_auto_plan_rates(plan),
     };
     memcpy(forecast.price, result->price, sizeof(forecast.price));
     return forecast;
@@ -487,7 +487,9 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
 
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan)
 {
-    return sluice_rate_watch_rates(&plan->watch);
+    struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
+    rates.storage_cpu_price = plan->storage_price;
+    return rates;
 }
 
 sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *options,

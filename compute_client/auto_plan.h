@@ -88,6 +88,7 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
 /* Items that are enough to keep every resource at work, and no more. */
 uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan);
 
+/* What is believed now, the server's price of its cores included. */
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan);
 
 /* By what the model's cost is multiplied, from what has been seen. */

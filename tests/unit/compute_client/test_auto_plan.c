@@ -435,6 +435,7 @@ static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
     CU_ASSERT(free_of_charge.counts[0] < 800);
     CU_ASSERT(priced.counts[0] > 7000);
     CU_ASSERT_PTR_NOT_NULL(strstr(priced.last.reason, "price of storage CPU"));
+    CU_ASSERT_EQUAL(priced.last.rates.storage_cpu_price, 100);
 }
 
 static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
