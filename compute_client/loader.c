@@ -202,9 +202,7 @@ static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t
 {
     struct sluice_loader *loader = row->loader;
     struct sluice_sample_cost *cost = &loader->epoch.profile->rows[row->position];
-    /* A raw sample's work on the storage node is reading it; waiting there is not its cost. */
-    const uint64_t read_ns = row->result.disk_ns ? row->result.disk_ns : row->result.storage_cpu_ns;
-    cost->op_s[0] = (double)read_ns * 1e-9;
+    cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
     return sluice_op_meter_measure(&worker->meter, loader->epoch.pipeline, &row->result.sample, out,
                                    loader->options.row_bytes, cost, err);
 }

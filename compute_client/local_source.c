@@ -1,6 +1,7 @@
 #include "compute_client/local_source.h"
 
 #include "base/clock.h"
+#include "base/disk_clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/worker_pool.h"
@@ -25,6 +26,8 @@ struct local {
     size_t max_file_bytes;
     struct sluice_source_events events;
     struct sluice_jpeg_index_file *indexes; /* or NULL */
+
+    struct sluice_disk_clock disk;
 
     _Atomic uint64_t uses[SLUICE_INDEX_MISSING + 1]; /* sums only */
 };
@@ -78,10 +81,13 @@ static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void
         .sample = {.key = read->item.key, .kind = SLUICE_KIND_FILE},
     };
     struct sluice_err err = {0};
-    const uint64_t start = sluice_clock_ns();
-    result.backlog_ns = start - read->requested_ns;
+    result.backlog_ns = sluice_clock_ns() - read->requested_ns;
+    struct sluice_disk_read reading;
+    sluice_disk_clock_start(&local->disk, &reading);
     result.status = read_file(local, read->item.path, &result.sample, &err);
-    result.disk_ns = sluice_clock_ns() - start;
+    const struct sluice_disk_time time = sluice_disk_clock_stop(&local->disk, &reading);
+    result.disk_ns = time.wait_ns;
+    result.disk_busy_ns = time.busy_ns;
     if (result.status == SLUICE_OK)
         result.payload_bytes = result.sample.data->len;
     snprintf(result.error, sizeof(result.error), "%.*s", (int)sizeof(result.error) - 1, err.text);
@@ -173,6 +179,7 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
     local->max_file_bytes =
         options->max_file_bytes ? options->max_file_bytes : DEFAULT_MAX_FILE_BYTES;
     local->events = options->events;
+    local->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
     local->root = strdup(options->root);
     if (!local->root) {
         free(local);

@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "base/cli.h"
-#include "base/clock.h"
+#include "base/disk_clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "datasets/manifest.h"
@@ -64,11 +64,13 @@ static sluice_status measure(struct run *run, const char *path, uint64_t index,
                              struct sluice_err *err)
 {
     struct sluice_sample sample = {.key = *key};
-    const uint64_t start_ns = sluice_clock_ns();
+    struct sluice_disk_clock disk = SLUICE_DISK_CLOCK_INITIALIZER; /* one read at a time */
+    struct sluice_disk_read read;
+    sluice_disk_clock_start(&disk, &read);
     sluice_status status = sluice_file_read(path, MAX_FILE_BYTES, run->pool, &sample.data, err);
+    row->op_s[0] = (double)sluice_disk_clock_stop(&disk, &read).busy_ns * 1e-9;
     if (status != SLUICE_OK)
         return status;
-    row->op_s[0] = (double)(sluice_clock_ns() - start_ns) * 1e-9;
     status = sluice_op_meter_measure(&run->ops, run->pipeline, &sample, NULL, 0, row, err);
     if (status == SLUICE_OK)
         status = sluice_form_meter_add(&run->meter, sample.data, index, key, &run->forms, err);

@@ -14,6 +14,7 @@
  * Threads: constant while serving, except for what locks itself. */
 
 struct sluice_buf_pool;
+struct sluice_disk_clock;
 struct sluice_fetch;
 struct sluice_health;
 struct sluice_jpeg_index_file;
@@ -30,6 +31,7 @@ struct sluice_context {
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     struct sluice_workers *workers;
     struct sluice_stats *stats;
+    struct sluice_disk_clock *disk;
     struct sluice_buf_pool *buffers;
     struct sluice_rate_limit *link;
     struct sluice_fetch *fetch;

@@ -1,7 +1,7 @@
 #include "storage_server/fetch_stream.h"
 
 #include "base/buf.h"
-#include "base/clock.h"
+#include "base/disk_clock.h"
 #include "datasets/indexed_file.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
@@ -67,10 +67,13 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
                                  const struct sluice_sample_want *want, bool is_again,
                                  struct sluice_sample *sample, struct sluice_err *err)
 {
-    const uint64_t start_ns = sluice_clock_ns();
-    const sluice_status status =
-        sluice_sample_file_read(job->stream->context, want, is_again, sample, err);
-    job->reply.disk_us += sluice_fetch_to_us(sluice_clock_ns() - start_ns);
+    struct sluice_context *context = job->stream->context;
+    struct sluice_disk_read read;
+    sluice_disk_clock_start(context->disk, &read);
+    const sluice_status status = sluice_sample_file_read(context, want, is_again, sample, err);
+    const struct sluice_disk_time time = sluice_disk_clock_stop(context->disk, &read);
+    job->reply.disk_us += sluice_fetch_to_us(time.wait_ns);
+    job->reply.disk_busy_us += sluice_fetch_to_us(time.busy_ns);
     return status;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/disk_clock.h"
 #include "base/log.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
@@ -31,6 +32,7 @@ struct sluice_server {
     struct sluice_context context;
     struct sluice_manifest *manifest;
     struct sluice_stats stats;
+    struct sluice_disk_clock disk;
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
@@ -81,11 +83,13 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     }
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&s->stats, now_ns);
+    s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
     sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
     s->grace_ms = (unsigned)(options->grace_s * 1000);
     s->context = (struct sluice_context){
         .store = store,
         .stats = &s->stats,
+        .disk = &s->disk,
         .link = &s->link,
         .max_in_flight = (size_t)options->max_in_flight,
         .max_image_pixels = options->max_image_pixels,

@@ -152,7 +152,8 @@ struct sluice_wire_sample_reply {
     uint32_t ops_done;
     enum sluice_form form;
     uint32_t width, height, channels;
-    uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us; /* offload.proto says of what */
+    /* offload.proto says of what */
+    uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us;
     struct sluice_buf *payload; /* one reference; NULL unless status is OK */
 };
 void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);

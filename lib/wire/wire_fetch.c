@@ -30,6 +30,7 @@ enum {
     SAMPLE_REPLY_DISK_US = 11,
     SAMPLE_REPLY_BACKLOG_US = 12,
     SAMPLE_REPLY_WORK_US = 13,
+    SAMPLE_REPLY_DISK_BUSY_US = 14,
     SAMPLE_REPLY_PAYLOAD = 15,
 };
 
@@ -169,6 +170,7 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     sample.disk_us = reply->disk_us;
     sample.backlog_us = reply->backlog_us;
     sample.work_us = reply->work_us;
+    sample.disk_busy_us = reply->disk_busy_us;
     if (reply->payload)
         sample.payload =
             (ProtobufCBinaryData){.len = reply->payload->len, .data = reply->payload->data};
@@ -268,6 +270,9 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
         break;
     case SAMPLE_REPLY_WORK_US:
         narrow = &reply->work_us;
+        break;
+    case SAMPLE_REPLY_DISK_BUSY_US:
+        narrow = &reply->disk_busy_us;
         break;
     default:
         return true;

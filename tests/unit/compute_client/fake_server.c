@@ -218,6 +218,8 @@ static void make_payload(struct fake_server *s, const struct fetch *fetch,
     reply->channels = sample.channels;
     reply->queue_us = 10;
     reply->cpu_us = 20;
+    reply->disk_us = 40;
+    reply->disk_busy_us = 30;
     reply->payload = sluice_buf_ref(sample.data);
     sluice_sample_clear(&sample);
 }
