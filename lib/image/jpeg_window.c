@@ -23,10 +23,18 @@ sluice_status sluice_jpeg_window_create(struct sluice_jpeg_window **out, struct 
     if (!window)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a JPEG decoder");
     memset(window, 0, sizeof(*window));
-    for (unsigned k = 0; k < 64; k++)
-        window->place[k + 1] = sluice_jpeg_coefficient_place[natural_order[k]];
     *out = window;
     return SLUICE_OK;
+}
+
+static void set_kernels(struct sluice_jpeg_window *window,
+                        const struct sluice_jpeg_window_kernels *kernels)
+{
+    if (window->kernels == kernels)
+        return;
+    window->kernels = kernels;
+    for (unsigned k = 0; k < 64; k++)
+        window->place[k + 1] = kernels->place[natural_order[k]];
 }
 
 void sluice_jpeg_window_destroy(struct sluice_jpeg_window *window)
@@ -212,6 +220,7 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
         return sluice_fail(err, SLUICE_E_INVALID, "a box outside the image");
 
     struct sluice_buf *pixels = NULL;
+    set_kernels(window, kernels);
     place_planes(window, &jpeg, box);
     const struct sluice_jpeg_source source = {
         .jpeg = &jpeg, .wanted = wanted_mcus(window), .pool = pool};
@@ -219,7 +228,6 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
     if (status != SLUICE_OK)
         return status;
     sluice_jpeg_window_make_steps(window, &jpeg);
-    window->kernels = kernels;
     if (!read_indexed(window, source, index, bytes, len))
         status = index && index->is_partial
                      ? sluice_fail(err, SLUICE_E_CORRUPT, "a part of the JPEG does not do")

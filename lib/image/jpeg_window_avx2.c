@@ -65,21 +65,23 @@ static void store_two(uint8_t *a, uint8_t *b, __m128i rows)
     _mm_storel_epi64((__m128i *)(void *)b, _mm_unpackhi_epi64(rows, rows));
 }
 
-static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
-                        size_t stride)
+/* Zero where all is within its range. */
+static inline __attribute__((always_inline)) __m256i
+transform_block(const struct sluice_jpeg_block *block)
 {
-    /* The sign bit says: not in -16384 .. 16383, here as in the next step. */
-    __m256i overflow = _mm256_setzero_si256(), in[4], sums[8];
+    const int16_t *coefficients = block->coefficients, *quantisers = block->quantisers;
+    uint8_t *const out = block->out;
+    const size_t stride = block->stride;
+    /* Of `is_wide` the sign bit says: not in -16384 .. 16383, saturated values among them. */
+    __m256i overflow = _mm256_setzero_si256(), is_wide = _mm256_setzero_si256(), in[4], sums[8];
     for (unsigned i = 0; i < 4; i++) {
         const __m256i a =
             _mm256_loadu_si256((const __m256i *)(const void *)(coefficients + 16 * i));
         const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(quantisers + 16 * i));
         in[i] = _mm256_mullo_epi16(a, b);
         const __m256i high = _mm256_mulhi_epi16(a, b);
-        const __m256i is_word = _mm256_cmpeq_epi16(high, _mm256_srai_epi16(in[i], 15));
-        overflow = _mm256_or_si256(
-            overflow, _mm256_or_si256(_mm256_add_epi16(in[i], _mm256_set1_epi16(16384)),
-                                      _mm256_andnot_si256(is_word, _mm256_set1_epi16(-1))));
+        overflow = _mm256_or_si256(overflow, _mm256_xor_si256(high, _mm256_srai_epi16(in[i], 15)));
+        is_wide = _mm256_or_si256(is_wide, _mm256_add_epi16(in[i], _mm256_set1_epi16(16384)));
     }
     transform_8(in[0], in[1], in[2], in[3], _mm256_set1_epi32(1 << 10), sums);
 
@@ -88,10 +90,9 @@ static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers
     for (unsigned i = 0; i < 4; i++) {
         rows[i] = _mm256_packs_epi32(_mm256_srai_epi32(sums[2 * i], 11),
                                      _mm256_srai_epi32(sums[2 * i + 1], 11));
-        /* Saturated values are out of range, too. */
-        overflow = _mm256_or_si256(overflow, _mm256_add_epi16(rows[i], _mm256_set1_epi16(16384)));
+        is_wide = _mm256_or_si256(is_wide, _mm256_add_epi16(rows[i], _mm256_set1_epi16(16384)));
     }
-    overflow = _mm256_and_si256(overflow, _mm256_set1_epi16((short)0x8000));
+    overflow = _mm256_or_si256(overflow, _mm256_srai_epi16(is_wide, 15));
 
     const __m256i upper04_71 = shuffle_32(rows[0], rows[1], 0);
     const __m256i upper26_53 = shuffle_32(rows[0], rows[1], 1);
@@ -126,6 +127,14 @@ static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers
     store_two(out + 2 * stride, out + 3 * stride, _mm256_castsi256_si128(rows_23_67));
     store_two(out + 4 * stride, out + 5 * stride, _mm256_extracti128_si256(rows_01_45, 1));
     store_two(out + 6 * stride, out + 7 * stride, _mm256_extracti128_si256(rows_23_67, 1));
+    return overflow;
+}
+
+static bool inverse_dct(const struct sluice_jpeg_block *blocks, size_t num_blocks)
+{
+    __m256i overflow = _mm256_setzero_si256();
+    for (size_t i = 0; i < num_blocks; i++)
+        overflow = _mm256_or_si256(overflow, transform_block(&blocks[i]));
     return _mm256_testz_si256(overflow, overflow) != 0;
 }
 
@@ -187,12 +196,10 @@ static void widen(const uint16_t *sums, size_t len, unsigned even, unsigned odd,
     sluice_jpeg_window_kernels_c.widen(sums + i, len - i, even, odd, shift, out + 2 * i);
 }
 
-/* (weight * x + 32768) >> 16 for |x| <= 128 */
+/* (weight * x + 32768) >> 16 for a chroma value: the halved weights give the same for each. */
 static __m256i scale(__m256i x, int weight)
 {
-    const __m256i product =
-        _mm256_mulhi_epi16(_mm256_add_epi16(x, x), _mm256_set1_epi16((short)weight));
-    return _mm256_srai_epi16(_mm256_add_epi16(product, _mm256_set1_epi16(1)), 1);
+    return _mm256_mulhrs_epi16(x, _mm256_set1_epi16((short)(weight / 2)));
 }
 
 static __m128i pack_bytes(__m256i words)
@@ -263,6 +270,7 @@ static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, s
 }
 
 const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_avx2 = {
+    .place = sluice_jpeg_place_in_pairs,
     .inverse_dct = inverse_dct,
     .blend = blend,
     .finish_blend = finish_blend,

@@ -7,8 +7,14 @@ static const uint8_t order[8] = {0, 4, 2, 6, 7, 1, 5, 3};
 #define ROW(v)                                                                                     \
     PLACE(v, 0), PLACE(v, 5), PLACE(v, 2), PLACE(v, 7), PLACE(v, 1), PLACE(v, 6), PLACE(v, 3),     \
         PLACE(v, 4)
-const uint8_t sluice_jpeg_coefficient_place[64] = {
+const uint8_t sluice_jpeg_place_in_pairs[64] = {
     ROW(0), ROW(5), ROW(2), ROW(7), ROW(1), ROW(6), ROW(3), ROW(4),
+};
+
+const uint8_t sluice_jpeg_place_in_zigzag[64] = {
+    0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
+    41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
+    46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63,
 };
 
 /* One 8-point pass: in[k] is the k-th frequency.  The sums before their rounding shift. */
@@ -43,9 +49,9 @@ static void transform_8(const int32_t in[8], int32_t out[8])
 
 /* Columns, then rows, as jidctint.c.  Between the passes values carry 2 bits more than the
  * samples have, within 15 bits so that two of them add up in 16. */
-static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
-                        size_t stride)
+static bool transform_block(const struct sluice_jpeg_block *block)
 {
+    const int16_t *coefficients = block->coefficients, *quantisers = block->quantisers;
     int32_t work[8][8], in[8], sums[8];
     bool is_in_range = true;
     for (unsigned place = 0; place < 8; place++) {
@@ -71,10 +77,21 @@ static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers
             const int32_t value = (sums[x] + (1 << 17)) >> 18;
             is_in_range &= value >= -512 && value <= 511;
             const int32_t sample = value + 128;
-            out[y * stride + x] = (uint8_t)(sample < 0 ? 0 : sample > 255 ? 255 : sample);
+            block->out[y * block->stride + x] = (uint8_t)(sample < 0     ? 0
+                                                          : sample > 255 ? 255
+                                                                         : sample);
         }
     }
     return is_in_range;
+}
+
+static bool inverse_dct(const struct sluice_jpeg_block *blocks, size_t num_blocks)
+{
+    for (size_t i = 0; i < num_blocks; i++) {
+        if (!transform_block(&blocks[i]))
+            return false;
+    }
+    return true;
 }
 
 static void blend(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums)
@@ -117,6 +134,7 @@ static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, s
 }
 
 const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_c = {
+    .place = sluice_jpeg_place_in_pairs,
     .inverse_dct = inverse_dct,
     .blend = blend,
     .finish_blend = finish_blend,
@@ -127,7 +145,9 @@ const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_c = {
 const struct sluice_jpeg_window_kernels *sluice_jpeg_window_kernels_for(enum sluice_cpu_level level)
 {
 #ifdef SLUICE_HAVE_X86_KERNELS
-    if (level == SLUICE_CPU_AVX512 || level == SLUICE_CPU_AVX2)
+    if (level == SLUICE_CPU_AVX512)
+        return &sluice_jpeg_window_kernels_avx512;
+    if (level == SLUICE_CPU_AVX2)
         return &sluice_jpeg_window_kernels_avx2;
 #elif defined(SLUICE_HAVE_NEON_KERNELS)
     if (level == SLUICE_CPU_NEON)

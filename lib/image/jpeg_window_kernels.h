@@ -15,21 +15,30 @@
  *
  * Threads: pure functions over the caller's memory. */
 
-/* Where the coefficient of row v and column u of a block goes, and its quantiser: rows pair up
- * as the transform combines them, columns stand so that its second pass finds the same pairs. */
-extern const uint8_t sluice_jpeg_coefficient_place[64]; /* by v * 8 + u */
+/* Orders in which a block's coefficients and quantisers may stand, by v * 8 + u for row v and
+ * column u: rows paired up as the transform combines them, with the columns so that its second
+ * pass finds the same pairs; and as in the file. */
+extern const uint8_t sluice_jpeg_place_in_pairs[64];
+extern const uint8_t sluice_jpeg_place_in_zigzag[64];
 
 /* Quantisers beyond this are for others to judge. */
 #define SLUICE_JPEG_MAX_QUANTISER 32767
 
+struct sluice_jpeg_block {
+    const int16_t *coefficients, *quantisers; /* 64 of each, at multiples of 64 bytes */
+    uint8_t *out;                             /* 8 rows of 8 samples, `stride` apart */
+    size_t stride;
+};
+
 struct sluice_jpeg_window_kernels {
-    /* Writes 8 rows of 8 samples from coefficients times quantisers, each of which is 1 ..
+    const uint8_t *place; /* one of the above */
+
+    /* Makes samples from coefficients times quantisers, each of which is 1 ..
      * SLUICE_JPEG_MAX_QUANTISER.  False: some value on the way left the range in which every
      * build of libjpeg-turbo, with 16-bit SIMD arithmetic or without, gives the same: products
      * and what stands between the two passes -16,384 .. 16,383, samples -512 .. 511 around 128.
      * The samples are of no use then. */
-    bool (*inverse_dct)(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
-                        size_t stride);
+    bool (*inverse_dct)(const struct sluice_jpeg_block *blocks, size_t num_blocks);
 
     /* sums[i] = 3 * near[i] + far[i] */
     void (*blend)(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums);
@@ -52,6 +61,7 @@ sluice_jpeg_window_kernels_for(enum sluice_cpu_level level);
 extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_c;
 #ifdef SLUICE_HAVE_X86_KERNELS
 extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_avx2;
+extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_avx512;
 #endif
 #ifdef SLUICE_HAVE_NEON_KERNELS
 extern const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_neon;

@@ -120,14 +120,13 @@ static inline int16x8_t multiply(int16x8_t a, int16x8_t b)
                         vqmovn_s32(vmull_high_s16(a, b)));
 }
 
-static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers[64], uint8_t *out,
-                        size_t stride)
+static bool transform_block(const struct sluice_jpeg_block *block)
 {
     int16x8_t values[8];
     uint16x8_t is_outside = vdupq_n_u16(0);
     for (unsigned i = 0; i < 8; i += 2) {
-        const int16x8x2_t a = vld2q_s16(coefficients + (size_t)8 * i);
-        const int16x8x2_t b = vld2q_s16(quantisers + (size_t)8 * i);
+        const int16x8x2_t a = vld2q_s16(block->coefficients + (size_t)8 * i);
+        const int16x8x2_t b = vld2q_s16(block->quantisers + (size_t)8 * i);
         values[i] = multiply(a.val[0], b.val[0]);
         values[i + 1] = multiply(a.val[1], b.val[1]);
         is_outside = vorrq_u16(is_outside, find_outside(values[i], 16384));
@@ -151,8 +150,16 @@ static bool inverse_dct(const int16_t coefficients[64], const int16_t quantisers
     }
     transpose_bytes(samples);
     for (unsigned y = 0; y < 8; y++)
-        vst1_u8(out + y * stride, samples[y]);
+        vst1_u8(block->out + y * block->stride, samples[y]);
     return vmaxvq_u16(is_outside) == 0;
+}
+
+static bool inverse_dct(const struct sluice_jpeg_block *blocks, size_t num_blocks)
+{
+    bool is_good = true;
+    for (size_t i = 0; i < num_blocks; i++)
+        is_good &= transform_block(&blocks[i]);
+    return is_good;
 }
 
 static void blend(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums)
@@ -230,6 +237,7 @@ static void ycc_to_rgb(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, s
 }
 
 const struct sluice_jpeg_window_kernels sluice_jpeg_window_kernels_neon = {
+    .place = sluice_jpeg_place_in_pairs,
     .inverse_dct = inverse_dct,
     .blend = blend,
     .finish_blend = finish_blend,

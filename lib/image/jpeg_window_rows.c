@@ -9,6 +9,8 @@
 /* To samples, for the blocks of a window. */
 static bool transform_chunk(struct sluice_jpeg_window *window, struct sluice_jpeg_lane *lane)
 {
+    struct sluice_jpeg_block blocks[CHUNK_BLOCKS];
+    size_t num_blocks = 0;
     int16_t *coefficients = lane->coefficients;
     for (uint32_t m = 0; m < lane->num_mcus; m++, lane->column++) {
         for (unsigned c = 0; c < window->num_planes; c++) {
@@ -24,14 +26,18 @@ static bool transform_chunk(struct sluice_jpeg_window *window, struct sluice_jpe
                     if (row >= plane->end_row - plane->first_row ||
                         column >= plane->end_column - plane->first_column)
                         continue;
-                    if (!window->kernels->inverse_dct(
-                            coefficients, plane->quantisers,
-                            plane->samples + row * 8 * plane->stride + column * 8, plane->stride))
-                        return false;
+                    blocks[num_blocks++] = (struct sluice_jpeg_block){
+                        .coefficients = coefficients,
+                        .quantisers = plane->quantisers,
+                        .out = plane->samples + row * 8 * plane->stride + column * 8,
+                        .stride = plane->stride,
+                    };
                 }
             }
         }
     }
+    if (!window->kernels->inverse_dct(blocks, num_blocks))
+        return false;
     memset(lane->coefficients, 0, (size_t)(coefficients - lane->coefficients) * sizeof(int16_t));
     return true;
 }

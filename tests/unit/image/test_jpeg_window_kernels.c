@@ -62,16 +62,42 @@ static void random_block(int16_t coefficients[64], int16_t quantisers[64])
     }
 }
 
+/* A block in a kernel's own order. */
+struct placed_block {
+    _Alignas(64) int16_t coefficients[64], quantisers[64];
+};
+
+static void place_block(const struct sluice_jpeg_window_kernels *kernels,
+                        const int16_t coefficients[64], const int16_t quantisers[64],
+                        struct placed_block *block)
+{
+    for (unsigned i = 0; i < 64; i++) {
+        block->coefficients[kernels->place[i]] = coefficients[i];
+        block->quantisers[kernels->place[i]] = quantisers[i];
+    }
+}
+
+static bool transform_one(const struct sluice_jpeg_window_kernels *kernels,
+                          const int16_t coefficients[64], const int16_t quantisers[64],
+                          uint8_t *out, size_t stride)
+{
+    struct placed_block block;
+    place_block(kernels, coefficients, quantisers, &block);
+    const struct sluice_jpeg_block job = {block.coefficients, block.quantisers, out, stride};
+    return kernels->inverse_dct(&job, 1);
+}
+
 static void check_inverse_dct(const struct sluice_jpeg_window_kernels *kernels)
 {
     unsigned num_good = 0, num_bad = 0;
     for (unsigned n = 0; n < 20000; n++) {
-        _Alignas(32) int16_t coefficients[64], quantisers[64];
+        int16_t coefficients[64], quantisers[64];
         random_block(coefficients, quantisers);
         const size_t stride = 8 + sluice_rng_below(&rng, 9), len = 7 * stride + 8;
         uint8_t *want = guarded_create(len), *got = guarded_create(len);
-        const bool is_good = scalar->inverse_dct(coefficients, quantisers, want, stride);
-        CU_ASSERT_EQUAL_FATAL(kernels->inverse_dct(coefficients, quantisers, got, stride), is_good);
+        const bool is_good = transform_one(scalar, coefficients, quantisers, want, stride);
+        CU_ASSERT_EQUAL_FATAL(transform_one(kernels, coefficients, quantisers, got, stride),
+                              is_good);
         CU_ASSERT_FATAL(!is_good || memcmp(want, got, len) == 0);
         *(is_good ? &num_good : &num_bad) += 1;
         for (unsigned y = 0; y < 7; y++) {
@@ -83,6 +109,44 @@ static void check_inverse_dct(const struct sluice_jpeg_window_kernels *kernels)
     }
     CU_ASSERT(num_good > 1000);
     CU_ASSERT(num_bad > 1000);
+}
+
+/* Several blocks, of different quantisers and strides, are as each by itself; one that is out of
+ * range among them is noticed. */
+static void check_many_blocks(const struct sluice_jpeg_window_kernels *kernels)
+{
+    enum { MAX_BLOCKS = 7 };
+    unsigned num_bad = 0;
+    for (unsigned n = 0; n < 2000; n++) {
+        const size_t num_blocks = sluice_rng_below(&rng, MAX_BLOCKS + 1);
+        struct placed_block placed[MAX_BLOCKS];
+        struct sluice_jpeg_block blocks[MAX_BLOCKS];
+        uint8_t *want[MAX_BLOCKS];
+        bool are_good = true;
+        for (size_t i = 0; i < num_blocks; i++) {
+            int16_t coefficients[64] = {0}, quantisers[64];
+            for (unsigned k = 0; k < 64; k++)
+                quantisers[k] = (int16_t)(1 + sluice_rng_below(&rng, 20));
+            coefficients[sluice_rng_below(&rng, 64)] = (int16_t)(sluice_rng_below(&rng, 60) - 30);
+            coefficients[0] = (int16_t)(sluice_rng_below(&rng, n % 4 ? 100 : 400));
+            const size_t stride = 8 + sluice_rng_below(&rng, 9), len = 7 * stride + 8;
+            want[i] = guarded_create(len);
+            are_good &= transform_one(scalar, coefficients, quantisers, want[i], stride);
+            place_block(kernels, coefficients, quantisers, &placed[i]);
+            blocks[i] = (struct sluice_jpeg_block){placed[i].coefficients, placed[i].quantisers,
+                                                   guarded_create(len), stride};
+        }
+        CU_ASSERT_EQUAL_FATAL(kernels->inverse_dct(blocks, num_blocks), are_good);
+        num_bad += !are_good;
+        for (size_t i = 0; i < num_blocks; i++) {
+            const size_t len = 7 * blocks[i].stride + 8;
+            CU_ASSERT_FATAL(!are_good || memcmp(want[i], blocks[i].out, len) == 0);
+            guarded_check_and_free(want[i], len);
+            guarded_check_and_free(blocks[i].out, len);
+        }
+    }
+    CU_ASSERT(num_bad > 10);
+    CU_ASSERT(num_bad < 1500);
 }
 
 static void check_filters(const struct sluice_jpeg_window_kernels *kernels)
@@ -155,6 +219,7 @@ static void every_table_equals_the_scalar_one(void)
             continue;
         const struct sluice_jpeg_window_kernels *kernels = sluice_jpeg_window_kernels_for(level);
         check_inverse_dct(kernels);
+        check_many_blocks(kernels);
         check_filters(kernels);
         check_colours(kernels);
     }
@@ -170,8 +235,8 @@ static double true_sample(const int16_t coefficients[64], unsigned x, unsigned y
     for (unsigned v = 0; v < 8; v++) {
         for (unsigned u = 0; u < 8; u++) {
             const double weight = (u ? 1 : sqrt(0.5)) * (v ? 1 : sqrt(0.5)) / 4;
-            sum += weight * coefficients[sluice_jpeg_coefficient_place[v * 8 + u]] *
-                   cos((2 * x + 1) * u * pi / 16) * cos((2 * y + 1) * v * pi / 16);
+            sum += weight * coefficients[v * 8 + u] * cos((2 * x + 1) * u * pi / 16) *
+                   cos((2 * y + 1) * v * pi / 16);
         }
     }
     return fmin(fmax(sum + 128, 0), 255);
@@ -184,7 +249,7 @@ static void the_scalar_transform_is_an_inverse_dct(void)
         for (unsigned i = 0; i < 6; i++)
             coefficients[sluice_rng_below(&rng, 64)] = (int16_t)(sluice_rng_below(&rng, 400) - 200);
         uint8_t out[64];
-        CU_ASSERT_FATAL(scalar->inverse_dct(coefficients, ones, out, 8));
+        CU_ASSERT_FATAL(transform_one(scalar, coefficients, ones, out, 8));
         for (unsigned i = 0; i < 64; i++)
             CU_ASSERT(fabs(out[i] - true_sample(coefficients, i % 8, i / 8)) < 0.6);
     }
@@ -198,17 +263,17 @@ static void values_out_of_range_are_noticed(void)
     /* A product of 32 bits that would be small in 16. */
     const int16_t large[64] = {[0] = 4096};
     coefficients[0] = 16;
-    CU_ASSERT(!scalar->inverse_dct(coefficients, large, out, 8));
+    CU_ASSERT(!transform_one(scalar, coefficients, large, out, 8));
     coefficients[0] = 511 * 8 + 3;
-    CU_ASSERT(scalar->inverse_dct(coefficients, ones, out, 8));
+    CU_ASSERT(transform_one(scalar, coefficients, ones, out, 8));
     CU_ASSERT_EQUAL(out[0], 255);
     coefficients[0] = 511 * 8 + 4;
-    CU_ASSERT(!scalar->inverse_dct(coefficients, ones, out, 8));
+    CU_ASSERT(!transform_one(scalar, coefficients, ones, out, 8));
     coefficients[0] = -16384 / 4; /* the first pass carries two bits more */
-    CU_ASSERT(scalar->inverse_dct(coefficients, ones, out, 8));
+    CU_ASSERT(transform_one(scalar, coefficients, ones, out, 8));
     CU_ASSERT_EQUAL(out[0], 0);
     coefficients[0] = -16384 / 4 - 1;
-    CU_ASSERT(!scalar->inverse_dct(coefficients, ones, out, 8));
+    CU_ASSERT(!transform_one(scalar, coefficients, ones, out, 8));
 }
 
 int main(void)
