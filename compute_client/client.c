@@ -182,7 +182,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
     if (status == SLUICE_OK) {
         *info = (struct sluice_server_info){
             .num_samples = said.num_samples,
-            .prep_workers = said.prep_workers,
+            .prep_cores = said.prep_cores > 0 ? said.prep_cores : said.prep_workers,
             .max_in_flight = said.max_in_flight ? said.max_in_flight : 1,
             .forms = said.forms,
             .max_image_pixels = said.max_image_pixels,

@@ -31,7 +31,7 @@ struct sluice_server_info {
     char name[64];
     char dataset_id[33];
     uint64_t num_samples;
-    uint32_t prep_workers;
+    double prep_cores;      /* that preprocessing may use; 0: unknown */
     uint32_t max_in_flight; /* >= 1 */
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form): what it can send */

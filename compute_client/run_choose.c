@@ -14,11 +14,12 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
                                  struct sluice_err *err)
 {
     const struct sluice_options *options = run->options;
-    const uint64_t storage = options->remote_cpus ? options->remote_cpus : run->info.prep_workers;
+    const double storage =
+        options->remote_cpus ? (double)options->remote_cpus : run->info.prep_cores;
     const uint64_t cpus = sluice_cpu_count();
     *rates = (struct sluice_rates){
         .link_bytes_per_s = options->net_bw,
-        .storage_cores = (double)(storage ? storage : 1),
+        .storage_cores = storage > 0 ? storage : 1,
         .compute_cores = (double)(options->workers < cpus ? options->workers : cpus),
         .gpu_samples_per_s = options->consume_rate > 0 ? options->consume_rate : INFINITY,
     };

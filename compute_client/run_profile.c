@@ -215,7 +215,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
                            ? o->profile_samples
                            : run->train.num_ids,
         .transport = sluice_transport_cost_default(),
-        .storage_cores = run->client ? run->info.prep_workers : 0,
+        .storage_cores = run->client ? run->info.prep_cores : 0,
         .compute_cores = (double)(o->workers < cpus ? o->workers : cpus),
     };
     sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);

@@ -3,6 +3,7 @@
 #include "rpc/rpc.h"
 #include "storage_server/metrics.h"
 #include "storage_server/options.h"
+#include "storage_server/prep_limits.h"
 #include "storage_server/server.h"
 
 #include <stdio.h>
@@ -39,6 +40,18 @@ int main(int argc, char **argv)
     struct sluice_err err = {0};
     struct sluice_server *server = NULL;
     sluice_status status = sluice_quit_init(&err);
+    const struct sluice_prep_limits_options limits = {
+        .has_nice = options.has_prep_nice,
+        .nice = (int)options.prep_nice,
+        .io_class = options.prep_io,
+        .cgroup = options.prep_cgroup,
+        .cpu_max = options.prep_cpu_max,
+    };
+    if (status == SLUICE_OK &&
+        sluice_prep_limits_open(&limits, &options.prep_limits, &err) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        return 2; /* a flag that cannot be honoured here */
+    }
     if (status == SLUICE_OK)
         status = sluice_server_create(&options, NULL, &server, &err);
     struct sluice_metrics *metrics = NULL;
@@ -47,6 +60,7 @@ int main(int argc, char **argv)
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         sluice_server_destroy(server);
+        sluice_prep_limits_close(options.prep_limits);
         return 1;
     }
     if (metrics)
@@ -70,5 +84,6 @@ int main(int argc, char **argv)
     print_stats(server);
     sluice_metrics_destroy(metrics);
     sluice_server_destroy(server);
+    sluice_prep_limits_close(options.prep_limits);
     return 0;
 }

@@ -73,7 +73,8 @@ char *sluice_metrics_text(const struct sluice_wire_stats *stats)
     put_gauge(page, "uptime_seconds", stats->uptime_s, "Since the server began to serve.");
     put_gauge(page, "queue_depth", stats->queue_depth, "Jobs that wait for a worker.");
     put_gauge(page, "queue_peak", stats->queue_peak, "The most jobs that ever waited.");
-    put_gauge(page, "prep_workers", stats->prep_workers, "Cores that preprocessing may use.");
+    put_gauge(page, "prep_cores", stats->prep_cores, "Cores that preprocessing may use.");
+    put_gauge(page, "prep_workers", stats->prep_workers, "The same in whole cores, at least 1.");
     put_header(page, "busy_core_seconds_total", "counter", "CPU time of preprocessing.");
     fprintf(page, "sluice_busy_core_seconds_total %.9g\n", stats->busy_cores * stats->uptime_s);
     put_gauge(page, "cpu_price", stats->cpu_price,

@@ -3,6 +3,7 @@
 #include "datasets/jpeg_index_file.h"
 
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
+static const char *const io_choices[] = {"normal", "low", "idle", NULL};
 
 struct sluice_server_options sluice_server_options_init(void)
 {
@@ -19,6 +20,7 @@ struct sluice_server_options sluice_server_options_init(void)
         .jpeg_crop_huffman = "fast",
         .jpeg_index = "auto",
         .grace_s = 10,
+        .prep_io = "normal",
     };
 }
 
@@ -53,9 +55,37 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
          .type = SLUICE_OPTION_UINT,
          .value = &o->prep_workers,
          .arg = "N",
-         .help = "Threads that preprocess, which bounds the cores spent; 0 is one per CPU.",
+         .help = "Threads that preprocess, which bounds the cores spent; 0 is one per core.",
          .min = 0,
          .max = 1024},
+        {.name = "prep-nice",
+         .type = SLUICE_OPTION_UINT,
+         .value = &o->prep_nice,
+         .is_given = &o->has_prep_nice,
+         .arg = "N",
+         .help = "Nice value of the threads that preprocess or read; not given: the process's.",
+         .min = 0,
+         .max = 19},
+        {.name = "prep-io",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &o->prep_io,
+         .choices = io_choices,
+         .help = "Priority of their reads: as the nice value has it, last of all programs that "
+                 "are not idle, or only when the disk is idle."},
+        {.name = "prep-cgroup",
+         .type = SLUICE_OPTION_STRING,
+         .value = &o->prep_cgroup,
+         .arg = "PATH",
+         .help = "Control group for the threads that preprocess, made if it is missing: a name "
+                 "beneath the server's own, or a folder beneath /sys/fs/cgroup."},
+        {.name = "prep-cpu-max",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &o->prep_cpu_max,
+         .arg = "CORES",
+         .help = "Quota of CPU time for that group (without --prep-cgroup, one of this process); "
+                 "not given: none is set.",
+         .min = 0.01,
+         .max = 65536},
         {.name = "io-workers",
          .type = SLUICE_OPTION_UINT,
          .value = &o->io_workers,

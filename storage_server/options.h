@@ -10,11 +10,13 @@
  *
  * Threads: at start, on the main thread. */
 
+struct sluice_prep_limits;
+
 struct sluice_server_options {
     const char *root;   /* folder of the images; required */
     const char *listen; /* "0.0.0.0:50051"; port 0: a free one */
     uint64_t grpc_workers;
-    uint64_t prep_workers;   /* 0: one for each CPU this process may use */
+    uint64_t prep_workers;   /* 0: one for each core this process may use */
     uint64_t io_workers;     /* threads that only read files */
     uint64_t queue;          /* jobs that may wait in front of each of the two groups */
     uint64_t max_in_flight;  /* samples of one stream between request and reply */
@@ -25,6 +27,14 @@ struct sluice_server_options {
     const char *jpeg_index;        /* "auto", "off" or a file */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
     double grace_s;                /* time for what was accepted, once a stop was asked for */
+
+    /* prep_limits.h says what these mean. */
+    uint64_t prep_nice; /* if has_prep_nice */
+    bool has_prep_nice;
+    const char *prep_io, *prep_cgroup;
+    double prep_cpu_max;
+    struct sluice_prep_limits *prep_limits; /* no flag: what was opened by them; borrowed as long as
+                                               there is a server; NULL: none */
 };
 
 /* The defaults. */

@@ -130,6 +130,7 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .queue = (size_t)options->queue,
         .max_image_pixels = options->max_image_pixels,
         .buffers = s->context.buffers,
+        .limits = options->prep_limits,
     };
     status = sluice_workers_create(&workers, &s->context.workers, err);
     if (status != SLUICE_OK)

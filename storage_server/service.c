@@ -87,6 +87,11 @@ enum sluice_rpc_code sluice_service_agree(struct sluice_context *context, uint32
     return SLUICE_RPC_OK;
 }
 
+static uint32_t whole_cores(double cores)
+{
+    return cores < 1 ? 1 : (uint32_t)(cores + 0.5);
+}
+
 static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
     struct sluice_context *context = ctx;
@@ -107,12 +112,14 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
                    sluice_rpc_call_peer(call), err.text);
         sluice_rpc_call_finish(call, code, err.text);
     } else {
+        const double cores = sluice_workers_prep_cores(context->workers);
         struct sluice_wire_hello answer = {
             .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
             .peer = (char[]){"offload_server " SLUICE_VERSION},
             .pipeline_fingerprint = pipeline ? sluice_pipeline_fingerprint(pipeline) : 0,
             .num_samples = context->manifest->num_entries,
-            .prep_workers = sluice_workers_num_prep(context->workers),
+            .prep_cores = cores,
+            .prep_workers = whole_cores(cores),
             .max_in_flight = (uint32_t)context->max_in_flight,
             .max_image_pixels = context->max_image_pixels,
             .max_file_bytes = context->max_file_bytes,
@@ -377,7 +384,8 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
     stats.refused_paths = context->store->refused(context->store);
     stats.queue_depth = (uint32_t)prep.queue_depth;
     stats.queue_peak = (uint32_t)prep.queue_peak;
-    stats.prep_workers = sluice_workers_num_prep(context->workers);
+    stats.prep_cores = sluice_workers_prep_cores(context->workers);
+    stats.prep_workers = whole_cores(stats.prep_cores);
     stats.cpu_price = sluice_workers_cpu_price(context->workers);
     stats.busy_cores = stats.uptime_s > 0 ? (double)prep.busy_ns * 1e-9 / stats.uptime_s : 0;
     return stats;

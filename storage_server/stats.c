@@ -160,6 +160,7 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **js
         {"queue_depth", count_json(stats->queue_depth)},
         {"queue_peak", count_json(stats->queue_peak)},
         {"prep_workers", count_json(stats->prep_workers)},
+        {"prep_cores", json_real(stats->prep_cores)},
         {"busy_cores", json_real(stats->busy_cores)},
         {"cpu_price", json_real(stats->cpu_price)},
         {"streams", count_json(stats->streams)},

@@ -49,7 +49,7 @@ struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t 
 /* One line of JSON, no newline in it; free() it.
  * {"uptime_s":..,"samples":..,"payload_bytes":..,"wire_bytes":..,"choices":{"raw@0":21},
  *  "choice_bytes":{"raw@0":..},"errors":{"corrupt":1},"reduced":..,"queue_depth":..,
- *  "queue_peak":..,"prep_workers":..,"busy_cores":..,"cpu_price":..,
+ *  "queue_peak":..,"prep_workers":..,"prep_cores":..,"busy_cores":..,"cpu_price":..,
  *  "streams":..,"refused_paths":..,
  *  "files":{"reads":..,"bytes":..,"read_bytes":..},"cpu_s":..,
  *  "jpeg_index":{"hits":..,"stale":..,"missing":..,"again":..}}

@@ -1,15 +1,18 @@
 #include "storage_server/workers.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/log.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/cpu_price.h"
 #include "storage_server/fair_queue.h"
+#include "storage_server/prep_limits.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Between two looks at the queue. */
 #define PRICE_PERIOD_NS 50000000u
@@ -50,27 +53,56 @@ struct sluice_workers {
     } seen[2]; /* in PREP since the price was made: of others, of followers */
 
     unsigned num_prep; /* constant from here */
+    pid_t prep_tid;    /* of the first of PREP, which stands for all */
+    struct sluice_prep_limits *limits;
     struct sluice_scratch_options scratch;
 };
 
+static sluice_status enter(const struct sluice_workers *workers, bool is_preprocessing)
+{
+    struct sluice_err err = {0};
+    const sluice_status status = sluice_prep_limits_enter(workers->limits, is_preprocessing, &err);
+    if (status != SLUICE_OK) /* the pool has no room for more than the status */
+        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+    return status;
+}
+
 static sluice_status start_prep(void *ctx, unsigned index, void **worker)
 {
-    (void)index;
-    const struct sluice_workers *workers = ctx;
+    struct sluice_workers *workers = ctx;
     struct sluice_scratch *scratch;
-    const sluice_status status = sluice_scratch_create(&workers->scratch, &scratch, NULL);
-    if (status == SLUICE_OK)
-        *worker = scratch;
-    return status;
+    sluice_status status = sluice_scratch_create(&workers->scratch, &scratch, NULL);
+    if (status == SLUICE_OK && (status = enter(workers, true)) != SLUICE_OK)
+        sluice_scratch_destroy(scratch);
+    if (status != SLUICE_OK)
+        return status;
+    if (index == 0)
+        workers->prep_tid = gettid();
+    *worker = scratch;
+    return SLUICE_OK;
 }
 
 static void stop_prep(void *ctx, void *worker)
 {
-    (void)ctx;
+    const struct sluice_workers *workers = ctx;
+    sluice_prep_limits_leave(workers->limits, true);
     sluice_scratch_destroy(worker);
 }
 
-static void run_ticket(struct sluice_job *job, enum sluice_job_fate fate, void *worker);
+static sluice_status start_io(void *ctx, unsigned index, void **worker)
+{
+    (void)index, (void)worker;
+    return enter(ctx, false);
+}
+
+static void stop_io(void *ctx, void *worker)
+{
+    (void)worker;
+    const struct sluice_workers *workers = ctx;
+    sluice_prep_limits_leave(workers->limits, false);
+}
+
+static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker);
 
 static sluice_status create_lane(struct sluice_workers *w, enum sluice_lane which,
                                  struct sluice_worker_pool_options options, struct sluice_err *err)
@@ -99,7 +131,10 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
     w->price = sluice_cpu_price_init(sluice_clock_ns());
-    w->num_prep = options->prep_workers ? options->prep_workers : sluice_cpu_count();
+    w->limits = options->limits;
+    w->num_prep = options->prep_workers
+                      ? options->prep_workers
+                      : (unsigned)ceil(sluice_prep_limits_cores(options->limits, 0));
     w->scratch = (struct sluice_scratch_options){
         .pool = options->buffers,
         .max_image_pixels = options->max_image_pixels,
@@ -117,6 +152,9 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         .name = "io",
         .num_workers = options->io_workers,
         .queue_capacity = options->queue,
+        .worker_start = start_io,
+        .worker_stop = stop_io,
+        .ctx = w,
     };
     sluice_status status = create_lane(w, SLUICE_LANE_PREP, prep, err);
     if (status == SLUICE_OK)
@@ -259,7 +297,8 @@ static void call_waiters(struct sluice_workers *w, struct sluice_party *party, b
         pthread_mutex_unlock(&w->lock);
         const bool is_served = waiter->fn(waiter);
         pthread_mutex_lock(&w->lock);
-        unref(party); /* the waiter's; the caller has one too */
+        assert(party->refs > 1); /* the caller has one too */
+        party->refs--;           /* the waiter's */
         if (!is_served && !to_the_last)
             return;
     }
@@ -344,9 +383,9 @@ bool sluice_workers_wait(struct sluice_workers *w, struct sluice_party *party,
     return is_current;
 }
 
-unsigned sluice_workers_num_prep(const struct sluice_workers *w)
+double sluice_workers_prep_cores(const struct sluice_workers *w)
 {
-    return w->num_prep;
+    return fmin(w->num_prep, sluice_prep_limits_cores(w->limits, w->prep_tid));
 }
 
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,

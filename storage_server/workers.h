@@ -23,15 +23,17 @@
 
 struct sluice_workers;
 struct sluice_buf_pool;
+struct sluice_prep_limits;
 
 enum sluice_lane { SLUICE_LANE_PREP, SLUICE_LANE_IO };
 
 struct sluice_workers_options {
-    unsigned prep_workers; /* 0: one for each CPU */
+    unsigned prep_workers; /* 0: one for each core that they may use */
     unsigned io_workers;
     size_t queue; /* jobs that wait, in each lane */
     uint64_t max_image_pixels;
-    struct sluice_buf_pool *buffers; /* borrowed */
+    struct sluice_buf_pool *buffers;   /* borrowed */
+    struct sluice_prep_limits *limits; /* of all workers; borrowed; NULL: none */
 };
 
 /* PREP's jobs get their thread's struct sluice_scratch as `worker`, IO's get NULL. */
@@ -81,7 +83,9 @@ uint64_t sluice_workers_moment(struct sluice_workers *workers);
 SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers, struct sluice_party *party,
                                          struct sluice_waiter *waiter, uint64_t moment);
 
-unsigned sluice_workers_num_prep(const struct sluice_workers *workers);
+/* The cores that PREP may use, now: what its threads may run on and what limits and cgroups leave
+ * them, and no more than there are threads. */
+double sluice_workers_prep_cores(const struct sluice_workers *workers);
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
                                                      enum sluice_lane lane);
 

@@ -87,7 +87,7 @@ const char *sluice_cpu_level_name(enum sluice_cpu_level level)
     return level_names[level];
 }
 
-unsigned sluice_cpu_count(void)
+unsigned sluice_cpu_count_of(pid_t tid)
 {
     /* The kernel refuses a set smaller than its own, whose size it does not tell. */
     for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
@@ -95,11 +95,16 @@ unsigned sluice_cpu_count(void)
         if (!set)
             return 1;
         const size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        const bool is_read = sched_getaffinity(0, bytes, set) == 0;
+        const bool is_read = sched_getaffinity(tid, bytes, set) == 0;
         const int count = is_read ? CPU_COUNT_S(bytes, set) : 0;
         CPU_FREE(set);
         if (is_read)
             return count > 0 ? (unsigned)count : 1;
     }
     return 1;
+}
+
+unsigned sluice_cpu_count(void)
+{
+    return sluice_cpu_count_of(0);
 }

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <sys/types.h>
+
 /* Which instruction set the kernels may use, decided once at start.
  *
  * The environment variable SLUICE_CPU=c|avx2|avx512|neon lowers the level (for
@@ -22,6 +24,7 @@ enum sluice_cpu_level sluice_cpu_level(void);    /* after SLUICE_CPU; the same a
 enum sluice_cpu_level sluice_cpu_detected(void); /* what the machine has */
 const char *sluice_cpu_level_name(enum sluice_cpu_level level);
 
-unsigned sluice_cpu_count(void); /* CPUs this process may run on (affinity), at least 1 */
+unsigned sluice_cpu_count(void);         /* CPUs this process may run on (affinity), at least 1 */
+unsigned sluice_cpu_count_of(pid_t tid); /* the same of another thread; 0: the calling one */
 
 #endif

@@ -54,7 +54,8 @@ struct sluice_wire_hello {
     char dataset_id[33]; /* empty: not compared */
     /* reply only: */
     uint64_t num_samples;
-    uint32_t prep_workers;
+    double prep_cores;     /* 0 from servers that do not say; prep_workers then does */
+    uint32_t prep_workers; /* in whole cores */
     uint32_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
@@ -210,7 +211,7 @@ struct sluice_wire_stats {
     uint64_t errors[SLUICE_WIRE_NUM_STATUS]; /* by sluice_status */
     uint64_t samples, payload_bytes, wire_bytes, reduced, refused_paths;
     uint32_t queue_depth, queue_peak, prep_workers, streams;
-    double busy_cores, cpu_price, cpu_s;
+    double busy_cores, cpu_price, cpu_s, prep_cores;
     struct {
         uint64_t reads, bytes, read_bytes;
     } files;

@@ -3,6 +3,7 @@
 #include "wire/wire.h"
 #include "wire/wire_internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 _Static_assert((int)SLUICE_FORM_RAW == (int)SLUICE__V1__FORM__FORM_RAW &&
@@ -69,6 +70,7 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.dataset_id = (char *)hello->dataset_id;
     wire.num_samples = hello->num_samples;
     wire.prep_workers = hello->prep_workers;
+    wire.prep_cores = hello->prep_cores;
     wire.max_in_flight = hello->max_in_flight;
     wire.max_image_pixels = hello->max_image_pixels;
     wire.max_file_bytes = hello->max_file_bytes;
@@ -94,6 +96,7 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .pipeline_fingerprint = wire->pipeline_fingerprint,
         .num_samples = wire->num_samples,
         .prep_workers = wire->prep_workers,
+        .prep_cores = wire->prep_cores,
         .max_in_flight = wire->max_in_flight,
         .max_image_pixels = wire->max_image_pixels,
         .max_file_bytes = wire->max_file_bytes,
@@ -103,7 +106,12 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         if (wire->forms[i] >= 0 && wire->forms[i] < (int)SLUICE_NUM_FORMS)
             got.forms |= 1u << wire->forms[i];
     }
-    status = sluice_wire_copy_dataset_id(wire->dataset_id, got.dataset_id, err);
+    status = SLUICE_OK;
+    if (!(got.prep_cores >= 0 && isfinite(got.prep_cores)))
+        status =
+            sluice_fail(err, SLUICE_E_CORRUPT, "a HelloReply with a number of cores that is none");
+    if (status == SLUICE_OK)
+        status = sluice_wire_copy_dataset_id(wire->dataset_id, got.dataset_id, err);
     if (status == SLUICE_OK)
         status = sluice_wire_copy_string(wire->server, &got.peer, err);
     if (status == SLUICE_OK)

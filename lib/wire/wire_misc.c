@@ -90,6 +90,7 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
     wire.queue_depth = stats->queue_depth;
     wire.queue_peak = stats->queue_peak;
     wire.prep_workers = stats->prep_workers;
+    wire.prep_cores = stats->prep_cores;
     wire.busy_cores = stats->busy_cores;
     wire.streams = stats->streams;
     wire.refused_paths = stats->refused_paths;
@@ -124,6 +125,7 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
         .queue_depth = wire->queue_depth,
         .queue_peak = wire->queue_peak,
         .prep_workers = wire->prep_workers,
+        .prep_cores = wire->prep_cores,
         .streams = wire->streams,
         .busy_cores = wire->busy_cores,
         .cpu_price = wire->cpu_price,
@@ -147,7 +149,7 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
     }
     protobuf_c_message_free_unpacked(unpacked, NULL);
     if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores) || !isfinite(got.cpu_price) ||
-        !isfinite(got.cpu_s))
+        !isfinite(got.cpu_s) || !isfinite(got.prep_cores))
         return sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
     *stats = got;
     return SLUICE_OK;

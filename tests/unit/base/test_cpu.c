@@ -3,12 +3,15 @@
 #include "support/capture.h"
 #include "support/test.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static struct sluice_test_output output;
 
@@ -142,6 +145,38 @@ static void counts_the_cpus_of_this_process(void)
     CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 }
 
+struct other {
+    pthread_t thread;
+    pid_t tid;
+    sem_t is_bound, may_end;
+};
+
+static void *bind_and_wait(void *arg)
+{
+    struct other *other = arg;
+    other->tid = count_on_one_cpu(NULL) == 1 ? gettid() : 0;
+    sem_post(&other->is_bound);
+    while (sem_wait(&other->may_end) != 0)
+        ;
+    return NULL;
+}
+
+static void counts_the_cpus_of_another_thread(void)
+{
+    const unsigned ours = sluice_cpu_count();
+    struct other other = {.tid = 0};
+    sem_init(&other.is_bound, 0, 0);
+    sem_init(&other.may_end, 0, 0);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&other.thread, NULL, bind_and_wait, &other), 0);
+    while (sem_wait(&other.is_bound) != 0)
+        ;
+    CU_ASSERT(other.tid > 0);
+    CU_ASSERT_EQUAL(sluice_cpu_count_of(other.tid), 1);
+    CU_ASSERT_EQUAL(sluice_cpu_count_of(0), ours);
+    sem_post(&other.may_end);
+    pthread_join(other.thread, NULL);
+}
+
 int main(void)
 {
     /* Each process remembers its first call: the children that make wishes come first. */
@@ -152,6 +187,7 @@ int main(void)
         SLUICE_TEST(detects_what_the_kernel_lists),
         SLUICE_TEST(levels_have_the_names_of_the_variable),
         SLUICE_TEST(counts_the_cpus_of_this_process),
+        SLUICE_TEST(counts_the_cpus_of_another_thread),
     };
     return sluice_test_run("cpu", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -94,6 +94,7 @@ static void hello_message(void *ctx, struct sluice_rpc_call *call, struct sluice
         .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
         .peer = (char *)(uintptr_t) "fake",
         .num_samples = s->options.dataset->num_samples,
+        .prep_cores = s->options.prep_cores,
         .prep_workers = 3,
         .max_in_flight = s->options.max_in_flight,
         .max_image_pixels = 1u << 20,

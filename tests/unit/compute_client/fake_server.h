@@ -32,6 +32,7 @@ struct fake_server_options {
     const char *dataset_id;   /* NULL: the true one */
     uint64_t fingerprint_xor; /* another version's pipelines */
     unsigned max_in_flight;   /* 0: 1000 */
+    double prep_cores;        /* 0: not said, but 3 workers */
     unsigned lose_after;      /* replies of a stream, then it ends with UNAVAILABLE ... */
     unsigned lose_times;      /* ... in so many streams */
     unsigned garble_after;    /* as lose_after, by a reply that is no message */

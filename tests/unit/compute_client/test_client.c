@@ -31,9 +31,21 @@ static void hello_tells_what_the_server_has(void)
     sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
     CU_ASSERT_STRING_EQUAL(info.dataset_id, id);
     CU_ASSERT_EQUAL(info.num_samples, dataset.num_samples);
-    CU_ASSERT_EQUAL(info.prep_workers, 3);
+    CU_ASSERT_EQUAL(info.prep_cores, 3);
     CU_ASSERT_EQUAL(info.max_in_flight, 9);
     CU_ASSERT_EQUAL(info.max_image_pixels, 1u << 20);
+    sluice_client_destroy(client);
+    fake_server_stop(server);
+}
+
+static void hello_may_tell_of_parts_of_a_core(void)
+{
+    struct fake_server *server = fake_server_start(
+        &(struct fake_server_options){.dataset = &dataset, .max_in_flight = 9, .prep_cores = 1.5});
+    struct sluice_client *client = connect_to(fake_server_target(server), 0);
+    struct sluice_server_info info = {.num_samples = 0};
+    CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(info.prep_cores, 1.5);
     sluice_client_destroy(client);
     fake_server_stop(server);
 }
@@ -205,6 +217,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(hello_tells_what_the_server_has),
+        SLUICE_TEST(hello_may_tell_of_parts_of_a_core),
         SLUICE_TEST(another_pipeline_or_dataset_is_refused_with_both_names),
         SLUICE_TEST(the_list_is_the_servers_manifest),
         SLUICE_TEST(a_list_that_is_not_the_dataset_it_claims_is_refused),

@@ -84,6 +84,7 @@ static void json_is_one_line_with_what_occurred(void)
         .queue_depth = 4,
         .queue_peak = 5,
         .prep_workers = 6,
+        .prep_cores = 5.5,
         .streams = 7,
         .busy_cores = 0.75,
         .cpu_price = 1.25,
@@ -103,23 +104,24 @@ static void json_is_one_line_with_what_occurred(void)
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
 
-    double uptime, cores, price, cpu;
+    double uptime, cores, price, cpu, prep_cores;
     int files[3], index[4];
     int samples, payload, wire, reduced, refused, depth, peak, workers, streams;
     int raw, raw_bytes, u8, u8_bytes, corrupt;
     CU_ASSERT_EQUAL(json_unpack(root,
-                                "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f,"
+                                "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:i, s:f, s:f,"
                                 " s:{s:i, s:i !}, s:{s:i, s:i !}, s:{s:i !},"
                                 " s:f, s:{s:i, s:i, s:i !}, s:{s:i, s:i, s:i, s:i !} !}",
                                 "uptime_s", &uptime, "samples", &samples, "payload_bytes", &payload,
                                 "wire_bytes", &wire, "reduced", &reduced, "refused_paths", &refused,
                                 "queue_depth", &depth, "queue_peak", &peak, "prep_workers",
-                                &workers, "streams", &streams, "busy_cores", &cores, "cpu_price",
-                                &price, "choices", "raw@0", &raw, "u8@3", &u8, "choice_bytes",
-                                "raw@0", &raw_bytes, "u8@3", &u8_bytes, "errors", "corrupt",
-                                &corrupt, "cpu_s", &cpu, "files", "reads", &files[0], "bytes",
-                                &files[1], "read_bytes", &files[2], "jpeg_index", "hits", &index[0],
-                                "stale", &index[1], "missing", &index[2], "again", &index[3]),
+                                &workers, "prep_cores", &prep_cores, "streams", &streams,
+                                "busy_cores", &cores, "cpu_price", &price, "choices", "raw@0", &raw,
+                                "u8@3", &u8, "choice_bytes", "raw@0", &raw_bytes, "u8@3", &u8_bytes,
+                                "errors", "corrupt", &corrupt, "cpu_s", &cpu, "files", "reads",
+                                &files[0], "bytes", &files[1], "read_bytes", &files[2],
+                                "jpeg_index", "hits", &index[0], "stale", &index[1], "missing",
+                                &index[2], "again", &index[3]),
                     0);
     CU_ASSERT_DOUBLE_EQUAL(uptime, 12.5, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(cores, 0.75, 1e-6);
@@ -132,6 +134,7 @@ static void json_is_one_line_with_what_occurred(void)
     CU_ASSERT_EQUAL(depth, 4);
     CU_ASSERT_EQUAL(peak, 5);
     CU_ASSERT_EQUAL(workers, 6);
+    CU_ASSERT_DOUBLE_EQUAL(prep_cores, 5.5, 1e-6);
     CU_ASSERT_EQUAL(streams, 7);
     CU_ASSERT_EQUAL(raw, 2);
     CU_ASSERT_EQUAL(raw_bytes, 150);

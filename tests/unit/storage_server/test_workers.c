@@ -1,16 +1,22 @@
 #include "storage_server/workers.h"
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "pipeline/pipeline.h"
+#include "storage_server/prep_limits.h"
 #include "support/test.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static struct sluice_workers *workers;
 static struct sluice_party *party;
+
+static struct sluice_prep_limits *limits;
 
 static void create(unsigned prep_workers, size_t queue)
 {
@@ -18,6 +24,7 @@ static void create(unsigned prep_workers, size_t queue)
         .prep_workers = prep_workers,
         .io_workers = 1,
         .queue = queue,
+        .limits = limits,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
     party = sluice_workers_join(workers, "a client");
@@ -83,7 +90,7 @@ static void prep_jobs_get_a_scratch_and_io_jobs_none(void)
     await(&io.has_started);
     CU_ASSERT_PTR_NOT_NULL(prep.worker);
     CU_ASSERT_PTR_NULL(io.worker);
-    CU_ASSERT_EQUAL(sluice_workers_num_prep(workers), 1);
+    CU_ASSERT(sluice_workers_prep_cores(workers) > 0 && sluice_workers_prep_cores(workers) <= 1);
     CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_LANE_IO).submitted, 1);
     sem_post(&prep.may_end);
     sem_post(&io.may_end);
@@ -361,6 +368,61 @@ static void a_job_is_charged_what_its_thread_spent_since_the_last_one(void)
     sem_destroy(&done);
 }
 
+struct nice_job {
+    struct sluice_job job;
+    sem_t is_done;
+    int nice;
+};
+
+static void run_nice(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct nice_job *nice = SLUICE_CONTAINER_OF(job, struct nice_job, job);
+    (void)fate, (void)worker;
+    sluice_workers_started(workers);
+    nice->nice = getpriority(PRIO_PROCESS, 0);
+    sem_post(&nice->is_done);
+}
+
+static int nice_of(enum sluice_lane lane)
+{
+    struct nice_job nice = {.job = {.fn = run_nice}};
+    sem_init(&nice.is_done, 0, 0);
+    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, lane, &nice.job), SLUICE_OK);
+    await(&nice.is_done);
+    sem_destroy(&nice.is_done);
+    return nice.nice;
+}
+
+static void limits_are_of_both_lanes(void)
+{
+    const int ours = getpriority(PRIO_PROCESS, 0);
+    const struct sluice_prep_limits_options options = {.has_nice = true, .nice = 19};
+    CU_ASSERT_EQUAL_FATAL(sluice_prep_limits_open(&options, &limits, NULL), SLUICE_OK);
+    create(1, 1);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_PREP), 19);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_IO), 19);
+    CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, 0), ours);
+    destroy();
+    sluice_prep_limits_close(limits);
+    limits = NULL;
+    create(1, 1);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_PREP), ours);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_IO), ours);
+    destroy();
+}
+
+static void cores_are_no_more_than_workers_or_cpus(void)
+{
+    const double cores = sluice_prep_limits_cores(NULL, 0);
+    const unsigned counts[] = {1, sluice_cpu_count() + 3, 0}; /* 0: as many as cores */
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(counts); i++) {
+        create(counts[i], 1);
+        CU_ASSERT_EQUAL(sluice_workers_prep_cores(workers),
+                        counts[i] ? fmin(counts[i], cores) : cores);
+        destroy();
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -372,6 +434,8 @@ int main(void)
         SLUICE_TEST(a_party_without_room_keeps_nobody_else_waiting),
         SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
+        SLUICE_TEST(limits_are_of_both_lanes),
+        SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }

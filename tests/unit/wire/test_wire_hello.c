@@ -19,6 +19,7 @@ static struct sluice_wire_hello random_hello(bool is_request)
     if (!is_request) {
         hello.num_samples = random_u64();
         hello.prep_workers = random_u32();
+        hello.prep_cores = random_u32() / 7.0;
         hello.max_in_flight = random_u32();
         hello.max_image_pixels = random_u64();
         hello.max_file_bytes = random_u64();
@@ -36,6 +37,7 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_STRING_EQUAL(a->dataset_id, b->dataset_id);
     CU_ASSERT_EQUAL(a->num_samples, b->num_samples);
     CU_ASSERT_EQUAL(a->prep_workers, b->prep_workers);
+    CU_ASSERT_EQUAL(a->prep_cores, b->prep_cores);
     CU_ASSERT_EQUAL(a->max_in_flight, b->max_in_flight);
     CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);
     CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
@@ -155,6 +157,26 @@ static void forms_of_a_later_version_are_left_out(void)
     }
 }
 
+static void rejects_cores_that_are_no_number(void)
+{
+    const struct {
+        const char *data;
+        sluice_status status;
+    } cases[] = {{"\x59\x00\x00\x00\x00\x00\x00\xF8\x3F", SLUICE_OK},        /* 1.5 */
+                 {"\x59\x00\x00\x00\x00\x00\x00\xF8\xBF", SLUICE_E_CORRUPT}, /* -1.5 */
+                 {"\x59\x00\x00\x00\x00\x00\x00\xF0\x7F", SLUICE_E_CORRUPT}, /* infinite */
+                 {"\x59\x00\x00\x00\x00\x00\x00\xF8\x7F", SLUICE_E_CORRUPT}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_message message = message_cut((const uint8_t *)cases[i].data, 9);
+        struct sluice_wire_hello got = {.prep_cores = 77};
+        CU_ASSERT_EQUAL(sluice_wire_get_hello_reply(&message, &got, NULL), cases[i].status);
+        CU_ASSERT_EQUAL(got.prep_cores, cases[i].status == SLUICE_OK ? 1.5 : 77);
+        if (cases[i].status == SLUICE_OK)
+            sluice_wire_hello_clear(&got);
+        sluice_message_clear(&message);
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -164,6 +186,7 @@ int main(void)
         SLUICE_TEST(fields_of_later_versions_are_passed_over),
         SLUICE_TEST(rejects_a_dataset_id_that_is_none),
         SLUICE_TEST(forms_of_a_later_version_are_left_out),
+        SLUICE_TEST(rejects_cores_that_are_no_number),
     };
     return sluice_test_run("wire_hello", tests, SLUICE_TEST_COUNT(tests));
 }

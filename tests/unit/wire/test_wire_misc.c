@@ -72,6 +72,7 @@ static void stats_come_back_as_they_were_put(void)
         stats.queue_depth = random_u32();
         stats.queue_peak = random_u32();
         stats.prep_workers = random_u32();
+        stats.prep_cores = random_u32() / 3.0;
         stats.streams = random_u32();
         stats.cpu_s = random_u32() / 5.0;
         stats.files.reads = random_u64();
@@ -101,6 +102,7 @@ static void stats_come_back_as_they_were_put(void)
         CU_ASSERT_EQUAL(got.queue_depth, stats.queue_depth);
         CU_ASSERT_EQUAL(got.queue_peak, stats.queue_peak);
         CU_ASSERT_EQUAL(got.prep_workers, stats.prep_workers);
+        CU_ASSERT_EQUAL(got.prep_cores, stats.prep_cores);
         CU_ASSERT_EQUAL(got.streams, stats.streams);
         sluice_message_clear(&message);
     }
