@@ -125,7 +125,7 @@ static const struct kernel_case {
     enum sluice_pass pass;
     enum sluice_lookup_type type;
     enum sluice_lookup_layout layout;
-    bool is_far;
+    bool is_far, is_formula;
     size_t bytes; /* written for one image */
 } cases[] = {
     {.name = "across 160", .run = resize_across, .in_size = 160, .bytes = 160 * SIDE * 3},
@@ -150,6 +150,9 @@ static const struct kernel_case {
     {.name = "resize 160", .run = resize_whole, .in_size = 160, .bytes = SIDE * SIDE * 3},
     {.name = "resize 300", .run = resize_whole, .in_size = 300, .bytes = SIDE * SIDE * 3},
     {.name = "resize 600", .run = resize_whole, .in_size = 600, .bytes = SIDE * SIDE * 3},
+    {.name = "resize 900", .run = resize_whole, .in_size = 900, .bytes = SIDE * SIDE * 3},
+    {.name = "resize 1024", .run = resize_whole, .in_size = 1024, .bytes = SIDE * SIDE * 3},
+    {.name = "resize 1500", .run = resize_whole, .in_size = 1500, .bytes = SIDE * SIDE * 3},
     {.name = "resize 2000", .run = resize_whole, .in_size = 2000, .bytes = SIDE * SIDE * 3},
     {.name = "flip", .run = flip, .bytes = SIDE * SIDE * 3},
     {.name = "lookup f32 chw", .run = look_up, .bytes = SIDE * SIDE * 3 * 4},
@@ -158,9 +161,25 @@ static const struct kernel_case {
      .run = look_up,
      .layout = SLUICE_LOOKUP_NHWC,
      .bytes = SIDE * SIDE * 3 * 4},
+    {.name = "formula f32 chw", .run = look_up, .is_formula = true, .bytes = SIDE * SIDE * 3 * 4},
+    {.name = "formula f32 chw far",
+     .run = look_up,
+     .is_formula = true,
+     .is_far = true,
+     .bytes = SIDE * SIDE * 3 * 4},
+    {.name = "formula f32 nhwc",
+     .run = look_up,
+     .is_formula = true,
+     .layout = SLUICE_LOOKUP_NHWC,
+     .bytes = SIDE * SIDE * 3 * 4},
     {.name = "lookup f16 chw",
      .run = look_up,
      .type = SLUICE_LOOKUP_F16,
+     .bytes = SIDE * SIDE * 3 * 2},
+    {.name = "lookup f16 chw far",
+     .run = look_up,
+     .type = SLUICE_LOOKUP_F16,
+     .is_far = true,
      .bytes = SIDE * SIDE * 3 * 2},
     {.name = "lookup bf16 nhwc",
      .run = look_up,
@@ -210,6 +229,9 @@ static void measure(struct bench_report *report, struct work *work, const struct
         table[i / 256][i % 256] = ((float)(i % 256) / 255.0f - 0.45f) / 0.225f;
     sluice_lookup_init(&work->lookup, table, c->type, c->layout);
     work->lookup.is_far = c->is_far;
+    if (c->is_formula && !sluice_lookup_set_formula(&work->lookup, (float[3]){0.45f, 0.45f, 0.45f},
+                                                    (float[3]){0.225f, 0.225f, 0.225f}))
+        bench_die("the formula is not exact");
 
     double *us = calloc(repeats * num_levels, sizeof(*us)), *ratios = calloc(repeats, sizeof(*us));
     if (!us || !ratios)

@@ -25,7 +25,7 @@ static enum sluice_cpu_level detect(void)
     /* The compiler's support code asks XGETBV too: an instruction set whose
      * registers the operating system does not save counts as absent. */
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return SLUICE_CPU_C;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&

@@ -88,6 +88,8 @@ const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
 /* Those that another level's table uses too, having nothing faster. */
 void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
                       void *out, size_t plane);
+void sluice_look_up_avx2(const struct sluice_lookup *lookup, const uint8_t *pixels,
+                         size_t num_pixels, void *out, size_t plane);
 uint32_t sluice_weigh_c(const struct sluice_taps *taps, bool is_mirrored);
 uint32_t sluice_weigh_avx2(const struct sluice_taps *taps, bool is_mirrored);
 void sluice_flip_row_avx2(const uint8_t *in, size_t width, uint8_t *out);

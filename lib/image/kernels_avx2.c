@@ -367,7 +367,9 @@ static struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_t num_r
                              size_t out_stride)
 {
     const uint32_t most = num_rows < MAX_ROWS ? num_rows : MAX_ROWS;
-    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE};
+    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE,
+                        .in = {in, in, in, in, in, in, in, in},
+                        .out = {out, out, out, out, out, out, out, out}};
     for (uint32_t r = 0; r < rows.num; r++) {
         const size_t row = r < most ? r : most - 1;
         rows.in[r] = in + row * in_stride;
@@ -642,6 +644,5 @@ const struct sluice_kernels sluice_kernels_avx2 = {
     .resize_rows = resize_rows,
     .blend_rows = blend_rows,
     .flip_row = sluice_flip_row_avx2,
-    /* A gather reads no faster than as many loads. */
-    .look_up = sluice_look_up_c,
+    .look_up = sluice_look_up_avx2,
 };

@@ -200,7 +200,7 @@ static void look_up(const struct sluice_lookup *lookup, const uint8_t *pixels, s
     if (lookup->layout == SLUICE_LOOKUP_NHWC) {
         /* Thrice the lookups: that pays for two bytes a value, but not for four. */
         if (lookup->type == SLUICE_LOOKUP_F32)
-            sluice_look_up_c(lookup, pixels, num_pixels, out, plane);
+            sluice_look_up_avx2(lookup, pixels, num_pixels, out, plane);
         else
             look_up_pixels_16(lookup, pixels, num_pixels * 3, out);
         return;

@@ -2,6 +2,7 @@
 
 #include "image/kernels.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Rows that need mirroring or that have gaps between them go through a buffer that stays in the
@@ -51,6 +52,7 @@ void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
     lookup->type = type;
     lookup->layout = layout;
     lookup->is_far = false;
+    lookup->is_computed = false;
     for (int c = 0; c < 3; c++) {
         for (int v = 0; v < 256; v++) {
             const float value = table[c][v];
@@ -62,6 +64,29 @@ void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
                 lookup->bytes[c][b][v] = (uint8_t)(word >> (8 * b));
         }
     }
+}
+
+float sluice_lookup_formula(const struct sluice_lookup *lookup, unsigned channel, uint8_t value)
+{
+    const float v = value;
+    const float x = fmaf(v, SLUICE_LOOKUP_255TH, v * SLUICE_LOOKUP_255TH_REST);
+    const float difference = x - lookup->mean[channel];
+    return fmaf(difference, lookup->scale[channel], difference * lookup->scale_rest[channel]);
+}
+
+bool sluice_lookup_set_formula(struct sluice_lookup *lookup, const float mean[3],
+                               const float std[3])
+{
+    lookup->is_computed = lookup->type == SLUICE_LOOKUP_F32;
+    for (unsigned c = 0; c < 3; c++) {
+        lookup->mean[c] = mean[c];
+        lookup->scale[c] = (float)(1.0 / std[c]);
+        lookup->scale_rest[c] = (float)(1.0 / std[c] - lookup->scale[c]);
+        for (unsigned v = 0; v < 256 && lookup->is_computed; v++)
+            lookup->is_computed =
+                bits_of(sluice_lookup_formula(lookup, c, (uint8_t)v)) == lookup->words[c][v];
+    }
+    return lookup->is_computed;
 }
 
 size_t sluice_lookup_value_bytes(const struct sluice_lookup *lookup)

@@ -7,8 +7,8 @@
 
 /* u8 pixels to a model's numbers through a table: to_tensor and normalize at once.
  *
- * An output is one of 256 values of its channel, so nothing is computed per pixel and
- * the result is the table's, bit for bit, in every layout and at every CPU level.
+ * An output is one of 256 values of its channel, and the result is the table's, bit for bit, in
+ * every layout and at every CPU level, also where it is quicker to compute than to read.
  *
  * Threads: a lookup is constant once made and may be shared. */
 
@@ -29,6 +29,8 @@ struct sluice_lookup {
     /* Outputs are read much later, if at all on this CPU (a batch's rows): where that is faster
      * they go to memory past the caches.  False after init. */
     bool is_far;
+    bool is_computed; /* values may be had by sluice_lookup_formula() too; false after init */
+    float mean[3], scale[3], scale_rest[3];
     uint32_t words[3][256];   /* the bits of each value; 16-bit types in the lower half */
     uint8_t bytes[3][4][256]; /* the same, byte by byte, lowest first: for byte permutes */
 };
@@ -37,6 +39,18 @@ struct sluice_lookup {
  * ties to even, and to infinity above the largest, as torch's to(float16) does. */
 void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
                         enum sluice_lookup_type type, enum sluice_lookup_layout layout);
+
+/* Says that the float32 table is (v / 255 - mean[c]) / std[c], each step rounded.  A faster way to
+ * compute that is tried on all of its values: true if it gives the table's bits every time, and
+ * then kernels may go that way.  False for other types. */
+bool sluice_lookup_set_formula(struct sluice_lookup *lookup, const float mean[3],
+                               const float std[3]);
+
+/* That way, in float32: reciprocals in two parts, multiplied with one rounding, instead of
+ * divisions. */
+float sluice_lookup_formula(const struct sluice_lookup *lookup, unsigned channel, uint8_t value);
+#define SLUICE_LOOKUP_255TH ((float)(1.0 / 255))
+#define SLUICE_LOOKUP_255TH_REST ((float)(1.0 / 255 - SLUICE_LOOKUP_255TH))
 
 size_t sluice_lookup_value_bytes(const struct sluice_lookup *lookup); /* 4 or 2 */
 

@@ -113,6 +113,18 @@ static uint64_t fingerprint_of(const struct sluice_pipeline *pipeline)
     return sluice_hash64(text, (size_t)len);
 }
 
+static void init_lookup(struct sluice_lookup *lookup, const sluice_pipeline_table table,
+                        const struct sluice_op *normalize)
+{
+    float mean[3] = {0, 0, 0}, std[3] = {1, 1, 1};
+    for (int c = 0; normalize && c < 3; c++) {
+        mean[c] = (float)normalize->mean[c];
+        std[c] = (float)normalize->std[c];
+    }
+    sluice_lookup_init(lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
+    (void)sluice_lookup_set_formula(lookup, mean, std);
+}
+
 sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **out,
                                     struct sluice_err *err)
 {
@@ -136,13 +148,10 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     if (pipeline->u8_split < pipeline->num_ops) {
         sluice_tensor_table(NULL, pipeline->tensor_table);
         sluice_tensor_table(pipeline->normalize, pipeline->tail_table);
-        sluice_lookup_init(&pipeline->tensor_lookup, pipeline->tensor_table, SLUICE_LOOKUP_F32,
-                           SLUICE_LOOKUP_CHW);
-        sluice_lookup_init(&pipeline->batch_lookup, pipeline->tail_table, SLUICE_LOOKUP_F32,
-                           SLUICE_LOOKUP_CHW);
+        init_lookup(&pipeline->tensor_lookup, pipeline->tensor_table, NULL);
+        init_lookup(&pipeline->tail_lookup, pipeline->tail_table, pipeline->normalize);
+        pipeline->batch_lookup = pipeline->tail_lookup;
         pipeline->batch_lookup.is_far = true;
-        sluice_lookup_init(&pipeline->tail_lookup, pipeline->tail_table, SLUICE_LOOKUP_F32,
-                           SLUICE_LOOKUP_CHW);
     }
     *out = pipeline;
     return SLUICE_OK;

@@ -40,7 +40,7 @@ static bool has_flag(const char *word)
 static enum sluice_cpu_level expected_level(void)
 {
 #if defined(__x86_64__)
-    if (!has_flag("avx2"))
+    if (!has_flag("avx2") || !has_flag("fma"))
         return SLUICE_CPU_C;
     return has_flag("avx512f") && has_flag("avx512bw") && has_flag("avx512vl") &&
                    has_flag("avx512vbmi") && has_flag("avx512_vnni")

@@ -244,14 +244,23 @@ static void check_look_up(const struct sluice_kernels *kernels)
     float table[3][256];
     for (int i = 0; i < 3 * 256; i++)
         table[i / 256][i % 256] = (float)(int32_t)sluice_rng_u32(&rng) / 65536;
-    for (int i = 0; i < 600; i++) {
+    const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
+    float formula[3][256];
+    for (int i = 0; i < 3 * 256; i++)
+        formula[i / 256][i % 256] = ((float)(i % 256) / 255.0f - mean[i / 256]) / std[i / 256];
+    for (int i = 0; i < 800; i++) {
         struct sluice_lookup lookup;
-        sluice_lookup_init(&lookup, table, (enum sluice_lookup_type)(i % 3),
-                           (enum sluice_lookup_layout)(i / 3 % 2));
-        lookup.is_far = i / 6 % 2;
+        const enum sluice_lookup_layout layout = (enum sluice_lookup_layout)(i / 4 % 2);
+        if (i % 4 == 3) {
+            sluice_lookup_init(&lookup, formula, SLUICE_LOOKUP_F32, layout);
+            CU_ASSERT(sluice_lookup_set_formula(&lookup, mean, std));
+        } else {
+            sluice_lookup_init(&lookup, table, (enum sluice_lookup_type)(i % 4), layout);
+        }
+        lookup.is_far = i / 8 % 2;
         const size_t value_bytes = sluice_lookup_value_bytes(&lookup);
         const bool is_planar = lookup.layout == SLUICE_LOOKUP_CHW;
-        const size_t num_pixels = 1 + sluice_rng_below(&rng, i % 4 ? 200 : 1000);
+        const size_t num_pixels = 1 + sluice_rng_below(&rng, i % 5 ? 200 : 1000);
         size_t plane = num_pixels + sluice_rng_below(&rng, 70);
         if (lookup.is_far)
             plane = (plane + 31) & ~(size_t)31; /* all planes as aligned as the first */
@@ -261,7 +270,7 @@ static void check_look_up(const struct sluice_kernels *kernels)
         const size_t num_values = is_planar ? plane * 2 + num_pixels : num_pixels * 3;
         const size_t len = num_values * value_bytes;
         /* Any alignment that the values themselves allow. */
-        const size_t start = GUARD + (i % 5 ? sluice_rng_below(&rng, 16) * value_bytes : 0);
+        const size_t start = GUARD + (i % 7 ? sluice_rng_below(&rng, 16) * value_bytes : 0);
         const size_t total = start + len + GUARD;
         uint8_t *memory = aligned_alloc(64, (total + 63) & ~(size_t)63), *out = memory + start;
         memset(memory, GUARD_BYTE, total);

@@ -153,6 +153,64 @@ static void long_rows_are_mirrored_as_a_whole(void)
     check_run(SLUICE_LOOKUP_F16, SLUICE_LOOKUP_NHWC, 5000, 2, 0, true);
 }
 
+static void make_formula_table(const float mean[3], const float std[3], float table[3][256])
+{
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            table[c][v] = ((float)v / 255.0f - mean[c]) / std[c];
+    }
+}
+
+static void a_formula_is_taken_where_it_gives_the_tables_bits(void)
+{
+    static const struct {
+        float mean[3], std[3];
+    } usual[] = {
+        {{0, 0, 0}, {1, 1, 1}}, /* to_tensor alone */
+        {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+        {{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(usual); i++) {
+        float table[3][256];
+        make_formula_table(usual[i].mean, usual[i].std, table);
+        struct sluice_lookup lookup;
+        sluice_lookup_init(&lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
+        CU_ASSERT(!lookup.is_computed);
+        CU_ASSERT(sluice_lookup_set_formula(&lookup, usual[i].mean, usual[i].std));
+        CU_ASSERT(lookup.is_computed);
+        for (unsigned c = 0; c < 3; c++) {
+            for (unsigned v = 0; v < 256; v++) {
+                const float value = sluice_lookup_formula(&lookup, c, (uint8_t)v);
+                uint32_t bits;
+                memcpy(&bits, &value, sizeof(bits));
+                CU_ASSERT_EQUAL(bits, lookup.words[c][v]);
+            }
+        }
+        sluice_lookup_init(&lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
+        CU_ASSERT(!lookup.is_computed);
+    }
+}
+
+static void a_formula_of_another_table_is_refused(void)
+{
+    const float mean[3] = {0.485f, 0.456f, 0.406f}, std[3] = {0.229f, 0.224f, 0.225f};
+    float table[3][256];
+    make_formula_table(mean, std, table);
+    struct sluice_lookup lookup;
+    sluice_lookup_init(&lookup, table, SLUICE_LOOKUP_F16, SLUICE_LOOKUP_CHW);
+    CU_ASSERT(!sluice_lookup_set_formula(&lookup, mean, std));
+    /* One value of them all, by its last bit. */
+    const unsigned c = sluice_rng_below(&rng, 3), v = sluice_rng_below(&rng, 256);
+    table[c][v] = nextafterf(table[c][v], 10);
+    sluice_lookup_init(&lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
+    CU_ASSERT(!sluice_lookup_set_formula(&lookup, mean, std));
+    CU_ASSERT(!lookup.is_computed);
+    /* No finite reciprocal. */
+    const float tiny[3] = {FLT_MIN / 4, 1, 1};
+    sluice_lookup_init(&lookup, table, SLUICE_LOOKUP_F32, SLUICE_LOOKUP_CHW);
+    CU_ASSERT(!sluice_lookup_set_formula(&lookup, mean, tiny));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -161,6 +219,8 @@ int main(void)
         SLUICE_TEST(bfloat16_is_the_nearest_and_ties_go_to_even),
         SLUICE_TEST(every_value_is_the_tables_in_its_place),
         SLUICE_TEST(long_rows_are_mirrored_as_a_whole),
+        SLUICE_TEST(a_formula_is_taken_where_it_gives_the_tables_bits),
+        SLUICE_TEST(a_formula_of_another_table_is_refused),
     };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     printf("kernels: %s\n", sluice_cpu_level_name(sluice_cpu_level()));

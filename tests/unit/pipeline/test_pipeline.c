@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include "base/buf.h"
+#include "pipeline/pipeline_private.h"
 #include "support/test.h"
 
 #include <stdlib.h>
@@ -229,6 +230,23 @@ static void tail_table_is_float32_arithmetic(void)
     sluice_pipeline_destroy(p);
 }
 
+/* A matter of speed, which the results could not show. */
+static void usual_tails_may_be_computed(void)
+{
+    static const char *const specs[] = {
+        TRAIN,
+        "decode,center_crop=8,to_tensor",
+        "decode,center_crop=8,to_tensor,normalize=0.5:0.5:0.5/0.5:0.5:0.5",
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(specs); i++) {
+        struct sluice_pipeline *p = parse(specs[i]);
+        CU_ASSERT(p->tensor_lookup.is_computed);
+        CU_ASSERT(p->tail_lookup.is_computed && !p->tail_lookup.is_far);
+        CU_ASSERT(p->batch_lookup.is_computed && p->batch_lookup.is_far);
+        sluice_pipeline_destroy(p);
+    }
+}
+
 static void draws_without_random_ops_are_the_whole_image(void)
 {
     struct sluice_pipeline *p = parse(VAL);
@@ -294,6 +312,7 @@ int main(void)
         SLUICE_TEST(fingerprints_tell_ops_and_constants_apart),
         SLUICE_TEST(a_bad_text_names_the_op_and_the_position),
         SLUICE_TEST(tail_table_is_float32_arithmetic),
+        SLUICE_TEST(usual_tails_may_be_computed),
         SLUICE_TEST(draws_without_random_ops_are_the_whole_image),
         SLUICE_TEST(draws_are_in_the_image_that_the_crop_sees),
         SLUICE_TEST(draws_depend_on_every_part_of_the_key),
