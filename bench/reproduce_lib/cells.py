@@ -22,8 +22,9 @@ MODES = {mode.name: mode for mode in (
 DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
 FIXED_MODES = ("no-off", "all-off", "resize-off", "crop", "packed")
 
-# One pair of machines and the link between them.
-Setup = collections.namedtuple("Setup", "link mbit storage_cores compute_cores")
+# One pair of machines and the link between them; consume_rate: samples a second that the trainer
+# takes, 0 for as they come.
+Setup = collections.namedtuple("Setup", "link mbit storage_cores compute_cores consume_rate")
 
 UNITS = {"": 1, "kbit": 1e-3, "mbit": 1, "gbit": 1e3}
 
@@ -42,12 +43,13 @@ def mbit_text(mbit):
 
 
 def setup_text(setup):
+    trainer = f", trainer {setup.consume_rate:g}/s" if setup.consume_rate else ""
     return (f"{mbit_text(setup.mbit)}, {setup.storage_cores} storage and "
-            f"{setup.compute_cores} compute cores")
+            f"{setup.compute_cores} compute cores{trainer}")
 
 
-def setups_of(link, bandwidths, storage_cores, compute_cores):
+def setups_of(link, bandwidths, storage_cores, compute_cores, consume_rates):
     """Every combination, the fastest first: an early end leaves the more telling part."""
-    return [Setup(link, mbit, storage, compute)
-            for compute in compute_cores for storage in storage_cores
+    return [Setup(link, mbit, storage, compute, rate)
+            for rate in consume_rates for compute in compute_cores for storage in storage_cores
             for mbit in sorted(bandwidths, reverse=True)]

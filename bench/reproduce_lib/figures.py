@@ -60,11 +60,20 @@ def modes_in(summary):
 
 def bars(summary):
     """Time and traffic of each mode on each pair of machines, at one bandwidth."""
-    for link in dict.fromkeys(cell["link"] for cell in summary):
-        yield from bars_of(link, [cell for cell in summary if cell["link"] == link])
+    for link, rate in dict.fromkeys((cell["link"], cell["consume_rate"]) for cell in summary):
+        yield from bars_of(link, rate, [cell for cell in summary if cell["link"] == link and
+                                        cell["consume_rate"] == rate])
 
 
-def bars_of(link, summary):
+def file_suffix(rate):
+    return f"_rate{rate:g}" if rate else ""
+
+
+def trainer_text(rate):
+    return f", a trainer of {rate:g} samples/s" if rate else ""
+
+
+def bars_of(link, rate, summary):
     distance = {cell["mbit"]: abs(cell["mbit"] - REFERENCE_MBIT) for cell in summary}
     mbit = min(distance, key=distance.get)
     chosen = [cell for cell in summary if cell["mbit"] == mbit]
@@ -73,8 +82,9 @@ def bars_of(link, summary):
     for name, what, unit, key, scale in (
             ("modes_time", "Seconds", "seconds", "seconds", 1),
             ("modes_traffic", "MB on the wire", "MB", "wire_bytes", 1e-6)):
-        figure = Figure(f"{name}_{link}",
-                        f"{what} for one pass over the images at {cells.mbit_text(mbit)}",
+        figure = Figure(f"{name}_{link}{file_suffix(rate)}",
+                        f"{what} for one pass over the images at {cells.mbit_text(mbit)}"
+                        f"{trainer_text(rate)}",
                         f"cells.csv, link {link}: {key} at {cells.mbit_text(mbit)}.")
         by_cell = {(cell["storage_cores"], cell["compute_cores"], cell["mode"]): cell[key] * scale
                    for cell in chosen}
@@ -120,31 +130,32 @@ def lines_over(summary, name, title, caption, axis, xlabel):
 
 
 def over_bandwidth(summary):
-    for pair in dict.fromkeys((cell["link"], cell["storage_cores"], cell["compute_cores"])
-                              for cell in summary):
-        chosen = [cell for cell in summary
-                  if (cell["link"], cell["storage_cores"], cell["compute_cores"]) == pair]
+    for pair in dict.fromkeys((cell["link"], cell["storage_cores"], cell["compute_cores"],
+                               cell["consume_rate"]) for cell in summary):
+        chosen = [cell for cell in summary if pair == (
+            cell["link"], cell["storage_cores"], cell["compute_cores"], cell["consume_rate"])]
         if len({cell["mbit"] for cell in chosen}) < 2:
             continue
-        link, storage, compute = pair
+        link, storage, compute, rate = pair
         yield lines_over(
-            chosen, f"over_bandwidth_{link}_{storage}_{compute}",
-            f"Time over bandwidth: {storage} storage, {compute} compute cores",
+            chosen, f"over_bandwidth_{link}_{storage}_{compute}{file_suffix(rate)}",
+            f"Time over bandwidth: {storage} storage, {compute} compute cores{trainer_text(rate)}",
             f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
             "mbit", "bandwidth, Mbit/s")
 
 
 def over_storage_cores(summary):
-    for key in dict.fromkeys((cell["link"], cell["mbit"], cell["compute_cores"])
-                             for cell in summary):
-        chosen = [cell for cell in summary
-                  if (cell["link"], cell["mbit"], cell["compute_cores"]) == key]
+    for key in dict.fromkeys((cell["link"], cell["mbit"], cell["compute_cores"],
+                              cell["consume_rate"]) for cell in summary):
+        chosen = [cell for cell in summary if key == (
+            cell["link"], cell["mbit"], cell["compute_cores"], cell["consume_rate"])]
         if len({cell["storage_cores"] for cell in chosen}) < 2:
             continue
-        link, mbit, compute = key
+        link, mbit, compute, rate = key
         yield lines_over(
-            chosen, f"over_storage_cores_{link}_{mbit:g}_{compute}",
-            f"Time over storage cores: {cells.mbit_text(mbit)}, {compute} compute cores",
+            chosen, f"over_storage_cores_{link}_{mbit:g}_{compute}{file_suffix(rate)}",
+            f"Time over storage cores: {cells.mbit_text(mbit)}, {compute} compute cores"
+            f"{trainer_text(rate)}",
             f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
             "storage_cores", "storage cores")
 

@@ -20,16 +20,6 @@ def _ask(command):
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def make_profile(programs, root, folder, cores, seed):
-    """A profile taken on one core of the storage node, once per sweep."""
-    if os.path.exists(os.path.join(folder, "prep_times.csv")):
-        return None
-    command = [*cores.prefix(cores.storage[:1]), os.path.join(programs, "offload_profile"), "run",
-               root, "-o", folder, "--seed", seed, "--log-level", "warn"]
-    _ask(command)
-    return " ".join(map(str, command))
-
-
 def forecasts(programs, folder, link, setup, gpu_rate):
     """{planner: its forecast}, and the command that gave it, for one pass over the images."""
     command = [os.path.join(programs, "offload_profile"), "whatif", "--profile-folder", folder,

@@ -7,12 +7,41 @@ import tempfile
 from . import hosts
 
 
+# Little memory, which the first pass has touched: what an epoch's first rows pay is none of a row's
+# costs.
+PROFILE_MEMORY = ("-b", 32, "--prefetch-bytes", "32M")
+
+
 class MeasureError(Exception):
     pass
 
 
+def make_profile(programs, link, cores, server, folder, options, log_path):
+    """Measures both nodes, each on the cores that will do the work; the command.
+
+    options: seed, samples"""
+    command = [*link.compute_prefix, *cores.prefix(cores.compute),
+               os.path.join(programs, "offload_train"), "--host", server.address,
+               "--profiling", "--write-profile-folder", folder, "--profile-samples",
+               options["samples"], "--dataset-mode", "remote_nooff", "--device", "none",
+               "-j", len(cores.compute), "--seed", options["seed"], *PROFILE_MEMORY,
+               "-p", 0, "--no-val", "--json"]
+    command = [str(part) for part in command]
+    os.makedirs(folder, exist_ok=True)
+    with open(log_path, "ab") as log:
+        process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=log)
+        try:
+            code = process.wait()
+        finally:
+            hosts.end(process)
+    if code != 0:
+        raise MeasureError(f"exit code {code}, see {log_path}: {' '.join(command)}")
+    return f"{server.command} & {' '.join(command)}"
+
+
 def train_command(programs, link, cores, server, setup, mode, options):
-    """options: profile, repeat, round, seed, device, consume_rate, batch, arch"""
+    """options: profile, repeat, round, seed, device, batch, arch"""
     command = [*link.compute_prefix, *cores.prefix(cores.compute),
                os.path.join(programs, "offload_train"), "--host", server.address, *mode.flags,
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}",
@@ -22,8 +51,8 @@ def train_command(programs, link, cores, server, setup, mode, options):
                "--seed", options["seed"], "-b", options["batch"], "-p", 0, "--no-val", "--json"]
     if not mode.is_cold:
         command += ["--profile-folder", options["profile"]]
-    if options["consume_rate"]:
-        command += ["--consume-rate", f"{options['consume_rate']:g}"]
+    if setup.consume_rate:
+        command += ["--consume-rate", f"{setup.consume_rate:g}"]
     if options["device"] != "none":
         command += ["-a", options["arch"]]
     return [str(part) for part in command]

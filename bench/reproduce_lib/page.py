@@ -68,15 +68,23 @@ def percent(value):
     return f"{100 * value:.0f} %"
 
 
+def device_text(settings):
+    if settings["device"] == "none":
+        return "none: batches are consumed as they come, or at the rate that a setup names"
+    rate = f", planned with {settings['gpu_rate']:g} samples/s" if settings["gpu_rate"] else ""
+    return f"{settings['device']}, {settings['arch']}{rate}"
+
+
 def _machine(kept):
     settings = kept.settings()
     runs = kept.runs()
     if not settings:
         return []
     rows = [["images", settings["images"]], ["seed", settings["seed"]],
-            ["device", settings["device"] +
-             (f", {settings['consume_rate']:g} samples/s" if settings["consume_rate"] else "")],
-            ["batch", settings["batch"]]]
+            ["device", device_text(settings)], ["batch", settings["batch"]],
+            ["JPEG index", "the server reads by one" if settings["jpeg_index"] else "none"],
+            ["profiled", f"{settings['profile_samples']} images" if settings["profile_samples"]
+             else "all images"]]
     rows += [[key.replace("_", " "), value] for key, value in settings["machine"].items()]
     for field in ("commit", "link_text", "congestion_control"):
         values = dict.fromkeys(str(run[field]) for run in runs)
@@ -214,8 +222,13 @@ def _sources(kept):
     parts = ["<h2>Where the numbers come from</h2>"]
     try:
         with open(kept.path("profile.txt"), encoding="utf-8") as file:
-            parts.append("<p>The profile that the plans are made from: "
-                         f"<code>{escape(file.read().strip())}</code></p>")
+            parts.append("<p>The plans are made from profile/, which these commands made: each node "
+                         "measured on its own cores, op times and forms in "
+                         f"{link('profile/prep_times.csv', 'prep_times.csv')} and "
+                         f"{link('profile/prep_forms.csv', 'prep_forms.csv')}, and what was fitted "
+                         f"to them in {link('profile/cost_model.json', 'cost_model.json')}.</p>" +
+                         "".join(f"<p><code>{escape(line)}</code></p>"
+                                 for line in file.read().splitlines()))
     except FileNotFoundError:
         pass
     parts += [f"<h3>{link('rows.csv', 'rows.csv')}: measured epochs, by line</h3>", table(

@@ -14,6 +14,7 @@ from . import cells, draw, forecast, hosts, measure, records
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
+PROFILE_MBIT = 40000  # of the link while the nodes are measured: no limit
 OVERHEAD_S = 0.4  # of an epoch's process: start, list of samples, end
 
 OPENIMAGES_FIELDS = ("mode", "samples", "wire_bytes", "seconds", "slowest", "choices", "command")
@@ -35,6 +36,13 @@ def _count(text):
     value = int(text)
     if value < 1:
         raise ValueError(f"{text!r} is below 1")
+    return value
+
+
+def _rate(text):
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{text!r} is no rate")
     return value
 
 
@@ -80,10 +88,15 @@ def parse_arguments(arguments):
                         help="Where the model learns; none: batches are only consumed.")
     parser.add_argument("--arch", default="alexnet", help="The model of --device cuda.")
     parser.add_argument("--batch", type=_count, default=256, metavar="N")
-    parser.add_argument("--consume-rate", type=float, default=0, metavar="N",
-                        help="Samples a second that --device none takes; 0: as they come.")
+    parser.add_argument("--consume-rates", type=_list_of(_rate), default=[0.0], metavar="N,...",
+                        help="Samples a second that --device none takes; 0: as they come (0).")
     parser.add_argument("--gpu-rate", type=float, default=0, metavar="N",
-                        help="Samples a second to plan with for --device cuda.")
+                        help="Samples a second to plan with for --device cuda (bench_train "
+                             "measures them); 0: never the limit.")
+    parser.add_argument("--jpeg-index", action="store_true",
+                        help="Writes an index of the JPEGs into FOLDER and gives it to the server.")
+    parser.add_argument("--profile-samples", type=int, default=0, metavar="N",
+                        help="Profiles so many of the images; 0: all.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-root", action="store_true",
                         help="No network namespaces: the server limits the link.")
@@ -153,7 +166,9 @@ class Sweep:
         options = self.options
         self.records.keep_settings({
             "images": self.root, "seed": options.seed, "device": options.device,
-            "batch": options.batch, "consume_rate": options.consume_rate,
+            "arch": options.arch if options.device == "cuda" else "",
+            "gpu_rate": options.gpu_rate, "batch": options.batch,
+            "jpeg_index": options.jpeg_index, "profile_samples": options.profile_samples,
             "machine": hosts.machine()})
         self.records.add_run({
             "started": hosts.now(), "commit": self.commit, "command": shlex.join(sys.argv),
@@ -176,7 +191,7 @@ class Sweep:
             if asked is None:
                 asked, command = forecast.forecasts(
                     self.options.bin, profile, self.link, setup,
-                    self.options.consume_rate or self.options.gpu_rate)
+                    setup.consume_rate or self.options.gpu_rate)
             plan = asked[mode.planner]
             busy = {f"busy_{key}": value for key, value in plan["busy_s"].items()}
             self.records.forecasts.append({
@@ -212,14 +227,8 @@ class Sweep:
         """Whether every cell is measured."""
         options = self.options
         self.begin()
-        setups = cells.setups_of(self.link.name, options.bandwidths, options.storage_cores,
-                                 options.compute_cores)
-        first = hosts.Cores(setups[0].storage_cores, setups[0].compute_cores)
-        profile = os.path.join(self.out, "profile")
-        made = forecast.make_profile(options.bin, self.root, profile, first, options.seed)
-        if made:
-            with open(self.records.path("profile.txt"), "w", encoding="utf-8") as file:
-                file.write(made + "\n")
+        setups = self.setups()
+        profile = self.make_profile()
         todo = []
         for setup in setups:
             self.forecast_of(setup, profile)
@@ -237,6 +246,52 @@ class Sweep:
                 return False
         return True
 
+    def setups(self):
+        options = self.options
+        return cells.setups_of(self.link.name, options.bandwidths, options.storage_cores,
+                               options.compute_cores, options.consume_rates)
+
+    def server(self, cores, storage_cores):
+        index = os.path.join(self.out, "index", "sluice-jpeg-index.bin")
+        return hosts.Server(os.path.join(self.options.bin, "offload_server"), self.root, self.link,
+                            cores, storage_cores, index if self.options.jpeg_index else "off",
+                            self.records.path("server.log"))
+
+    def make_index(self):
+        folder = os.path.join(self.out, "index")
+        if not self.options.jpeg_index or os.path.exists(folder):
+            return ""
+        os.makedirs(folder + ".new", exist_ok=True)
+        command = [os.path.join(self.options.bin, "offload_dataset"), "index", self.root,
+                   "--jpeg-index", "-o", os.path.join(folder + ".new", "sluice-manifest.tsv"),
+                   "--log-level", "warn"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        os.rename(folder + ".new", folder)
+        return " ".join(command) + "\n"
+
+    def make_profile(self):
+        """The folder of the profile, which is made once: of either node on the cores that it will
+        have, the most of them, over a link that is no limit."""
+        options = self.options
+        profile = os.path.join(self.out, "profile")
+        indexed = self.make_index()
+        if os.path.exists(os.path.join(profile, "cost_model.json")):
+            return profile
+        cores = hosts.Cores(max(options.storage_cores), max(options.compute_cores))
+        self.link.set_rate(PROFILE_MBIT)
+        server = self.server(cores, len(cores.storage))
+        try:
+            command = measure.make_profile(
+                options.bin, self.link, cores, server, profile,
+                {"seed": options.seed, "samples": options.profile_samples},
+                self.records.path("train.log"))
+        finally:
+            server.close()
+        with open(self.records.path("profile.txt"), "w", encoding="utf-8") as file:
+            file.write(indexed + command + "\n")
+        say("profiled both nodes")
+        return profile
+
     def has_time(self, item):
         """The first epoch of a call is always run, so that repeated calls come to an end."""
         return not self.done or self.elapsed() + self.expected(*item) <= self.options.max_seconds
@@ -250,8 +305,7 @@ class Sweep:
         if cores.warning():
             warn(f"{setup.storage_cores}+{setup.compute_cores} cores: {cores.warning()}")
         self.link.set_rate(setup.mbit)
-        server = hosts.Server(os.path.join(options.bin, "offload_server"), self.root, self.link,
-                              cores, setup.storage_cores, self.records.path("server.log"))
+        server = self.server(cores, setup.storage_cores)
         try:
             while self.todo and self.todo[0][0] == setup:
                 if not self.has_time(self.todo[0]):
@@ -274,8 +328,7 @@ class Sweep:
         mode = cells.MODES[name]
         command = measure.train_command(options.bin, self.link, cores, server, setup, mode, {
             "profile": profile, "repeat": repeat, "round": number, "seed": options.seed,
-            "device": options.device, "consume_rate": options.consume_rate,
-            "batch": options.batch, "arch": options.arch})
+            "device": options.device, "batch": options.batch, "arch": options.arch})
         report = measure.run_epoch(command, server, cores, self.records.path("train.log"))
         row = {
             **setup._asdict(), "mode": name, "round": number, "repeat": repeat,

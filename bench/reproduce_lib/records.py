@@ -15,29 +15,33 @@ import statistics
 from . import cells
 
 ROW_FIELDS = (
-    "link", "mbit", "storage_cores", "compute_cores", "mode", "round", "repeat", "samples",
+    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "round", "repeat", "samples",
     "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
     "stall_storage_cpu", "stall_network", "stall_compute_cpu", "stall_trainer", "choices",
-    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "commit", "date", "command")
+    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "commit", "date",
+    "command")
 FORECAST_FIELDS = (
-    "link", "mbit", "storage_cores", "compute_cores", "mode", "seconds", "wire_bytes", "slowest",
-    "busy_disk", "busy_storage_cpu", "busy_network", "busy_compute_cpu", "busy_gpu", "gap",
+    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "seconds", "wire_bytes", "slowest",
+    "busy_disk", "busy_storage_cpu", "busy_network", "busy_compute_cpu", "busy_gpu", "busy_pcie",
+    "busy_receive", "gap",
     "choices", "commit", "command")
 CELL_FIELDS = (
-    "link", "mbit", "storage_cores", "compute_cores", "mode", "rounds", "repeat", "seconds",
+    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "rounds", "repeat", "seconds",
     "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
     "plan_wire_bytes", "plan_slowest", "measured_over_plan", "measured_over_best_fixed",
     "measured_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
     "stall_compute_cpu", "stall_trainer", "storage_cpu_s", "compute_cpu_s", "other_cpu_s",
     "choices")
 NUMBERS = {
-    "mbit": float, "storage_cores": int, "compute_cores": int, "round": int, "repeat": int,
+    "mbit": float, "consume_rate": float, "storage_cores": int, "compute_cores": int,
+    "round": int, "repeat": int,
     "samples": int, "seconds": float, "wire_bytes": int, "errors": int, "reduced": int,
-    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float, "cores": int, "cores_shared": int,
+    "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float,
+    "cores": int, "cores_shared": int,
     "gap": float, "stall_disk": float, "stall_storage_cpu": float, "stall_network": float,
     "stall_compute_cpu": float, "stall_trainer": float, "busy_disk": float,
     "busy_storage_cpu": float, "busy_network": float, "busy_compute_cpu": float,
-    "busy_gpu": float}
+    "busy_gpu": float, "busy_pcie": float, "busy_receive": float}
 
 
 # An epoch during which others took more than this share of the cores counts only where there is
@@ -78,7 +82,7 @@ class Table:
 
 
 def setup_of(row):
-    return cells.Setup(row["link"], row["mbit"], row["storage_cores"], row["compute_cores"])
+    return cells.Setup(*(row[field] for field in cells.Setup._fields))
 
 
 def choices_text(choices):
@@ -199,8 +203,8 @@ def summarize(records):
         cell["measured_over_best_fixed"] = cell["seconds"] / min(fixed) if fixed else None
         cell["measured_over_sophon"] = cell["seconds"] / sophon["seconds"] if sophon else None
     order = list(cells.MODES)
-    found.sort(key=lambda cell: (cell["link"], cell["compute_cores"], cell["storage_cores"],
-                                 cell["mbit"], order.index(cell["mode"])))
+    found.sort(key=lambda cell: (cell["link"], cell["consume_rate"], cell["compute_cores"],
+                                 cell["storage_cores"], cell["mbit"], order.index(cell["mode"])))
     return found
 
 
