@@ -65,7 +65,6 @@ static uint64_t ask_tcp(int socket, const struct bench_ask *ask, size_t size, ui
 /* --- lib/rpc --- */
 
 struct run {
-    struct sluice_buf_pool *pool;
     struct sluice_rpc_stream *stream;
     size_t size;
     uint64_t work_ns;
@@ -78,14 +77,14 @@ struct run {
     uint64_t complete_ns;
 };
 
-static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
+static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
     struct run *run = ctx;
-    if (reply->status != SLUICE_OK || reply->payload->len != run->size)
+    if (reply->status != SLUICE_OK || sluice_cursor_left(&reply->arrived) != run->size)
         bench_die("a reply without its payload: %s", reply->error);
     work(run->work_ns);
     run->seen++;
-    run->to_grant += reply->payload->len;
+    run->to_grant += run->size;
 }
 
 static void send_request(struct run *run, const struct sluice_wire_fetch_request *request)
@@ -100,7 +99,7 @@ static void on_message(void *ctx, struct sluice_message *message)
 {
     struct run *run = ctx;
     struct sluice_err err = {0};
-    if (sluice_wire_get_fetch_reply(message, run->pool, run->size, on_sample, run, NULL, &err))
+    if (sluice_wire_get_fetch_reply(message, run->size, on_sample, run, NULL, &err))
         bench_die("%s", err.text);
     if (run->is_fetch && run->to_grant >= WINDOW_BYTES / 4) {
         const struct sluice_wire_fetch_request grant = {.grant_bytes = run->to_grant};
@@ -154,11 +153,10 @@ static void request_samples(struct run *run, const struct bench_ask *ask)
     }
 }
 
-static uint64_t ask_rpc(struct sluice_rpc_channel *channel, struct sluice_buf_pool *pool,
-                        const struct bench_ask *ask, size_t size, uint64_t work_ns)
+static uint64_t ask_rpc(struct sluice_rpc_channel *channel, const struct bench_ask *ask,
+                        size_t size, uint64_t work_ns)
 {
     struct run run = {
-        .pool = pool,
         .size = size,
         .work_ns = work_ns,
         .want = ask->count,
@@ -208,11 +206,8 @@ void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, in
     bench_pin(1);
     sluice_rpc_process_init();
     struct sluice_err err = {0};
-    struct sluice_buf_pool *pool;
     struct sluice_rpc_channel *channel = NULL;
     int tcp = -1;
-    if (sluice_buf_pool_create(64 << 20, &pool, &err))
-        bench_die("%s", err.text);
     if (transport == TRANSPORT_TCP) {
         tcp = connect_tcp(port);
     } else {
@@ -230,7 +225,7 @@ void bench_rpc_ask(const struct bench_setup *setup, enum transport transport, in
         const uint64_t start_ns = sluice_clock_ns();
         const uint64_t end_ns = transport == TRANSPORT_TCP
                                     ? ask_tcp(tcp, &ask, size, setup->work_ns)
-                                    : ask_rpc(channel, pool, &ask, size, setup->work_ns);
+                                    : ask_rpc(channel, &ask, size, setup->work_ns);
         answer.seconds = (double)(end_ns - start_ns) * 1e-9;
         answer.after = bench_usage_so_far();
         bench_write_all(control, &answer, sizeof(answer));

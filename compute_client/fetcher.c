@@ -62,14 +62,14 @@ struct fetcher {
     struct sluice_wire_sample_request batch[MAX_PER_MESSAGE];
 
     /* The completion thread's alone. */
-    struct sluice_err broken;     /* the message that could not be read */
-    struct sluice_wire_load load; /* of the last message */
+    struct sluice_err broken;              /* the message that could not be read */
+    struct sluice_wire_load load;          /* of the last message */
+    struct sluice_shared_message *message; /* the one in hand; its samples add references */
 
     /* Constant. */
     struct sluice_client *client;
     const struct sluice_pipeline *pipeline;
     char dataset_id[33];
-    struct sluice_buf_pool *pool;
     size_t max_items;
     uint64_t window_bytes, max_image_pixels;
     bool follows_price;
@@ -150,7 +150,7 @@ static void unsend_all(struct fetcher *f)
 /* --- what arrives, on the completion thread --- */
 
 static sluice_status make_sample(const struct fetcher *f, const struct sluice_source_item *item,
-                                 struct sluice_wire_sample_reply *reply,
+                                 const struct sluice_wire_sample_reply *reply,
                                  struct sluice_sample *sample, struct sluice_err *err)
 {
     static const enum sluice_kind kinds[SLUICE_NUM_FORMS] = {
@@ -162,6 +162,8 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
         return sluice_fail(err, SLUICE_E_CORRUPT, "the reply says %s after %u ops",
                            sluice_form_name(reply->form), reply->ops_done);
+    /* The check asks how much there is and not what. */
+    struct sluice_buf measured = {.len = sluice_cursor_left(&reply->arrived)};
     struct sluice_sample made = {
         .key = item->key,
         .ops_done = reply->ops_done,
@@ -169,7 +171,7 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         .width = reply->width,
         .height = reply->height,
         .channels = reply->channels,
-        .data = reply->payload,
+        .data = &measured,
         .is_jpeg_crop = reply->form == SLUICE_FORM_JPEG_CROP,
         .is_packed = reply->form == SLUICE_FORM_U8_PACKED,
     };
@@ -179,12 +181,12 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         sluice_pipeline_check_sample(f->pipeline, &made, f->max_image_pixels, err);
     if (status != SLUICE_OK)
         return status;
-    reply->payload = NULL;
+    made.data = NULL;
     *sample = made;
     return SLUICE_OK;
 }
 
-static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
+static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
     struct fetcher *f = ctx;
     const uint32_t index = reply->request_id & ((1u << INDEX_BITS) - 1);
@@ -235,8 +237,12 @@ static void on_sample(void *ctx, struct sluice_wire_sample_reply *reply)
     memcpy(result.error, reply->error, sizeof(result.error));
     if (result.status == SLUICE_OK) {
         struct sluice_err err = {0};
-        result.payload_bytes = reply->payload->len;
+        result.payload_bytes = sluice_cursor_left(&reply->arrived);
         result.status = make_sample(f, &item, reply, &result.sample, &err);
+        if (result.status == SLUICE_OK) {
+            result.arrived = reply->arrived;
+            result.message = sluice_shared_message_ref(f->message);
+        }
         snprintf(result.error, sizeof(result.error), "%.*s", (int)sizeof(result.error) - 1,
                  err.text);
         pthread_mutex_lock(&f->lock);
@@ -252,10 +258,17 @@ static void on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_lock(&f->lock);
     f->stats.wire_bytes += message->len;
     pthread_mutex_unlock(&f->lock);
+    if (f->broken.text[0])
+        return;
     /* A message that breaks off ends the stream: what it did not say is asked for again. */
-    if (!f->broken.text[0] &&
-        sluice_wire_get_fetch_reply(message, f->pool, MAX_PAYLOAD_BYTES, on_sample, f, &f->load,
-                                    &f->broken) != SLUICE_OK) {
+    sluice_status status = sluice_message_share(message, &f->message, &f->broken);
+    if (status == SLUICE_OK) {
+        status = sluice_wire_get_fetch_reply(sluice_shared_message_get(f->message),
+                                             MAX_PAYLOAD_BYTES, on_sample, f, &f->load, &f->broken);
+        sluice_shared_message_unref(f->message);
+        f->message = NULL;
+    }
+    if (status != SLUICE_OK) {
         pthread_mutex_lock(&f->lock);
         f->is_stream_lost = true;
         f->lost_code = SLUICE_RPC_INTERNAL;
@@ -625,7 +638,6 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     f->client = options->client;
     f->pipeline = options->pipeline;
     snprintf(f->dataset_id, sizeof(f->dataset_id), "%s", options->dataset_id);
-    f->pool = options->pool;
     f->max_items = options->max_items;
     f->window_bytes = options->window_bytes;
     f->follows_price = options->follows_price;

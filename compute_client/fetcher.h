@@ -38,7 +38,6 @@ struct sluice_fetcher_options {
     struct sluice_client *client;           /* borrowed, outlives the fetcher */
     const struct sluice_pipeline *pipeline; /* borrowed */
     const char *dataset_id;                 /* 32 hex digits, or "": any; copied */
-    struct sluice_buf_pool *pool;           /* borrowed; where payloads live */
     size_t max_items;                       /* unanswered at once, < 2^20 */
     uint64_t window_bytes;                  /* > 0 */
     bool follows_price;                     /* of storage CPU: asks for less where it rises */

@@ -127,7 +127,7 @@ static void complete_row(struct row *row, sluice_status status)
     struct slot *slot = row->slot;
     const size_t payload_bytes = row->result.payload_bytes;
 
-    sluice_sample_clear(&row->result.sample);
+    sluice_source_result_clear(&row->result);
     row->done_ns = sluice_clock_ns();
     slot->batch.status[row->index] = status;
     if (loader->epoch.chooser.on_row)
@@ -207,12 +207,37 @@ static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t
                                    loader->options.row_bytes, cost, err);
 }
 
+/* The u8 image of the row's sample, to `out`. */
+static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t *out,
+                                struct sluice_err *err)
+{
+    struct sluice_loader *loader = row->loader;
+    const struct sluice_pipeline *pipeline = loader->epoch.pipeline;
+    const size_t row_bytes = loader->options.row_bytes;
+    struct sluice_source_result *result = &row->result;
+    const struct sluice_sample *sample = &result->sample;
+    /* Pixels with nothing left to do come straight from the message; the source checked how many
+     * they are. */
+    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->is_packed &&
+        sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
+        sluice_cursor_left(&result->arrived) == row_bytes &&
+        sluice_cursor_read(&result->arrived, out, row_bytes))
+        return SLUICE_OK;
+    const sluice_status status = sluice_source_gather(result, loader->options.pool, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (loader->epoch.profile && row->ops_done == 0)
+        return profile_row(row, worker, out, err);
+    return sluice_pipeline_finish_u8(pipeline, worker->scratch, &result->sample, out, row_bytes,
+                                     err);
+}
+
 static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
 {
     struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
     struct sluice_loader *loader = row->loader;
     if (fate == SLUICE_JOB_CANCEL) {
-        sluice_sample_clear(&row->result.sample);
+        sluice_source_result_clear(&row->result);
         return;
     }
     struct worker *worker = state;
@@ -222,12 +247,7 @@ static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *sta
     struct sluice_batch *batch = &row->slot->batch;
     uint8_t *out = batch->pixels + row->index * batch->row_bytes;
     struct sluice_err err = {0};
-    sluice_status status;
-    if (loader->epoch.profile && row->ops_done == 0)
-        status = profile_row(row, worker, out, &err);
-    else
-        status = sluice_pipeline_finish_u8(loader->epoch.pipeline, worker->scratch,
-                                           &row->result.sample, out, batch->row_bytes, &err);
+    const sluice_status status = finish_row(row, worker, out, &err);
     if (status == SLUICE_OK && loader->options.has_digest)
         batch->hashes[row->index] =
             sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
@@ -249,6 +269,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     row->result = *result;
     row->ops_done = result->sample.ops_done;
     result->sample = (struct sluice_sample){0};
+    result->message = NULL;
     if (row->result.status != SLUICE_OK) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
         complete_row(row, row->result.status);
@@ -262,7 +283,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     const sluice_status status = sluice_worker_pool_try_submit(loader->workers, &row->job);
     assert(status != SLUICE_E_AGAIN); /* the queue holds every row there is */
     if (status != SLUICE_OK)
-        sluice_sample_clear(&row->result.sample);
+        sluice_source_result_clear(&row->result);
 }
 
 static void fail(struct sluice_loader *loader, sluice_status status, const char *text)
@@ -639,7 +660,7 @@ void sluice_loader_destroy(struct sluice_loader *loader)
         struct slot *slot = &loader->slots[i];
         /* What a broken-off epoch left behind. */
         for (unsigned k = 0; slot->rows && k < loader->options.batch_size; k++)
-            sluice_sample_clear(&slot->rows[k].result.sample);
+            sluice_source_result_clear(&slot->rows[k].result);
         if (slot->memory)
             loader->options.free(loader->options.memory_ctx, slot->memory);
         sluice_batch_clear(&slot->batch);

@@ -220,7 +220,6 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
         .client = run->client,
         .pipeline = part->pipeline,
         .dataset_id = run->dataset_id,
-        .pool = run->pool,
         .max_items = sluice_loader_max_items(run->loader),
         .window_bytes = half < MIN_WINDOW_BYTES ? MIN_WINDOW_BYTES : half,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,

@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_SOURCE_H
 
 #include "base/error.h"
+#include "base/message.h"
 #include "pipeline/pipeline.h"
 
 #include <stddef.h>
@@ -30,6 +31,10 @@ struct sluice_source_result {
     sluice_status status; /* SLUICE_OK: there is a sample */
     char error[200];
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
+    /* Until sluice_source_gather(): the sample's bytes, and a reference to what holds them, if they
+     * came in a message; its data is NULL then.  The receiver takes it. */
+    struct sluice_cursor arrived;
+    struct sluice_shared_message *message;
     enum sluice_form form;
     size_t payload_bytes; /* to be told to consumed() once they are not needed any more */
     uint64_t backlog_ns;  /* waiting behind other items, whatever those waited for */
@@ -39,6 +44,14 @@ struct sluice_source_result {
     uint64_t disk_ns;      /* waiting for the disk; 0 if the file was in memory */
     uint64_t disk_busy_ns; /* its part of what the disk was busy (base/disk_clock.h) */
 };
+
+/* Brings the sample's bytes together in a buffer, unless they are: for the thread that goes on with
+ * them, since it reads them next.  On failure the result is as it was. */
+SLUICE_MUST_USE sluice_status sluice_source_gather(struct sluice_source_result *result,
+                                                   struct sluice_buf_pool *pool,
+                                                   struct sluice_err *err);
+/* Lets go of the sample, wherever its bytes are; idempotent. */
+void sluice_source_result_clear(struct sluice_source_result *result);
 
 struct sluice_source_events {
     /* Must not block for long and may not call close or destroy. */

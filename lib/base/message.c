@@ -166,6 +166,23 @@ bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_c
     return true;
 }
 
+sluice_status sluice_cursor_gather(struct sluice_cursor *cursor, size_t len,
+                                   struct sluice_buf_pool *pool, struct sluice_buf **buf,
+                                   struct sluice_err *err)
+{
+    if (len > sluice_cursor_left(cursor))
+        return sluice_fail(err, SLUICE_E_INVALID, "%zu bytes of a message that has %zu left", len,
+                           sluice_cursor_left(cursor));
+    struct sluice_buf *made;
+    const sluice_status status = sluice_buf_create(pool, len, &made, err);
+    if (status != SLUICE_OK)
+        return status;
+    (void)advance(cursor, made->data, len);
+    made->len = len;
+    *buf = made;
+    return SLUICE_OK;
+}
+
 bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value)
 {
     struct sluice_cursor at = *cursor;
@@ -184,4 +201,42 @@ bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value)
         }
     }
     return false;
+}
+
+struct sluice_shared_message {
+    struct sluice_message message;
+    atomic_uint refs;
+};
+
+sluice_status sluice_message_share(struct sluice_message *message,
+                                   struct sluice_shared_message **shared, struct sluice_err *err)
+{
+    struct sluice_shared_message *made = malloc(sizeof(*made));
+    if (!made)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to share a message");
+    made->message = *message;
+    atomic_init(&made->refs, 1);
+    *message = (struct sluice_message){0};
+    *shared = made;
+    return SLUICE_OK;
+}
+
+const struct sluice_message *sluice_shared_message_get(const struct sluice_shared_message *shared)
+{
+    return &shared->message;
+}
+
+struct sluice_shared_message *sluice_shared_message_ref(struct sluice_shared_message *shared)
+{
+    atomic_fetch_add_explicit(&shared->refs, 1, memory_order_relaxed);
+    return shared;
+}
+
+void sluice_shared_message_unref(struct sluice_shared_message *shared)
+{
+    /* Acquire and release: what the others have read they have read before it goes. */
+    if (!shared || atomic_fetch_sub_explicit(&shared->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sluice_message_clear(&shared->message);
+    free(shared);
 }

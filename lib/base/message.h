@@ -13,12 +13,13 @@
  * Sending: wire appends small header bytes by copy and payloads by reference;
  * rpc hands the segments to gRPC, which lets go of them on a thread of its own.
  * Receiving: rpc appends gRPC's slices by reference; wire reads through a
- * cursor and copies a payload once, straight to its place.
+ * cursor; whoever needs a payload copies it once, straight to its place.
  *
- * Threads: a message belongs to one thread at a time; a segment's release may
- * be called from any thread. */
+ * Threads: a message belongs to one thread at a time, unless it is shared; a
+ * segment's release may be called from any thread. */
 
 struct sluice_buf;
+struct sluice_buf_pool;
 
 struct sluice_segment {
     const uint8_t *data;
@@ -70,7 +71,25 @@ bool sluice_cursor_read(struct sluice_cursor *cursor, void *out, size_t len);
 bool sluice_cursor_skip(struct sluice_cursor *cursor, size_t len);
 /* A cursor over the next len bytes alone; `cursor` moves past them. */
 bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_cursor *sub);
+/* The next len bytes together in a new buffer from `pool` (NULL: plain memory), whose len they are.
+ * SLUICE_E_INVALID if fewer are left; on failure the cursor stays where it was. */
+SLUICE_MUST_USE sluice_status sluice_cursor_gather(struct sluice_cursor *cursor, size_t len,
+                                                   struct sluice_buf_pool *pool,
+                                                   struct sluice_buf **buf, struct sluice_err *err);
 /* A protobuf varint (at most 10 bytes, and 64 bits). */
 bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value);
+
+/* A message whose payloads go to several readers, each on its own thread and in its own time.  It
+ * does not change any more, and is cleared with its last reference. */
+struct sluice_shared_message;
+
+/* Takes the message's content, leaving {0}; one reference.  SLUICE_E_NO_MEMORY leaves it. */
+SLUICE_MUST_USE sluice_status sluice_message_share(struct sluice_message *message,
+                                                   struct sluice_shared_message **shared,
+                                                   struct sluice_err *err);
+const struct sluice_message *
+sluice_shared_message_get(const struct sluice_shared_message *shared); /* borrowed */
+struct sluice_shared_message *sluice_shared_message_ref(struct sluice_shared_message *shared);
+void sluice_shared_message_unref(struct sluice_shared_message *shared); /* NULL is allowed */
 
 #endif

@@ -14,7 +14,7 @@
  *
  * The only module that knows protobuf: `put` turns a struct into a message ready
  * to send (payloads by reference), `get` checks a received message and turns it
- * into a struct (strings copied; payloads gathered once, into a pooled buffer).
+ * into a struct (strings copied; payloads left in the message).
  * A `get` of bytes that are no such message is SLUICE_E_CORRUPT; nothing that it
  * returns needs to be checked for consistency with itself again.  Messages other
  * than FetchReply are at most 4 MiB and hold at most 131,072 samples, classes or
@@ -155,7 +155,8 @@ struct sluice_wire_sample_reply {
     uint32_t width, height, channels;
     /* offload.proto says of what */
     uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us;
-    struct sluice_buf *payload; /* one reference; NULL unless status is OK */
+    struct sluice_buf *payload;   /* to put: one reference; NULL unless status is OK */
+    struct sluice_cursor arrived; /* got: the payload's bytes in the message; none unless OK */
 };
 void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);
 
@@ -174,17 +175,16 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_load(const struct sluice_wire_load
                                                    struct sluice_message *message,
                                                    struct sluice_err *err);
 
-/* Walks a FetchReply: calls on_sample for each, in order; payloads are gathered
- * into buffers from `pool` (NULL: plain memory); on_sample takes over *reply's content
- * (leaving {0}) or leaves it to be cleared.  Payloads above max_payload_bytes and
+/* Walks a FetchReply: calls on_sample for each, in order.  Payloads are where they arrived, and
+ * stay as long as the message does: reply->arrived.  Payloads above max_payload_bytes and
  * messages that break off are SLUICE_E_CORRUPT; samples before that were delivered.
  * SLUICE_OK with no payload on the wire is an empty payload; one beside an error is dropped.
  * A status that this version does not know becomes SLUICE_E_INTERNAL, a form
  * SLUICE_E_UNSUPPORTED, of that sample alone, with a text.  `load` may be NULL; what the
  * message does not say of it is 0.  A price that is not finite or below 0 is SLUICE_E_CORRUPT. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_fetch_reply(
-    const struct sluice_message *message, struct sluice_buf_pool *pool, size_t max_payload_bytes,
-    void (*on_sample)(void *ctx, struct sluice_wire_sample_reply *reply), void *ctx,
+    const struct sluice_message *message, size_t max_payload_bytes,
+    void (*on_sample)(void *ctx, const struct sluice_wire_sample_reply *reply), void *ctx,
     struct sluice_wire_load *load, struct sluice_err *err);
 
 /* --- Probe, Stats, health --- */

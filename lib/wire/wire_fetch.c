@@ -219,7 +219,6 @@ struct parsed {
     struct sluice_wire_sample_reply reply;
     uint64_t status, form;
     struct sluice_cursor payload;
-    bool has_payload;
 };
 
 static bool parse_field(const struct sluice_wire_field *field, struct parsed *parsed)
@@ -233,7 +232,6 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
                read_error(field->data, reply->error, sizeof(reply->error));
     case SAMPLE_REPLY_PAYLOAD:
         parsed->payload = field->data;
-        parsed->has_payload = true;
         return field->type == SLUICE_WIRE_BYTES;
     case SAMPLE_REPLY_REQUEST_ID:
         wide = &reply->request_id;
@@ -286,8 +284,7 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
     return true;
 }
 
-static sluice_status get_sample_reply(struct sluice_cursor cursor, struct sluice_buf_pool *pool,
-                                      size_t max_payload_bytes,
+static sluice_status get_sample_reply(struct sluice_cursor cursor, size_t max_payload_bytes,
                                       struct sluice_wire_sample_reply *out, struct sluice_err *err)
 {
     struct parsed parsed = {0};
@@ -315,30 +312,22 @@ static sluice_status get_sample_reply(struct sluice_cursor cursor, struct sluice
     }
 
     if (reply->status == SLUICE_OK) {
-        /* An empty payload is not on the wire at all. */
-        const size_t len = parsed.has_payload ? sluice_cursor_left(&parsed.payload) : 0;
+        /* An empty payload is not on the wire at all: parsed.payload is one of no bytes then. */
+        reply->arrived = parsed.payload;
+        const size_t len = sluice_cursor_left(&reply->arrived);
         if (len > max_payload_bytes)
             return sluice_fail(err, SLUICE_E_CORRUPT,
                                "a payload of %zu bytes; at most %zu are taken", len,
                                max_payload_bytes);
-        const sluice_status status = sluice_buf_create(pool, len, &reply->payload, err);
-        if (status != SLUICE_OK)
-            return status;
-        reply->payload->len = len;
-        if (len > 0 && !sluice_cursor_read(&parsed.payload, reply->payload->data, len)) {
-            sluice_wire_sample_reply_clear(reply);
-            return sluice_fail(err, SLUICE_E_INTERNAL, "a payload is shorter than measured");
-        }
     }
     *out = *reply;
     return SLUICE_OK;
 }
 
-sluice_status
-sluice_wire_get_fetch_reply(const struct sluice_message *message, struct sluice_buf_pool *pool,
-                            size_t max_payload_bytes,
-                            void (*on_sample)(void *ctx, struct sluice_wire_sample_reply *reply),
-                            void *ctx, struct sluice_wire_load *load, struct sluice_err *err)
+sluice_status sluice_wire_get_fetch_reply(
+    const struct sluice_message *message, size_t max_payload_bytes,
+    void (*on_sample)(void *ctx, const struct sluice_wire_sample_reply *reply), void *ctx,
+    struct sluice_wire_load *load, struct sluice_err *err)
 {
     struct sluice_cursor cursor = sluice_cursor_init(message);
     struct sluice_wire_load got = {0};
@@ -351,11 +340,10 @@ sluice_wire_get_fetch_reply(const struct sluice_message *message, struct sluice_
                 return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply whose samples are none");
             struct sluice_wire_sample_reply reply;
             const sluice_status status =
-                get_sample_reply(field.data, pool, max_payload_bytes, &reply, err);
+                get_sample_reply(field.data, max_payload_bytes, &reply, err);
             if (status != SLUICE_OK)
                 return status;
             on_sample(ctx, &reply);
-            sluice_wire_sample_reply_clear(&reply);
         } else if (field.number == FETCH_REPLY_QUEUE_DEPTH) {
             if (field.type != SLUICE_WIRE_VARINT || field.value > UINT32_MAX)
                 return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's queue depth is none");

@@ -14,20 +14,32 @@ struct last {
     unsigned count;
 };
 
-static void keep(void *ctx, struct sluice_wire_sample_reply *reply)
+/* With the payload as one that can be put. */
+static struct sluice_wire_sample_reply gathered(const struct sluice_wire_sample_reply *reply)
+{
+    struct sluice_wire_sample_reply kept = *reply;
+    const size_t len = sluice_cursor_left(&kept.arrived);
+    FUZZ_CHECK(reply->status == SLUICE_OK || len == 0);
+    if (reply->status == SLUICE_OK)
+        FUZZ_CHECK(sluice_cursor_gather(&kept.arrived, len, NULL, &kept.payload, NULL) ==
+                   SLUICE_OK);
+    return kept;
+}
+
+static void keep(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
     struct last *last = ctx;
     sluice_wire_sample_reply_clear(&last->reply);
-    last->reply = *reply;
+    last->reply = gathered(reply);
     last->count++;
-    *reply = (struct sluice_wire_sample_reply){0};
 }
 
 /* Whatever was read can be put, and is read again as the same. */
-static void check(void *ctx, struct sluice_wire_sample_reply *reply)
+static void check(void *ctx, const struct sluice_wire_sample_reply *got)
 {
     ++*(unsigned *)ctx;
-    FUZZ_CHECK((reply->status == SLUICE_OK) == (reply->payload != NULL));
+    struct sluice_wire_sample_reply kept = gathered(got);
+    const struct sluice_wire_sample_reply *reply = &kept;
     FUZZ_CHECK(!reply->payload || reply->payload->len <= MAX_PAYLOAD);
     FUZZ_CHECK(reply->form < SLUICE_NUM_FORMS);
     FUZZ_CHECK(memchr(reply->error, 0, sizeof(reply->error)) != NULL);
@@ -35,7 +47,7 @@ static void check(void *ctx, struct sluice_wire_sample_reply *reply)
     struct sluice_message message = {0};
     struct last last = {0};
     FUZZ_CHECK(sluice_wire_put_sample_reply(reply, &message, NULL) == SLUICE_OK);
-    FUZZ_CHECK(sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, keep, &last, NULL, NULL) ==
+    FUZZ_CHECK(sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, keep, &last, NULL, NULL) ==
                SLUICE_OK);
     FUZZ_CHECK(last.count == 1);
     FUZZ_CHECK(last.reply.request_id == reply->request_id);
@@ -47,6 +59,7 @@ static void check(void *ctx, struct sluice_wire_sample_reply *reply)
                (last.reply.payload->len == reply->payload->len &&
                 memcmp(last.reply.payload->data, reply->payload->data, reply->payload->len) == 0));
     sluice_wire_sample_reply_clear(&last.reply);
+    sluice_wire_sample_reply_clear(&kept);
     sluice_message_clear(&message);
 }
 
@@ -57,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sluice_wire_load load = {0};
     struct sluice_err err = {0};
     const sluice_status status =
-        sluice_wire_get_fetch_reply(&message, NULL, MAX_PAYLOAD, check, &count, &load, &err);
+        sluice_wire_get_fetch_reply(&message, MAX_PAYLOAD, check, &count, &load, &err);
     FUZZ_CHECK(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
     FUZZ_CHECK(load.cpu_price >= 0 && isfinite(load.cpu_price));
     FUZZ_CHECK((status == SLUICE_OK) == (err.text[0] == 0));

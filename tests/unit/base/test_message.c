@@ -327,6 +327,69 @@ static void varints_have_at_most_ten_bytes_and_64_bits(void)
     }
 }
 
+static void gathers_what_lies_apart(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
+    uint8_t flat[FLAT_LEN];
+    for (size_t i = 0; i < FLAT_LEN; i++)
+        flat[i] = (uint8_t)sluice_rng_u32(&rng);
+    for (int round = 0; round < 20; round++) {
+        struct sluice_message message = {0};
+        int num_releases = 0, num_refs = 0;
+        segment_randomly(&rng, flat, 1 + sluice_rng_below(&rng, 900), &message, &num_releases,
+                         &num_refs);
+        struct sluice_cursor cursor = sluice_cursor_init(&message);
+        const size_t skip = sluice_rng_below(&rng, FLAT_LEN + 1);
+        const size_t len = sluice_rng_below(&rng, (unsigned)(FLAT_LEN - skip + 1));
+        CU_ASSERT_TRUE(sluice_cursor_skip(&cursor, skip));
+        struct sluice_buf *buf = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_cursor_gather(&cursor, len, NULL, &buf, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(buf->len, len);
+        CU_ASSERT_EQUAL(memcmp(buf->data, flat + skip, len), 0);
+        CU_ASSERT_EQUAL(sluice_cursor_left(&cursor), FLAT_LEN - skip - len);
+        sluice_buf_unref(buf);
+        sluice_message_clear(&message);
+    }
+}
+
+static void a_failed_gather_leaves_the_cursor(void)
+{
+    struct sluice_message message = {0};
+    CU_ASSERT_EQUAL(sluice_message_append_copy(&message, "abc", 3, NULL), SLUICE_OK);
+    struct sluice_cursor cursor = sluice_cursor_init(&message);
+    const struct sluice_cursor before = cursor;
+    struct sluice_buf *buf = NULL;
+    CU_ASSERT_EQUAL(sluice_cursor_gather(&cursor, 4, NULL, &buf, NULL), SLUICE_E_INVALID);
+    CU_ASSERT(same_cursor(&cursor, &before));
+    CU_ASSERT_EQUAL(sluice_cursor_gather(&cursor, 3, NULL, &buf, NULL), SLUICE_OK);
+    sluice_buf_unref(buf);
+    sluice_message_clear(&message);
+}
+
+static void a_shared_message_is_cleared_with_its_last_reference(void)
+{
+    struct sluice_message message = {0};
+    int num_releases = 0;
+    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, (const uint8_t *)"hello", 5, count_release,
+                                              &num_releases, NULL),
+                    SLUICE_OK);
+    struct sluice_shared_message *shared = NULL;
+    fail_malloc = true;
+    const sluice_status failed = sluice_message_share(&message, &shared, NULL);
+    fail_malloc = false;
+    CU_ASSERT_EQUAL(failed, SLUICE_E_NO_MEMORY);
+    expect_bytes(&message, "hello");
+    CU_ASSERT_EQUAL_FATAL(sluice_message_share(&message, &shared, NULL), SLUICE_OK);
+    CU_ASSERT(message.num_segments == 0 && message.len == 0 && !message.segments);
+    CU_ASSERT_PTR_EQUAL(sluice_shared_message_ref(shared), shared);
+    sluice_shared_message_unref(shared);
+    CU_ASSERT_EQUAL(num_releases, 0);
+    expect_bytes(sluice_shared_message_get(shared), "hello");
+    sluice_shared_message_unref(shared);
+    CU_ASSERT_EQUAL(num_releases, 1);
+    sluice_shared_message_unref(NULL);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -338,6 +401,9 @@ int main(void)
         SLUICE_TEST(a_failed_append_leaves_message_and_owner),
         SLUICE_TEST(cursors_read_any_segmentation_as_if_it_were_flat),
         SLUICE_TEST(varints_have_at_most_ten_bytes_and_64_bits),
+        SLUICE_TEST(gathers_what_lies_apart),
+        SLUICE_TEST(a_failed_gather_leaves_the_cursor),
+        SLUICE_TEST(a_shared_message_is_cleared_with_its_last_reference),
     };
     return sluice_test_run("message", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -49,7 +49,8 @@ static void on_result(void *ctx, struct sluice_source_result *result)
         r->order[r->num_answers] = t;
     r->num_answers++;
     r->num_good += result->status == SLUICE_OK;
-    if (result->status == SLUICE_OK && (result->sample.key.sample_id != t % NUM_SAMPLES ||
+    if (result->status == SLUICE_OK && (sluice_source_gather(result, NULL, NULL) != SLUICE_OK ||
+                                        result->sample.key.sample_id != t % NUM_SAMPLES ||
                                         result->payload_bytes != result->sample.data->len))
         r->num_wrong++;
     if (r->keeps_payload)
@@ -58,7 +59,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     const bool is_consumed = !r->keeps_payload && result->payload_bytes;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    sluice_sample_clear(&result->sample);
+    sluice_source_result_clear(result);
     if (is_consumed)
         source->consumed(source, result->payload_bytes);
 }
@@ -98,7 +99,6 @@ struct bench {
     struct fake_server *server;
     struct sluice_client *client;
     struct sluice_source *source;
-    struct sluice_buf_pool *pool;
     struct record record;
 };
 
@@ -107,7 +107,6 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
 {
     const struct sluice_client_options client = {.target = target, .retry_for_s = retry_for_s};
     CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->client, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &b->pool, NULL), SLUICE_OK);
     pthread_mutex_init(&b->record.lock, NULL);
     pthread_cond_init(&b->record.changed, NULL);
     char id[33];
@@ -116,7 +115,6 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
         .client = b->client,
         .pipeline = pipeline,
         .dataset_id = id,
-        .pool = b->pool,
         .max_items = MAX_ITEMS,
         .window_bytes = window_bytes,
         .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &b->record},
@@ -140,7 +138,6 @@ static void bench_close(struct bench *b)
     b->source->destroy(b->source);
     CU_ASSERT_EQUAL(b->record.num_wrong, 0);
     sluice_client_destroy(b->client);
-    sluice_buf_pool_destroy(b->pool);
     if (b->server)
         fake_server_stop(b->server);
     pthread_cond_destroy(&b->record.changed);

@@ -298,12 +298,16 @@ static void *grow(void *items, size_t count, size_t size)
     return items;
 }
 
-static void keep_reply(void *ctx, struct sluice_wire_sample_reply *reply)
+static void keep_reply(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
     struct client *client = ctx;
     client->replies = grow(client->replies, client->num_replies, sizeof(*client->replies));
-    client->replies[client->num_replies++] = *reply;
-    *reply = (struct sluice_wire_sample_reply){0};
+    struct sluice_wire_sample_reply *kept = &client->replies[client->num_replies++];
+    *kept = *reply;
+    const size_t len = sluice_cursor_left(&kept->arrived);
+    must(reply->status != SLUICE_OK ||
+             sluice_cursor_gather(&kept->arrived, len, NULL, &kept->payload, NULL) == SLUICE_OK,
+         "no memory for a payload");
 }
 
 static void on_message(void *ctx, struct sluice_message *message)
@@ -312,7 +316,7 @@ static void on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_lock(&client->lock);
     if (client->is_fetch) {
         struct sluice_err err = {0};
-        must(sluice_wire_get_fetch_reply(message, NULL, 64 << 20, keep_reply, client, NULL, &err) ==
+        must(sluice_wire_get_fetch_reply(message, 64 << 20, keep_reply, client, NULL, &err) ==
                  SLUICE_OK,
              err.text);
     }
