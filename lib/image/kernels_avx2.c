@@ -109,20 +109,22 @@ struct pair {
 
 /* Across, either half of a register takes what four bytes of the output look at from a window of
  * its own, sixteen bytes of the row: one for two taps or, if they fit, for four.  Where not even
- * two taps fit (scales above 4 or so) or the row is shorter than a window, outputs are made one by
- * one.
+ * two taps fit (scales above 4 or so) each half takes one pixel, and a window is for four taps.
+ * Rows shorter than a window are left to kernels_c.c.
  *
  * The plan of this pass is a struct row_plan, then struct halves [num_out][stride / 4], then struct
  * pair [num_groups][num_windows][pairs_per_window], then where each window begins, uint32_t
  * starts[num_groups][num_windows][2].  That of the pass down is the halves alone. */
 struct row_plan {
-    uint32_t pairs_per_window; /* 0: one by one */
-    uint32_t num_windows;      /* of every group */
+    uint32_t group_bytes; /* GROUP_BYTES or PIXEL_GROUP_BYTES */
+    uint32_t pairs_per_window;
+    uint32_t num_windows; /* of every group */
     uint32_t num_groups;
-    uint8_t padding[20]; /* so that what follows is aligned */
+    uint8_t padding[16]; /* so that what follows is aligned */
 };
 
-#define BYTES_PER_GROUP 8
+#define GROUP_BYTES 8
+#define PIXEL_GROUP_BYTES 6
 #define PIXELS_PER_GROUP 4 /* that 8 bytes touch, wherever they begin */
 #define WINDOW 16
 
@@ -137,9 +139,14 @@ static size_t num_halves(uint32_t num_out, uint32_t stride)
     return ((size_t)num_out * (stride / 4) + 1) & ~(size_t)1;
 }
 
-static uint32_t num_groups_of(uint32_t num_out)
+static uint32_t num_groups_of(uint32_t num_out, uint32_t group_bytes)
 {
-    return (num_out * 3 + BYTES_PER_GROUP - 1) / BYTES_PER_GROUP;
+    return (num_out * 3 + group_bytes - 1) / group_bytes;
+}
+
+static bool is_too_short(const struct sluice_taps *taps)
+{
+    return taps->num_in * 3 < WINDOW;
 }
 
 static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
@@ -148,7 +155,7 @@ static size_t plan_len(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
     if (pass == SLUICE_PASS_DOWN)
         return halves_len;
     return sizeof(struct row_plan) + halves_len +
-           (size_t)num_groups_of(num_out) * (stride / 2) *
+           (size_t)num_groups_of(num_out, PIXEL_GROUP_BYTES) * (stride / 2) *
                (sizeof(struct pair) + 2 * sizeof(uint32_t));
 }
 
@@ -182,15 +189,16 @@ static void split_weights(const struct sluice_taps *taps, struct halves *out)
 }
 
 /* The last group begins where it ends with the row, unless the row is shorter than a group. */
-static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group)
+static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group_bytes,
+                                 uint32_t group)
 {
-    const uint32_t num_bytes = taps->num_out * 3, at = group * BYTES_PER_GROUP;
-    if (at + BYTES_PER_GROUP <= num_bytes || num_bytes < BYTES_PER_GROUP)
+    const uint32_t num_bytes = taps->num_out * 3, at = group * group_bytes;
+    if (at + group_bytes <= num_bytes || num_bytes < group_bytes)
         return at;
-    return num_bytes - BYTES_PER_GROUP;
+    return num_bytes - group_bytes;
 }
 
-/* What the eight bytes of a group look at. */
+/* What the eight lanes of a group look at. */
 struct group {
     uint32_t outputs[PIXELS_PER_GROUP]; /* theirs; the last one again where there are no more */
     __m256i pixels;                     /* which of these a lane belongs to */
@@ -198,12 +206,22 @@ struct group {
     uint32_t first[2], span; /* the first of either half, and how many they span at most */
 };
 
-static inline struct group find_group(const struct sluice_taps *taps, uint32_t index)
+static inline struct group find_group(const struct sluice_taps *taps, uint32_t group_bytes,
+                                      uint32_t index)
 {
-    static const uint32_t pixels[3][8] = {
-        {0, 0, 0, 1, 1, 1, 2, 2}, {0, 0, 1, 1, 1, 2, 2, 2}, {0, 1, 1, 1, 2, 2, 2, 3}};
-    static const uint32_t channels[10] = {0, 1, 2, 0, 1, 2, 0, 1, 2, 0};
-    const uint32_t byte = group_first_byte(taps, index), phase = byte % 3;
+    /* By the channel of the first byte; the last one for two pixels and a lane unused after each.
+     */
+    enum { TWO_PIXELS = 3 };
+    static const uint32_t pixels[4][8] = {{0, 0, 0, 1, 1, 1, 2, 2},
+                                          {0, 0, 1, 1, 1, 2, 2, 2},
+                                          {0, 1, 1, 1, 2, 2, 2, 3},
+                                          {0, 0, 0, 0, 1, 1, 1, 1}};
+    static const uint32_t channels[4][8] = {{0, 1, 2, 0, 1, 2, 0, 1},
+                                            {1, 2, 0, 1, 2, 0, 1, 2},
+                                            {2, 0, 1, 2, 0, 1, 2, 0},
+                                            {0, 1, 2, 2, 0, 1, 2, 2}};
+    const uint32_t byte = group_first_byte(taps, group_bytes, index);
+    const uint32_t phase = group_bytes == GROUP_BYTES ? byte % 3 : TWO_PIXELS;
     struct group group = {.pixels = load_32(pixels[phase])};
     uint32_t firsts[PIXELS_PER_GROUP];
     for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++) {
@@ -215,7 +233,7 @@ static inline struct group find_group(const struct sluice_taps *taps, uint32_t i
         _mm_setr_epi32((int)firsts[0], (int)firsts[1], (int)firsts[2], (int)firsts[3]);
     group.bytes =
         _mm256_add_epi32(_mm256_permutevar8x32_epi32(_mm256_castsi128_si256(first), group.pixels),
-                         load_32(channels + phase));
+                         load_32(channels[phase]));
     const __m256i swapped = _mm256_shuffle_epi32(group.bytes, 0x4e);
     const __m256i least_2 = _mm256_min_epu32(group.bytes, swapped);
     const __m256i most_2 = _mm256_max_epu32(group.bytes, swapped);
@@ -280,30 +298,38 @@ static void fill_group(const struct sluice_taps *taps, const struct group *group
     }
 }
 
+/* The most bytes that the first taps of a half span. */
+static uint32_t max_span(const struct sluice_taps *taps, uint32_t group_bytes)
+{
+    const uint32_t num_groups = num_groups_of(taps->num_out, group_bytes);
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < num_groups; g++) {
+        const struct group group = find_group(taps, group_bytes, g);
+        most = group.span > most ? group.span : most;
+    }
+    return most;
+}
+
 static void make_row_plan(const struct sluice_taps *taps)
 {
+    if (is_too_short(taps))
+        return;
     struct row_plan *plan = taps->plan;
     split_weights(taps, halves_across(taps));
-    uint32_t max_span = 0, max_count = 1;
+    uint32_t max_count = 1;
     for (uint32_t o = 0; o < taps->num_out; o++)
         max_count = taps->spans[o].count > max_count ? taps->spans[o].count : max_count;
-    plan->num_groups = num_groups_of(taps->num_out);
-    for (uint32_t g = 0; g < plan->num_groups; g++) {
-        const struct group group = find_group(taps, g);
-        max_span = group.span > max_span ? group.span : max_span;
-    }
-    plan->pairs_per_window = taps->num_in * 3 < WINDOW                 ? 0
-                             : max_count > 2 && max_span + 9 <= WINDOW ? 2
-                             : max_span + 3 <= WINDOW                  ? 1
-                                                                       : 0;
-    if (plan->pairs_per_window == 0)
-        return;
+    const uint32_t span = max_span(taps, GROUP_BYTES);
+    plan->group_bytes = span + 3 <= WINDOW ? GROUP_BYTES : PIXEL_GROUP_BYTES;
+    plan->pairs_per_window =
+        plan->group_bytes == PIXEL_GROUP_BYTES || (max_count > 2 && span + 9 <= WINDOW) ? 2 : 1;
+    plan->num_groups = num_groups_of(taps->num_out, plan->group_bytes);
     const uint32_t taps_per_window = plan->pairs_per_window * 2;
     plan->num_windows = (max_count + taps_per_window - 1) / taps_per_window;
     struct pair *pair = plan_pairs(taps);
     uint32_t *start = plan_starts(taps);
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        const struct group group = find_group(taps, g);
+        const struct group group = find_group(taps, plan->group_bytes, g);
         fill_group(taps, &group, pair, start);
         pair += (size_t)plan->num_windows * plan->pairs_per_window;
         start += (size_t)plan->num_windows * 2;
@@ -355,6 +381,33 @@ static SLUICE_ALWAYS_INLINE __m256i sum_group(const uint8_t *in, const struct pa
     return join_halves(low, high);
 }
 
+/* The same of four rows, for many windows: each weight is loaded once. */
+static SLUICE_ALWAYS_INLINE void sum_group_of_rows(const uint8_t *const *in,
+                                                   const struct pair *pair, const uint32_t *start,
+                                                   uint32_t num_windows, uint32_t pairs_per_window,
+                                                   __m256i sums[ROWS_AT_ONCE])
+{
+    __m256i low[ROWS_AT_ONCE], high[ROWS_AT_ONCE];
+    for (int r = 0; r < ROWS_AT_ONCE; r++) {
+        low[r] = _mm256_setzero_si256();
+        high[r] = rounding_in_high();
+    }
+    for (uint32_t w = 0; w < num_windows; w++, start += 2) {
+        for (uint32_t i = 0; i < pairs_per_window; i++, pair++) {
+            const __m256i index = load_32(pair->index);
+            const __m256i weight_low = load_32(pair->low), weight_high = load_32(pair->high);
+            for (int r = 0; r < ROWS_AT_ONCE; r++) {
+                const __m256i window = load_two(in[r] + start[0], in[r] + start[1]);
+                const __m256i bytes = _mm256_shuffle_epi8(window, index);
+                low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(bytes, weight_low));
+                high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(bytes, weight_high));
+            }
+        }
+    }
+    for (int r = 0; r < ROWS_AT_ONCE; r++)
+        sums[r] = join_halves(low[r], high[r]);
+}
+
 /* Rows that one table of weights serves while it is in the first-level cache: four at a time, the
  * last one again where there are fewer. */
 struct rows {
@@ -392,36 +445,47 @@ static inline void store_upper(uint8_t *out, __m128i bytes)
 
 static SLUICE_ALWAYS_INLINE void resize_in_groups(const struct sluice_taps *taps,
                                                   const struct rows *rows, uint32_t num_windows,
-                                                  uint32_t pairs_per_window)
+                                                  uint32_t pairs_per_window, bool is_by_pixel)
 {
     const struct row_plan *plan = taps->plan;
     const struct pair *pair = plan_pairs(taps);
     const uint32_t *start = plan_starts(taps);
+    const uint32_t group_bytes = is_by_pixel ? PIXEL_GROUP_BYTES : GROUP_BYTES;
     const size_t out_bytes = (size_t)taps->num_out * 3;
     /* Packing leaves four bytes of each row in either half. */
     const __m256i by_row = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256i close_gaps = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 2, 4, 5, 6, -1, -1, 8, 9, 10, 12, 13, 14, -1, -1));
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        const size_t at = group_first_byte(taps, g);
+        const size_t at = group_first_byte(taps, group_bytes, g);
         for (uint32_t y = 0; y < rows->num; y += ROWS_AT_ONCE) {
             __m256i sums[ROWS_AT_ONCE];
-            for (uint32_t r = 0; r < ROWS_AT_ONCE; r++)
-                sums[r] = sum_group(rows->in[y + r], pair, start, num_windows, pairs_per_window);
+            if (is_by_pixel) {
+                sum_group_of_rows(rows->in + y, pair, start, num_windows, pairs_per_window, sums);
+            } else {
+                for (uint32_t r = 0; r < ROWS_AT_ONCE; r++)
+                    sums[r] =
+                        sum_group(rows->in[y + r], pair, start, num_windows, pairs_per_window);
+            }
             const __m256i packed = _mm256_packus_epi16(_mm256_packs_epi32(sums[0], sums[1]),
                                                        _mm256_packs_epi32(sums[2], sums[3]));
-            const __m256i results = _mm256_permutevar8x32_epi32(packed, by_row);
+            __m256i results = _mm256_permutevar8x32_epi32(packed, by_row);
+            if (is_by_pixel)
+                results = _mm256_shuffle_epi8(results, close_gaps);
             const __m128i low = _mm256_castsi256_si128(results);
             const __m128i high = _mm256_extracti128_si256(results, 1);
             uint8_t *const *out = rows->out + y;
-            if (out_bytes >= BYTES_PER_GROUP) {
+            if (at + 8 <= out_bytes) {
+                /* What is stored beyond a group, the next one overwrites. */
                 store_lower(out[0] + at, low);
                 store_upper(out[1] + at, low);
                 store_lower(out[2] + at, high);
                 store_upper(out[3] + at, high);
             } else {
-                uint8_t all[ROWS_AT_ONCE][BYTES_PER_GROUP];
+                uint8_t all[ROWS_AT_ONCE][8];
                 _mm256_storeu_si256((__m256i *)(void *)all, results);
                 for (int r = 0; r < ROWS_AT_ONCE; r++)
-                    memcpy(out[r], all[r], out_bytes);
+                    memcpy(out[r] + at, all[r], out_bytes - at);
             }
         }
         pair += num_windows * pairs_per_window;
@@ -429,107 +493,44 @@ static SLUICE_ALWAYS_INLINE void resize_in_groups(const struct sluice_taps *taps
     }
 }
 
-/* Red, green, blue and a zero of output `o`, as 32-bit values of 0 .. 255 or a bit
- * beyond. */
-static inline __m128i resize_pixel(const struct sluice_taps *taps, const uint8_t *in,
-                                   size_t in_bytes, uint32_t o)
-{
-    /* Four pixels of 3 bytes to 16-bit pairs (tap 0, tap 1) of each channel in the
-     * lower lane, (tap 2, tap 3) in the upper one. */
-    const __m256i spread =
-        _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, /**/
-                         6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
-    /* The halves of four weights, (0, 1) to the lower lane, (2, 3) to the upper. */
-    const __m256i take_low = _mm256_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, /**/
-                                              4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
-    const __m256i take_high = _mm256_add_epi8(take_low, _mm256_set1_epi8(8));
-
-    const size_t num_groups = (taps->spans[o].count + 3) / 4;
-    size_t at = (size_t)taps->spans[o].first * 3;
-    const struct halves *halves = halves_across(taps) + (size_t)o * (taps->stride / 4);
-    __m256i low = _mm256_setzero_si256(), high = low;
-    for (size_t group = 0; group < num_groups; group++, at += 12, halves++) {
-        __m128i bytes;
-        if (at + 16 <= in_bytes) {
-            bytes = _mm_loadu_si128((const __m128i *)(const void *)(in + at));
-        } else {
-            uint8_t padded[16] = {0};
-            memcpy(padded, in + at, in_bytes - at);
-            bytes = _mm_loadu_si128((const __m128i *)(const void *)padded);
-        }
-        const __m256i pixels = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), spread);
-        const __m256i weights =
-            _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)halves));
-        low = _mm256_add_epi32(low,
-                               _mm256_madd_epi16(pixels, _mm256_shuffle_epi8(weights, take_low)));
-        high = _mm256_add_epi32(high,
-                                _mm256_madd_epi16(pixels, _mm256_shuffle_epi8(weights, take_high)));
-    }
-    const __m256i sum = _mm256_add_epi32(low, _mm256_slli_epi32(high, LOW_BITS));
-    const __m128i both =
-        _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    return _mm_srai_epi32(_mm_add_epi32(both, _mm_set1_epi32(1 << (SLUICE_RESIZE_BITS - 1))),
-                          SLUICE_RESIZE_BITS);
-}
-
-static void resize_row(const struct sluice_taps *taps, const uint8_t *in, uint8_t *out)
-{
-    const size_t in_bytes = (size_t)taps->num_in * 3;
-    const __m128i drop_zeros =
-        _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-    uint32_t o = 0;
-    for (; o + 4 <= taps->num_out; o += 4, out += 12) {
-        const __m128i first = _mm_packs_epi32(resize_pixel(taps, in, in_bytes, o),
-                                              resize_pixel(taps, in, in_bytes, o + 1));
-        const __m128i second = _mm_packs_epi32(resize_pixel(taps, in, in_bytes, o + 2),
-                                               resize_pixel(taps, in, in_bytes, o + 3));
-        const __m128i packed = _mm_shuffle_epi8(_mm_packus_epi16(first, second), drop_zeros);
-        _mm_storel_epi64((__m128i *)(void *)out, packed);
-        const int last = _mm_extract_epi32(packed, 2);
-        memcpy(out + 8, &last, 4);
-    }
-    for (; o < taps->num_out; o++, out += 3) {
-        const __m128i pixel = resize_pixel(taps, in, in_bytes, o);
-        const __m128i words = _mm_packs_epi32(pixel, pixel);
-        const int value = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
-        memcpy(out, &value, 3);
-    }
-}
-
 static void resize_rows(const struct sluice_taps *taps, const uint8_t *in, size_t in_stride,
                         uint32_t num_rows, uint8_t *out, size_t out_stride)
 {
-    const struct row_plan *plan = taps->plan;
-    if (plan->pairs_per_window == 0) {
-        for (; num_rows > 0; num_rows--, in += in_stride, out += out_stride)
-            resize_row(taps, in, out);
+    if (is_too_short(taps)) {
+        sluice_kernels_c.resize_rows(taps, in, in_stride, num_rows, out, out_stride);
         return;
     }
+    const struct row_plan *plan = taps->plan;
+    const bool is_by_pixel = plan->group_bytes == PIXEL_GROUP_BYTES;
     for (uint32_t y = 0; y < num_rows; y += MAX_ROWS) {
         const struct rows rows = list_rows(in + y * in_stride, in_stride, num_rows - y,
                                            out + y * out_stride, out_stride);
+        if (is_by_pixel) {
+            resize_in_groups(taps, &rows, plan->num_windows, 2, true);
+            continue;
+        }
         /* The usual numbers as constants: the loop over them costs as much as what it does. */
         switch (plan->num_windows * 4 + plan->pairs_per_window) {
         case 1 * 4 + 1:
-            resize_in_groups(taps, &rows, 1, 1);
+            resize_in_groups(taps, &rows, 1, 1, false);
             break;
         case 2 * 4 + 1:
-            resize_in_groups(taps, &rows, 2, 1);
+            resize_in_groups(taps, &rows, 2, 1, false);
             break;
         case 3 * 4 + 1:
-            resize_in_groups(taps, &rows, 3, 1);
+            resize_in_groups(taps, &rows, 3, 1, false);
             break;
         case 4 * 4 + 1:
-            resize_in_groups(taps, &rows, 4, 1);
+            resize_in_groups(taps, &rows, 4, 1, false);
             break;
         case 1 * 4 + 2:
-            resize_in_groups(taps, &rows, 1, 2);
+            resize_in_groups(taps, &rows, 1, 2, false);
             break;
         case 2 * 4 + 2:
-            resize_in_groups(taps, &rows, 2, 2);
+            resize_in_groups(taps, &rows, 2, 2, false);
             break;
         default:
-            resize_in_groups(taps, &rows, plan->num_windows, plan->pairs_per_window);
+            resize_in_groups(taps, &rows, plan->num_windows, plan->pairs_per_window, false);
         }
     }
 }

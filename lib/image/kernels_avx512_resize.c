@@ -40,12 +40,13 @@ struct step {
 
 /* Across, the lanes are used in one of two ways.
  *
- * Side by side: the lanes are 16 neighbouring bytes of the output, and each step takes the next
- * four taps of all of them.  This needs what they look at to lie within a window of 64 bytes,
- * which is one register, or 128, which is two.
+ * Side by side: the lanes are neighbouring bytes of the output, a group, and each step takes the
+ * next four taps of all of them.  This needs what they look at to lie within a window of 64 bytes,
+ * which is one register, or 128, which is two.  A group is 16 bytes as long as that is so (up to a
+ * scale of 7 or so), then five pixels, four or three.
  *
- * In a row (where the scale is above 6.5 or so): lane 3 t + c is channel c of taps 4 t .. 4 t + 3
- * of one output, and each step takes the next twenty. */
+ * In a row (above 17 or so): lane 3 t + c is channel c of taps 4 t .. 4 t + 3 of one output, and
+ * each step takes the next twenty. */
 enum layout {
     SIDE_BY_SIDE,
     SIDE_BY_SIDE_WIDE,
@@ -54,16 +55,19 @@ enum layout {
 
 struct row_plan {
     enum layout layout;
+    uint32_t group_bytes; /* side by side */
     uint32_t num_groups;
     uint32_t num_steps;  /* of every group */
-    uint8_t padding[52]; /* so that the steps are aligned */
+    uint8_t padding[48]; /* so that the steps are aligned */
     /* then struct step [num_groups][num_steps], then uint32_t starts[num_groups][num_steps]: the
      * byte of the row where a step's window begins; with all of the window in the row if the row is
      * as long as that */
 };
 
-#define BYTES_PER_GROUP 16
-#define PIXELS_PER_GROUP 6 /* that 16 bytes touch, wherever they begin */
+#define MAX_GROUP_BYTES 16
+#define MIN_GROUP_BYTES 9
+#define MAX_GROUP_PIXELS 6 /* that 16 bytes touch, wherever they begin */
+#define MAX_WINDOW 128
 #define TAPS_IN_A_ROW 20
 
 static struct step *plan_steps(const struct row_plan *plan)
@@ -76,9 +80,9 @@ static uint32_t *plan_starts(const struct row_plan *plan)
     return (uint32_t *)(void *)(plan_steps(plan) + (size_t)plan->num_groups * plan->num_steps);
 }
 
-static size_t num_side_by_side(uint32_t num_out)
+static uint32_t num_side_by_side(uint32_t num_out, uint32_t group_bytes)
 {
-    return ((size_t)num_out * 3 + BYTES_PER_GROUP - 1) / BYTES_PER_GROUP;
+    return (num_out * 3 + group_bytes - 1) / group_bytes;
 }
 
 size_t sluice_plan_len_avx512(enum sluice_pass pass, uint32_t num_out, uint32_t stride)
@@ -87,7 +91,8 @@ size_t sluice_plan_len_avx512(enum sluice_pass pass, uint32_t num_out, uint32_t 
         return 0;
     if (pass == SLUICE_PASS_DOWN)
         return (size_t)num_out * (stride / TAPS_PER_LANE) * sizeof(struct digits);
-    const size_t side_by_side = num_side_by_side(num_out) * (stride / TAPS_PER_LANE);
+    const size_t side_by_side =
+        (size_t)num_side_by_side(num_out, MIN_GROUP_BYTES) * (stride / TAPS_PER_LANE);
     const size_t in_a_row = (size_t)num_out * ((stride + TAPS_IN_A_ROW - 1) / TAPS_IN_A_ROW);
     return sizeof(struct row_plan) + (side_by_side > in_a_row ? side_by_side : in_a_row) *
                                          (sizeof(struct step) + sizeof(uint32_t));
@@ -138,27 +143,30 @@ static void make_plan_in_a_row(const struct sluice_taps *taps, struct row_plan *
 
 /* The pixels that a group's bytes belong to: from which output on, and where in it they begin.  The
  * last group begins where it ends with the row, unless the row is shorter than a group. */
-static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group)
+static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group_bytes,
+                                 uint32_t group)
 {
-    const uint32_t num_bytes = taps->num_out * 3, at = group * BYTES_PER_GROUP;
-    if (at + BYTES_PER_GROUP <= num_bytes || num_bytes < BYTES_PER_GROUP)
+    const uint32_t num_bytes = taps->num_out * 3, at = group * group_bytes;
+    if (at + group_bytes <= num_bytes || num_bytes < group_bytes)
         return at;
-    return num_bytes - BYTES_PER_GROUP;
+    return num_bytes - group_bytes;
 }
 
 struct group {
-    uint32_t outputs[PIXELS_PER_GROUP]; /* the last one again where there are no more */
+    uint32_t outputs[MAX_GROUP_PIXELS]; /* the last one again where there are no more */
     uint32_t phase;                     /* the channel of the first byte */
     uint32_t first, last;               /* least and greatest first input pixel */
 };
 
-static struct group find_group(const struct sluice_taps *taps, uint32_t index)
+static struct group find_group(const struct sluice_taps *taps, uint32_t group_bytes, uint32_t index)
 {
-    const uint32_t byte = group_first_byte(taps, index);
+    const uint32_t byte = group_first_byte(taps, group_bytes, index);
+    const uint32_t last_byte = byte + group_bytes - 1;
+    const uint32_t last = last_byte / 3 < taps->num_out ? last_byte / 3 : taps->num_out - 1;
     struct group group = {.phase = byte % 3, .first = UINT32_MAX};
-    for (uint32_t p = 0; p < PIXELS_PER_GROUP; p++) {
+    for (uint32_t p = 0; p < MAX_GROUP_PIXELS; p++) {
         const uint32_t output = byte / 3 + p;
-        group.outputs[p] = output < taps->num_out ? output : taps->num_out - 1;
+        group.outputs[p] = output < last ? output : last;
         const uint32_t first = taps->spans[group.outputs[p]].first;
         group.first = first < group.first ? first : group.first;
         group.last = first > group.last ? first : group.last;
@@ -169,7 +177,7 @@ static struct group find_group(const struct sluice_taps *taps, uint32_t index)
 static void make_plan_side_by_side(const struct sluice_taps *taps, struct row_plan *plan)
 {
     const uint32_t in_bytes = taps->num_in * 3;
-    const uint32_t window = plan->layout == SIDE_BY_SIDE_WIDE ? 128 : 64;
+    const uint32_t window = plan->layout == SIDE_BY_SIDE_WIDE ? MAX_WINDOW : 64;
     /* Lane j is channel (phase + j) % 3 of pixel (phase + j) / 3. */
     __m512i word_of_lane[3], channel_of_lane[3];
     for (uint32_t phase = 0; phase < 3; phase++) {
@@ -185,16 +193,16 @@ static void make_plan_side_by_side(const struct sluice_taps *taps, struct row_pl
     struct step *step = plan_steps(plan);
     uint32_t *start = plan_starts(plan);
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        const struct group group = find_group(taps, g);
+        const struct group group = find_group(taps, plan->group_bytes, g);
         const __m512i words[NUM_DIGITS] = {
             word_of_lane[group.phase], _mm512_add_epi32(word_of_lane[group.phase], one),
             _mm512_add_epi32(word_of_lane[group.phase], _mm512_add_epi32(one, one))};
-        uint32_t firsts[PIXELS_PER_GROUP];
+        uint32_t firsts[MAX_GROUP_PIXELS];
         const int32_t *coeffs[8];
         for (uint32_t p = 0; p < 8; p++) {
-            const uint32_t output = group.outputs[p < PIXELS_PER_GROUP ? p : 0];
+            const uint32_t output = group.outputs[p < MAX_GROUP_PIXELS ? p : 0];
             coeffs[p] = taps->coeffs + (size_t)output * taps->stride;
-            if (p < PIXELS_PER_GROUP)
+            if (p < MAX_GROUP_PIXELS)
                 firsts[p] = taps->spans[output].first;
         }
         const __m512i first = _mm512_zextsi256_si512(
@@ -230,27 +238,38 @@ static void make_plan_side_by_side(const struct sluice_taps *taps, struct row_pl
     }
 }
 
-static void make_row_plan(const struct sluice_taps *taps)
+/* Bytes of the row that a group's lanes look at in one step. */
+static uint32_t step_bytes(const struct sluice_taps *taps, uint32_t group_bytes)
 {
-    const uint32_t num_groups = (uint32_t)num_side_by_side(taps->num_out);
-    uint32_t max_spread = 0, max_count = 1;
-    for (uint32_t o = 0; o < taps->num_out; o++)
-        max_count = taps->spans[o].count > max_count ? taps->spans[o].count : max_count;
+    const uint32_t num_groups = num_side_by_side(taps->num_out, group_bytes);
+    uint32_t max_spread = 0;
     for (uint32_t g = 0; g < num_groups; g++) {
-        const struct group group = find_group(taps, g);
+        const struct group group = find_group(taps, group_bytes, g);
         max_spread = group.last - group.first > max_spread ? group.last - group.first : max_spread;
     }
-    const uint32_t step_bytes = (max_spread + TAPS_PER_LANE) * 3;
+    return (max_spread + TAPS_PER_LANE) * 3;
+}
+
+static void make_row_plan(const struct sluice_taps *taps)
+{
+    uint32_t max_count = 1;
+    for (uint32_t o = 0; o < taps->num_out; o++)
+        max_count = taps->spans[o].count > max_count ? taps->spans[o].count : max_count;
     struct row_plan *plan = taps->plan;
-    plan->layout = step_bytes <= 64    ? SIDE_BY_SIDE
-                   : step_bytes <= 128 ? SIDE_BY_SIDE_WIDE
-                                       : IN_A_ROW;
-    if (plan->layout == IN_A_ROW) {
+    plan->group_bytes = MAX_GROUP_BYTES;
+    uint32_t bytes = step_bytes(taps, plan->group_bytes);
+    plan->layout = bytes <= 64 ? SIDE_BY_SIDE : SIDE_BY_SIDE_WIDE;
+    while (bytes > MAX_WINDOW && plan->group_bytes > MIN_GROUP_BYTES) {
+        plan->group_bytes = (plan->group_bytes - 1) / 3 * 3;
+        bytes = step_bytes(taps, plan->group_bytes);
+    }
+    if (bytes > MAX_WINDOW) {
+        plan->layout = IN_A_ROW;
         plan->num_groups = taps->num_out;
         plan->num_steps = (max_count + TAPS_IN_A_ROW - 1) / TAPS_IN_A_ROW;
         make_plan_in_a_row(taps, plan);
     } else {
-        plan->num_groups = num_groups;
+        plan->num_groups = num_side_by_side(taps->num_out, plan->group_bytes);
         plan->num_steps = (max_count + TAPS_PER_LANE - 1) / TAPS_PER_LANE;
         make_plan_side_by_side(taps, plan);
     }
@@ -323,7 +342,9 @@ static struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_t num_r
                              size_t out_stride)
 {
     const uint32_t most = num_rows < MAX_ROWS ? num_rows : MAX_ROWS;
-    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE};
+    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE,
+                        .in = {in, in, in, in, in, in, in, in},
+                        .out = {out, out, out, out, out, out, out, out}};
     for (uint32_t r = 0; r < rows.num; r++) {
         const size_t row = r < most ? r : most - 1;
         rows.in[r] = in + row * in_stride;
@@ -401,7 +422,11 @@ static SLUICE_ALWAYS_INLINE void resize_side_by_side(const struct sluice_taps *t
     const __m512i by_row = _mm512_loadu_si512(row_order);
 
     for (uint32_t g = 0; g < plan->num_groups; g++) {
-        const size_t at = group_first_byte(taps, g);
+        const size_t at = group_first_byte(taps, plan->group_bytes, g);
+        /* What is stored beyond a group, the next one overwrites. */
+        const bool is_whole = at + MAX_GROUP_BYTES <= out_bytes;
+        const __mmask16 mask =
+            (__mmask16)first_bytes(out_bytes < plan->group_bytes ? out_bytes : plan->group_bytes);
         for (uint32_t y = 0; y < rows->num; y += ROWS_AT_ONCE) {
             __m512i sums[ROWS_AT_ONCE];
             sum_group(plan, step, start, rows->in + y, in_bytes, is_wide, is_short, few_steps,
@@ -412,10 +437,10 @@ static SLUICE_ALWAYS_INLINE void resize_side_by_side(const struct sluice_taps *t
                 _mm512_extracti32x4_epi32(results, 2), _mm512_extracti32x4_epi32(results, 3)};
             for (uint32_t r = 0; r < ROWS_AT_ONCE; r++) {
                 uint8_t *out = rows->out[y + r] + at;
-                if (out_bytes >= BYTES_PER_GROUP)
+                if (is_whole)
                     _mm_storeu_si128((__m128i *)(void *)out, of_row[r]);
                 else
-                    _mm_mask_storeu_epi8(out, (__mmask16)first_bytes(out_bytes), of_row[r]);
+                    _mm_mask_storeu_epi8(out, mask, of_row[r]);
             }
         }
         step += plan->num_steps;
