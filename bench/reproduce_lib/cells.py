@@ -53,3 +53,12 @@ def setups_of(link, bandwidths, storage_cores, compute_cores, consume_rates):
     return [Setup(link, mbit, storage, compute, rate)
             for rate in consume_rates for compute in compute_cores for storage in storage_cores
             for mbit in sorted(bandwidths, reverse=True)]
+
+
+def one_at_a_time(link, bandwidths, storage_cores, compute_cores, consume_rates):
+    """The machine of the firsts, then those that differ from it in one thing."""
+    base = Setup(link, bandwidths[0], storage_cores[0], compute_cores[0], consume_rates[0])
+    others = {"mbit": bandwidths, "storage_cores": storage_cores, "compute_cores": compute_cores,
+              "consume_rate": consume_rates}
+    return [base] + [base._replace(**{field: value})
+                     for field, values in others.items() for value in values[1:]]

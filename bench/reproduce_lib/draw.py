@@ -18,8 +18,8 @@ def table_lines(summary):
     return lines
 
 
-def draw(folder):
-    """Makes everything anew; lines to print."""
+def draw(folder, more_lines):
+    """Makes everything anew; lines to print, those that more_lines makes of the cells among them."""
     kept = records.Records(folder)
     kept.check_digests()
     summary = records.summarize(kept)
@@ -28,6 +28,7 @@ def draw(folder):
         records.write_cells(kept, summary)
         lines += table_lines(summary)
         lines += [f"{claim}: {found}" for claim, found in page.verdicts(summary)]
+        lines += more_lines(summary)
     drawn, why_not = figures.draw(kept, summary)
     if why_not:
         lines.append(why_not)

@@ -1,5 +1,6 @@
 """The command line of bench/reproduce and the loop over the cells."""
 import argparse
+import collections
 import csv
 import math
 import os
@@ -52,11 +53,18 @@ def _mode(text):
     return text
 
 
-def parse_arguments(arguments):
+# What a program measures: its name, what it is for, its machines, and lines to print at the end.
+Program = collections.namedtuple("Program", "name description setups_of lines")
+REPRODUCE = Program(
+    "bench/reproduce",
+    "Measures every mode on two hosts made of this machine, over bandwidths and cores, compares "
+    "with the plan, and draws tables, figures and a page.",
+    cells.setups_of, lambda summary: [])
+
+
+def parse_arguments(arguments, program):
     parser = argparse.ArgumentParser(
-        prog="bench/reproduce",
-        description="Measures every mode on two hosts made of this machine, over bandwidths and "
-                    "cores, compares with the plan, and draws tables, figures and a page.",
+        prog=program.name, description=program.description,
         epilog="A call that is broken off goes on where it was when it is repeated. Exit code "
                f"{UNFINISHED}: --max-seconds are over and cells are left.")
     parser.add_argument("dir", nargs="?", metavar="DIR", help="Any folder of images.")
@@ -149,8 +157,9 @@ def commit():
 class Sweep:
     """Everything of one call that measures."""
 
-    def __init__(self, options):
+    def __init__(self, options, setups_of):
         self.options = options
+        self.setups_of = setups_of
         self.root = os.path.abspath(options.dir)
         os.makedirs(options.out, exist_ok=True)
         self.out = os.path.abspath(options.out)
@@ -248,8 +257,8 @@ class Sweep:
 
     def setups(self):
         options = self.options
-        return cells.setups_of(self.link.name, options.bandwidths, options.storage_cores,
-                               options.compute_cores, options.consume_rates)
+        return self.setups_of(self.link.name, options.bandwidths, options.storage_cores,
+                              options.compute_cores, options.consume_rates)
 
     def server(self, cores, storage_cores):
         index = os.path.join(self.out, "index", "sluice-jpeg-index.bin")
@@ -371,8 +380,8 @@ def _stop(number, _frame):
     raise SystemExit(128 + number)
 
 
-def main(arguments=None):
-    options = parse_arguments(arguments)
+def main(arguments=None, program=REPRODUCE):
+    options = parse_arguments(arguments, program)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
@@ -380,12 +389,12 @@ def main(arguments=None):
         if options.openimages:
             replay_openimages(options)
         if options.dir:
-            sweep = Sweep(options)
+            sweep = Sweep(options, program.setups_of)
             try:
                 is_done = sweep.run()
             finally:
                 sweep.link.close()
-        for line in draw.draw(options.out or options.draw):
+        for line in draw.draw(options.out or options.draw, program.lines):
             say(line)
         return 0 if is_done else UNFINISHED
     except KeyboardInterrupt:

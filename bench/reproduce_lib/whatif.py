@@ -1,0 +1,43 @@
+"""How far the forecasts of `offload_profile whatif` are from epochs on such machines."""
+import statistics
+
+from . import cells, program, records
+
+LIMITS = (("mbit", "net-bw"), ("storage_cores", "remote-cpus"), ("compute_cores", "local-cpus"),
+          ("consume_rate", "gpu-rate"))
+
+
+def error_text(found):
+    errors = [abs(cell["measured_over_plan"] - 1) for cell in found]
+    return (f"{len(errors):>5} {100 * statistics.median(errors):9.1f} % {100 * max(errors):9.1f} % "
+            f"{sum(error <= 0.1 for error in errors):>5} of {len(errors)}")
+
+
+def lines(summary):
+    """The error over the cells where a limit took each of its values, and over those that each
+    resource was forecast to limit."""
+    planned = [cell for cell in summary if cell["measured_over_plan"]]
+    if not planned:
+        return []
+    groups = [("all", planned)]
+    for field, name in LIMITS:
+        values = sorted({cell[field] for cell in planned})
+        if len(values) > 1:
+            groups += [(f"--{name} {value:g}", [cell for cell in planned if cell[field] == value])
+                       for value in values]
+    groups += [(f"limit: {slowest}", [cell for cell in planned if cell["plan_slowest"] == slowest])
+               for slowest in dict.fromkeys(cell["plan_slowest"] for cell in planned)]
+    return [f"{'whatif against epochs':<24} {'cells':>5} {'median':>11} {'worst':>11} "
+            f"{'within 10 %':>12}"] + \
+        [f"{name:<24} {error_text(found)}" for name, found in groups]
+
+
+WHATIF = program.Program(
+    "bench/whatif",
+    "Runs epochs on the machine that the first bandwidth, cores and pace name, and on those that "
+    "differ from it in one of them, and says how far `offload_profile whatif` was off.",
+    cells.one_at_a_time, lines)
+
+
+def main(arguments=None):
+    return program.main(arguments, WHATIF)
