@@ -26,14 +26,17 @@ class HostError(Exception):
     pass
 
 
-def _die_with_parent():
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def spawn(command, **options):
     """A child that a terminal's Ctrl-C does not reach: we end it in our own order."""
+    parent = os.getpid()
+
+    def die_with_parent():
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was killed before that
+            os._exit(1)
+
     return subprocess.Popen([str(part) for part in command], start_new_session=True,
-                            preexec_fn=_die_with_parent, **options)
+                            preexec_fn=die_with_parent, **options)
 
 
 def end(process, sig=signal.SIGTERM):
