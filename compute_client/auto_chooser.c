@@ -21,6 +21,9 @@
 /* More rows than that between two looks tell nothing new. */
 #define MAX_ROWS 32768
 
+/* One choice in so many is timed. */
+#define TIMED_CHOICES 64
+
 struct sluice_auto_chooser {
     pthread_mutex_t lock;
     struct sluice_row_seen *rows; /* MAX_ROWS */
@@ -34,7 +37,8 @@ struct sluice_auto_chooser {
     struct sluice_auto_plan *plan;
     struct sluice_row_seen *looked_at; /* MAX_ROWS; swapped with rows */
     uint64_t begin_ns, last_tick_ns;
-    uint64_t num_replans;
+    struct sluice_plan_stats stats;
+    uint64_t num_choices;
     uint64_t asked[SLUICE_NUM_CHOICES]; /* since the last look */
 };
 
@@ -113,14 +117,15 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
     pthread_mutex_unlock(&chooser->lock);
 
     chooser->last_tick_ns = now;
+    chooser->stats.looks++;
     const double at_s = (double)(now - chooser->begin_ns) * 1e-9;
     struct sluice_auto_forecast forecast;
     if (sluice_auto_plan_tick(chooser->plan, now, index, rows, num_rows, &trainer, &forecast)) {
-        chooser->num_replans++;
+        chooser->stats.replans++;
         sluice_log(SLUICE_LOG_INFO,
                    "re-plan %llu at %.2f s, before item %zu: %s; prices %s; the rest takes %.3f s, "
                    "with the prices before %.3f s",
-                   (unsigned long long)chooser->num_replans, at_s, index, forecast.reason,
+                   (unsigned long long)chooser->stats.replans, at_s, index, forecast.reason,
                    prices_text(forecast.price).chars, forecast.rest_s, forecast.kept_s);
     }
     if (sluice_log_is_enabled(SLUICE_LOG_DEBUG)) {
@@ -146,9 +151,17 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
     (void)item;
     struct sluice_auto_chooser *chooser = ctx;
     const uint64_t now = sluice_clock_ns();
-    if (now - chooser->last_tick_ns >= TICK_NS)
+    if (now - chooser->last_tick_ns >= TICK_NS) {
+        const uint64_t start_ns = sluice_thread_cpu_ns();
         look(chooser, index, now);
+        chooser->stats.looks_s += (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
+    }
+    const bool is_timed = chooser->num_choices++ % TIMED_CHOICES == 0;
+    const uint64_t start_ns = is_timed ? sluice_thread_cpu_ns() : 0;
     const unsigned choice = sluice_auto_plan_choose(chooser->plan, index);
+    if (is_timed)
+        chooser->stats.choices_s +=
+            TIMED_CHOICES * (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
     chooser->asked[choice]++;
     return (struct sluice_ask){
         .choice = sluice_choice_listed(choice),
@@ -188,7 +201,7 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
                                         struct sluice_chooser *face, struct sluice_err *err)
 {
     struct sluice_auto_forecast forecast;
-    const uint64_t now = sluice_clock_ns();
+    const uint64_t now = sluice_clock_ns(), cpu_start_ns = sluice_thread_cpu_ns();
     const sluice_status status = sluice_auto_plan_begin(chooser->plan, epoch, now, &forecast, err);
     if (status != SLUICE_OK)
         return status;
@@ -203,7 +216,10 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
     chooser->trainer = (struct sluice_trainer_seen){0};
     chooser->last_batch_ns = 0;
     chooser->begin_ns = chooser->last_tick_ns = now;
-    chooser->num_replans = 0;
+    chooser->stats = (struct sluice_plan_stats){
+        .first_s = (double)(sluice_thread_cpu_ns() - cpu_start_ns) * 1e-9,
+    };
+    chooser->num_choices = 0;
     memset(chooser->asked, 0, sizeof(chooser->asked));
     *face = (struct sluice_chooser){
         .choose = choose,
@@ -214,9 +230,11 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
     return SLUICE_OK;
 }
 
-uint64_t sluice_auto_chooser_replans(const struct sluice_auto_chooser *chooser)
+struct sluice_plan_stats sluice_auto_chooser_stats(const struct sluice_auto_chooser *chooser)
 {
-    return chooser->num_replans;
+    struct sluice_plan_stats stats = chooser->stats;
+    stats.solves = sluice_auto_plan_solves(chooser->plan);
+    return stats;
 }
 
 sluice_status sluice_auto_chooser_create(const struct sluice_auto_plan_options *options,

@@ -2,6 +2,7 @@
 
 #include "base/compiler.h"
 #include "base/rng.h"
+#include "compute_client/auto_costs.h"
 #include "profiler/form_menu.h"
 
 #include <assert.h>
@@ -17,11 +18,12 @@
 #define DEFAULT_ITEMS 2048
 
 /* New prices are looked for once something moved by this much, and taken if the rest of the epoch
- * is faster by this much; so soon after others only if by more. */
+ * is faster by this much: by so many times as much more for each change of late that took back what
+ * another had done, so that a long way in steps is gone at once, and one to and fro is not. */
 #define LOOK_CHANGE 0.05
 #define TAKE_GAIN 0.04
-#define SOON_NS 500000000u
-#define TAKE_GAIN_SOON 0.15
+#define RELUCTANCE 3.0
+#define LATE_NS 5e9
 
 /* What is named among the reasons for a change. */
 #define NAMED_CHANGE 0.1
@@ -38,21 +40,31 @@
  * price beside its own. */
 #define THRIFT 1e-3
 
-/* A correction counts the last so many rows of a choice, and begins as if this many had shown what
- * the other choices do. */
-#define CORRECTION_ROWS 1000
-#define PRIOR_ROWS 24
-/* A single row is taken to be off by no more than this factor. */
-#define MAX_ROW_FACTOR 4.0
+/* A resource is the limit, or close to it, from this share of the time of the slowest on; and one
+ * with a price is. */
+#define NEAR_LIMIT 0.9
+#define PRICED 0.01
 
-struct correction {
-    double seen, expected, rows;
+/* So many items, each asked for by itself, show the link empty. */
+#define LATENCY_ITEMS 2
+
+#define NUM_FACTORS (SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES)
+
+/* Everything that a plan follows from, and that may move. */
+struct state {
+    double of[SLUICE_NUM_WATCHED + NUM_FACTORS + 1];
+};
+#define STATE_PRICE (SLUICE_NUM_WATCHED + NUM_FACTORS)
+
+/* What each resource has to do for an item, and its price, under some plan. */
+struct burden {
+    double load[SLUICE_NUM_LOADS], price[SLUICE_NUM_LOADS];
 };
 
 struct sluice_auto_plan {
     struct sluice_auto_plan_options options;
     struct sluice_rate_watch watch;
-    struct correction corrections[SLUICE_NUM_CHOICES][SLUICE_NUM_CHOICE_SIDES];
+    struct sluice_auto_costs costs;
     double storage_price;
 
     struct sluice_auto_epoch epoch;
@@ -65,8 +77,14 @@ struct sluice_auto_plan {
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
-    double considered[SLUICE_NUM_WATCHED + SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES + 1];
-    double taken[SLUICE_NUM_WATCHED + SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES + 1];
+    struct burden burden;
+    struct state considered, taken;
+    struct state turned; /* log of the last change of each that was the reason for a plan */
+    double swings;       /* changes that were the other way; each counts for less and less */
+    uint64_t swung_ns;
+    uint64_t num_solves;
+    size_t latency_item; /* from here on LATENCY_ITEMS go by themselves */
+    bool is_alone;       /* the item that was chosen for last */
 
     struct sluice_menu *menus; /* FIRST_ITEMS or more */
     size_t max_menus;
@@ -74,64 +92,9 @@ struct sluice_auto_plan {
     size_t max_spans;
 };
 
-/* --- corrections --- */
+/* --- costs --- */
 
-static const enum sluice_load side_loads[SLUICE_NUM_CHOICE_SIDES] = {
-    [SLUICE_SIDE_STORAGE_CPU] = SLUICE_LOAD_STORAGE_CPU,
-    [SLUICE_SIDE_COMPUTE_CPU] = SLUICE_LOAD_COMPUTE_CPU,
-    [SLUICE_SIDE_BYTES] = SLUICE_LOAD_NET_DOWN,
-};
-
-/* How far the machine is from the model's, as far as the choices that were seen say. */
-static double side_correction(const struct sluice_auto_plan *plan, enum sluice_choice_side side)
-{
-    if (side == SLUICE_SIDE_BYTES)
-        return 1; /* one form says nothing of another */
-    double seen = 0, expected = 0, rows = 0;
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        seen += plan->corrections[c][side].seen;
-        expected += plan->corrections[c][side].expected;
-        rows += plan->corrections[c][side].rows;
-    }
-    if (!(rows > 0) || !(expected > 0))
-        return 1;
-    const double prior = PRIOR_ROWS * expected / rows;
-    return (seen + prior) / (expected + prior);
-}
-
-static double correction_beside(const struct sluice_auto_plan *plan, unsigned choice,
-                                enum sluice_choice_side side, double of_side)
-{
-    const struct correction *correction = &plan->corrections[choice][side];
-    if (!(correction->rows > 0) || !(correction->expected > 0))
-        return of_side;
-    const double prior = PRIOR_ROWS * correction->expected / correction->rows;
-    return (correction->seen + of_side * prior) / (correction->expected + prior);
-}
-
-double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned choice,
-                                   enum sluice_choice_side side)
-{
-    return correction_beside(plan, choice, side, side_correction(plan, side));
-}
-
-struct factors {
-    double of[SLUICE_NUM_CHOICES][SLUICE_NUM_CHOICE_SIDES];
-};
-
-static struct factors factors_of(const struct sluice_auto_plan *plan)
-{
-    struct factors factors;
-    for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
-        const double of_side = side_correction(plan, (enum sluice_choice_side)s);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
-            factors.of[c][s] = correction_beside(plan, c, (enum sluice_choice_side)s, of_side);
-    }
-    return factors;
-}
-
-static void model_costs(const struct sluice_auto_plan *plan, size_t index,
-                        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+static struct sluice_sample_facts facts_of(const struct sluice_auto_plan *plan, size_t index)
 {
     const struct sluice_auto_epoch *epoch = &plan->epoch;
     const struct sluice_sampler_item *item = &epoch->items[index];
@@ -141,47 +104,34 @@ static void model_costs(const struct sluice_auto_plan *plan, size_t index,
         .epoch = item->draw_epoch,
         .sample_id = sample_id,
     };
-    const struct sluice_sample_facts facts =
-        sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[sample_id], &key);
-    sluice_choice_model_costs(&plan->options.model, &facts, cost);
-}
-
-static void correct(struct correction *correction, double seen, double expected, double factor)
-{
-    if (!(expected > 0))
-        return;
-    correction->seen += fmin(seen, MAX_ROW_FACTOR * factor * expected);
-    correction->expected += expected;
-    if (++correction->rows >= 2 * CORRECTION_ROWS) {
-        correction->seen /= 2;
-        correction->expected /= 2;
-        correction->rows /= 2;
-    }
+    return sluice_sample_facts_of(epoch->pipeline, &epoch->manifest->entries[sample_id], &key);
 }
 
 /* Costs are learnt under what was asked for: that is what is chosen, whatever comes of it. */
-static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_seen *row,
-                        const struct factors *factors)
+static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_seen *row)
 {
-    unsigned c = 0;
-    while (c < plan->num_offered) {
-        const struct sluice_choice choice = sluice_choice_listed(plan->offered[c]);
+    unsigned k = 0;
+    while (k < plan->num_offered) {
+        const struct sluice_choice choice = sluice_choice_listed(plan->offered[k]);
         if (choice.split == row->asked.split && choice.form == row->asked.form)
             break;
-        c++;
+        k++;
     }
-    if (c == plan->num_offered || row->status != SLUICE_OK || row->index >= plan->epoch.num_items)
+    if (k == plan->num_offered || row->status != SLUICE_OK || row->index >= plan->epoch.num_items)
         return;
-    c = plan->offered[c];
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
-    model_costs(plan, row->index, cost);
+    const struct sluice_sample_facts facts = facts_of(plan, row->index);
     const double seen[SLUICE_NUM_CHOICE_SIDES] = {
         [SLUICE_SIDE_STORAGE_CPU] = (double)row->storage_cpu_ns * 1e-9,
         [SLUICE_SIDE_COMPUTE_CPU] = (double)row->compute_cpu_ns * 1e-9,
         [SLUICE_SIDE_BYTES] = (double)row->payload_bytes,
     };
-    for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
-        correct(&plan->corrections[c][s], seen[s], cost[c][side_loads[s]], factors->of[c][s]);
+    sluice_auto_costs_learn(&plan->costs, plan->offered[k], &facts, seen);
+}
+
+double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned choice,
+                                   enum sluice_choice_side side)
+{
+    return plan->costs.factor[choice][side];
 }
 
 /* --- prices --- */
@@ -189,15 +139,17 @@ static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_s
 static struct sluice_capacities capacities_of(const struct sluice_auto_plan *plan)
 {
     const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
-    struct sluice_capacities capacities = {.per_s = {
-                                               [SLUICE_LOAD_DISK] = INFINITY,
-                                               [SLUICE_LOAD_STORAGE_CPU] = rates.storage_cores,
-                                               [SLUICE_LOAD_NET_DOWN] = rates.link_bytes_per_s,
-                                               [SLUICE_LOAD_RECEIVE] = 1,
-                                               [SLUICE_LOAD_COMPUTE_CPU] = rates.compute_cores,
-                                               [SLUICE_LOAD_PCIE] = INFINITY,
-                                               [SLUICE_LOAD_GPU] = rates.gpu_samples_per_s,
-                                           }};
+    const double pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
+    struct sluice_capacities capacities = {
+        .per_s = {
+            [SLUICE_LOAD_DISK] = INFINITY,
+            [SLUICE_LOAD_STORAGE_CPU] = rates.storage_cores,
+            [SLUICE_LOAD_NET_DOWN] = rates.link_bytes_per_s,
+            [SLUICE_LOAD_RECEIVE] = 1,
+            [SLUICE_LOAD_COMPUTE_CPU] = rates.compute_cores,
+            [SLUICE_LOAD_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
+            [SLUICE_LOAD_GPU] = rates.gpu_samples_per_s,
+        }};
     capacities.price_s[SLUICE_LOAD_STORAGE_CPU] =
         plan->storage_price + THRIFT / rates.storage_cores;
     capacities.price_s[SLUICE_LOAD_COMPUTE_CPU] = THRIFT / rates.compute_cores;
@@ -205,18 +157,14 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
     return capacities;
 }
 
-static void fill_menu(const struct sluice_auto_plan *plan, const struct factors *factors,
-                      size_t index, struct sluice_menu *menu)
+static void fill_menu(const struct sluice_auto_plan *plan, size_t index, struct sluice_menu *menu)
 {
     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
     double offered[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
-    model_costs(plan, index, cost);
-    for (unsigned k = 0; k < plan->num_offered; k++) {
-        const unsigned c = plan->offered[k];
-        memcpy(offered[k], cost[c], sizeof(offered[k]));
-        for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
-            offered[k][side_loads[s]] *= factors->of[c][s];
-    }
+    const struct sluice_sample_facts facts = facts_of(plan, index);
+    sluice_auto_costs_of(&plan->costs, &facts, cost);
+    for (unsigned k = 0; k < plan->num_offered; k++)
+        memcpy(offered[k], cost[plan->offered[k]], sizeof(offered[k]));
     sluice_menu_set(menu, plan->num_offered, (const double(*)[SLUICE_NUM_LOADS])offered);
 }
 
@@ -225,47 +173,60 @@ static size_t fill_menus(struct sluice_auto_plan *plan, size_t next, size_t max_
 {
     const size_t left = plan->epoch.num_items - next;
     const size_t count = left < max_menus ? left : max_menus;
-    const struct factors factors = factors_of(plan);
     struct sluice_rng rng = sluice_rng_init(plan->epoch.seed, 0, next, 0);
     for (size_t k = 0; k < count; k++) {
         const size_t from = (size_t)((double)left * (double)k / (double)count);
         const size_t to = (size_t)((double)left * (double)(k + 1) / (double)count);
         const size_t width = to > from ? to - from : 1;
         const size_t at = from + (count < left ? sluice_rng_below(&rng, (uint32_t)width) : 0);
-        fill_menu(plan, &factors, next + (at < left ? at : left - 1), &plan->menus[k]);
+        fill_menu(plan, next + (at < left ? at : left - 1), &plan->menus[k]);
     }
     return count;
 }
 
-/* What the prices in force make of the menus: the slowest resource, and what is priced. */
-static double evaluate(const struct sluice_auto_plan *plan, size_t count,
-                       const struct sluice_capacities *capacities)
+/* What the prices in force make of the menus: the load of one item. */
+static void find_load(const struct sluice_auto_plan *plan, size_t count,
+                      double load[SLUICE_NUM_LOADS])
 {
     struct sluice_price_balance balance = {0};
-    double load[SLUICE_NUM_LOADS] = {0};
+    memset(load, 0, SLUICE_NUM_LOADS * sizeof(*load));
     for (size_t k = 0; k < count; k++) {
         const unsigned c = sluice_price_plan_choose(&plan->prices, &balance, &plan->menus[k]);
         for (int r = 0; r < SLUICE_NUM_LOADS; r++)
             load[r] += sluice_menu_cost(&plan->menus[k], (enum sluice_load)r, c);
     }
-    double slowest_s = 0, priced_s = 0;
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        load[r] /= (double)(count ? count : 1);
+}
+
+static double slowest_s(const double load[SLUICE_NUM_LOADS],
+                        const struct sluice_capacities *capacities)
+{
+    double slowest_s = 0;
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
         slowest_s = fmax(slowest_s, load[r] / capacities->per_s[r]);
+    return slowest_s;
+}
+
+static double priced_s(const double load[SLUICE_NUM_LOADS],
+                       const struct sluice_capacities *capacities)
+{
+    double priced_s = 0;
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
         priced_s += load[r] * capacities->price_s[r];
-    }
-    return slowest_s + priced_s;
+    return priced_s;
 }
 
 /* --- what moved --- */
 
-/* Everything that a plan follows from, in one row. */
-static void list_state(const struct sluice_auto_plan *plan, double *state)
+static struct state state_of(const struct sluice_auto_plan *plan)
 {
-    memcpy(state, plan->watch.per_s, sizeof(plan->watch.per_s));
-    const struct factors factors = factors_of(plan);
-    memcpy(state + SLUICE_NUM_WATCHED, factors.of, sizeof(factors.of));
-    state[SLUICE_NUM_WATCHED + SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES] =
+    struct state state;
+    memcpy(state.of, plan->watch.per_s, sizeof(plan->watch.per_s));
+    memcpy(state.of + SLUICE_NUM_WATCHED, plan->costs.factor, sizeof(plan->costs.factor));
+    state.of[STATE_PRICE] =
         plan->storage_price + PRICE_SCALE / plan->watch.per_s[SLUICE_WATCHED_STORAGE];
+    return state;
 }
 
 static double change_of(double before, double now)
@@ -277,6 +238,48 @@ static double change_of(double before, double now)
     return fabs(log(now / before));
 }
 
+static enum sluice_load load_of_state(size_t at)
+{
+    static const enum sluice_load watched[SLUICE_NUM_WATCHED] = {
+        [SLUICE_WATCHED_LINK] = SLUICE_LOAD_NET_DOWN,
+        [SLUICE_WATCHED_STORAGE] = SLUICE_LOAD_STORAGE_CPU,
+        [SLUICE_WATCHED_COMPUTE] = SLUICE_LOAD_COMPUTE_CPU,
+        [SLUICE_WATCHED_TRAINER] = SLUICE_LOAD_GPU,
+    };
+    if (at < SLUICE_NUM_WATCHED)
+        return watched[at];
+    if (at == STATE_PRICE)
+        return SLUICE_LOAD_STORAGE_CPU;
+    return sluice_auto_costs_load(
+        (enum sluice_choice_side)((at - SLUICE_NUM_WATCHED) % SLUICE_NUM_CHOICE_SIDES));
+}
+
+/* Whether the resource that the i-th state is of is a limit or, as things are now, nearly one.  Of
+ * any other, it is of no concern how fast it is. */
+static bool counts(const struct burden *burden, const struct sluice_capacities *capacities,
+                   size_t i, double before, double now)
+{
+    const enum sluice_load r = load_of_state(i);
+    if (i == STATE_PRICE || burden->price[r] > PRICED)
+        return true;
+    const bool is_factor = i >= SLUICE_NUM_WATCHED;
+    const double load = burden->load[r] * (is_factor ? fmax(1, now / before) : 1);
+    return load > 0 &&
+           load / capacities->per_s[r] >= NEAR_LIMIT * slowest_s(burden->load, capacities);
+}
+
+/* Whether something moved so far that other prices may be better. */
+static bool has_moved(const struct sluice_auto_plan *plan,
+                      const struct sluice_capacities *capacities, const struct state *now)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(now->of); i++) {
+        if (change_of(plan->considered.of[i], now->of[i]) >= LOOK_CHANGE &&
+            counts(&plan->burden, capacities, i, plan->considered.of[i], now->of[i]))
+            return true;
+    }
+    return false;
+}
+
 static void SLUICE_PRINTF(2, 3) append(struct sluice_auto_forecast *forecast, const char *fmt, ...)
 {
     const size_t used = strlen(forecast->reason);
@@ -286,8 +289,8 @@ static void SLUICE_PRINTF(2, 3) append(struct sluice_auto_forecast *forecast, co
     va_end(args);
 }
 
-static void name_changes(const struct sluice_auto_plan *plan, const double *before,
-                         const double *now, struct sluice_auto_forecast *forecast)
+static void name_change(const struct sluice_auto_plan *plan, size_t at, double before, double now,
+                        struct sluice_auto_forecast *forecast)
 {
     static const struct {
         double scale;
@@ -298,32 +301,56 @@ static void name_changes(const struct sluice_auto_plan *plan, const double *befo
         [SLUICE_WATCHED_COMPUTE] = {1, "cores"},
         [SLUICE_WATCHED_TRAINER] = {1, "samples/s"},
     };
+    const char *comma = forecast->reason[0] ? ", " : "";
+    if (at < SLUICE_NUM_WATCHED) {
+        append(forecast, "%s%s %.3g -> %.3g %s", comma,
+               sluice_watched_name((enum sluice_watched)at), before * units[at].scale,
+               now * units[at].scale, units[at].unit);
+    } else if (at == STATE_PRICE) {
+        append(forecast, "%sprice of storage CPU %.3g -> %.3g", comma,
+               before - PRICE_SCALE / plan->taken.of[SLUICE_WATCHED_STORAGE],
+               now - PRICE_SCALE / plan->watch.per_s[SLUICE_WATCHED_STORAGE]);
+    } else {
+        const size_t factor = at - SLUICE_NUM_WATCHED;
+        append(forecast, "%s%s of %s x%.2f -> x%.2f", comma,
+               sluice_choice_side_name((enum sluice_choice_side)(factor % SLUICE_NUM_CHOICE_SIDES)),
+               sluice_form_menu_name((unsigned)(factor / SLUICE_NUM_CHOICE_SIDES)), before, now);
+    }
+}
+
+/* What moved most among what counts under the plan before or the new one, which is returned, and
+ * whatever else of it moved much. */
+static size_t name_changes(const struct sluice_auto_plan *plan, const struct burden *before,
+                           const struct sluice_capacities *capacities, const struct state *now,
+                           struct sluice_auto_forecast *forecast)
+{
     forecast->reason[0] = '\0';
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
-        if (change_of(before[k], now[k]) >= NAMED_CHANGE)
-            append(forecast, "%s%s %.3g -> %.3g %s", forecast->reason[0] ? ", " : "",
-                   sluice_watched_name((enum sluice_watched)k), before[k] * units[k].scale,
-                   now[k] * units[k].scale, units[k].unit);
+    double change[SLUICE_ARRAY_LEN(now->of)];
+    size_t most = 0;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(change); i++) {
+        change[i] = change_of(plan->taken.of[i], now->of[i]);
+        const double was = plan->taken.of[i];
+        bool is_told = counts(before, capacities, i, was, now->of[i]) ||
+                       counts(&plan->burden, capacities, i, was, now->of[i]);
+        if (i == STATE_PRICE) /* the cores are in it, for scale */
+            is_told = change_of(plan->taken.of[SLUICE_WATCHED_STORAGE],
+                                now->of[SLUICE_WATCHED_STORAGE]) < LOOK_CHANGE;
+        else if (i >= SLUICE_NUM_WATCHED) /* what no row has shown follows from what others have */
+            is_told &= plan->costs
+                           .corrections[(i - SLUICE_NUM_WATCHED) / SLUICE_NUM_CHOICE_SIDES]
+                                       [(i - SLUICE_NUM_WATCHED) % SLUICE_NUM_CHOICE_SIDES]
+                           .rows > 0;
+        if (!is_told)
+            change[i] = 0;
+        if (change[i] > change[most])
+            most = i;
     }
-    for (unsigned k = 0; k < plan->num_offered; k++) {
-        const unsigned c = plan->offered[k];
-        for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
-            const size_t at = SLUICE_NUM_WATCHED + c * SLUICE_NUM_CHOICE_SIDES + (size_t)s;
-            /* What no row has shown follows from the others, which are named. */
-            if (plan->corrections[c][s].rows > 0 && change_of(before[at], now[at]) >= NAMED_CHANGE)
-                append(forecast, "%s%s of %s x%.2f -> x%.2f", forecast->reason[0] ? ", " : "",
-                       sluice_choice_side_name((enum sluice_choice_side)s),
-                       sluice_form_menu_name(c), before[at], now[at]);
-        }
+    name_change(plan, most, plan->taken.of[most], now->of[most], forecast);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(change); i++) {
+        if (i != most && change[i] >= NAMED_CHANGE)
+            name_change(plan, i, plan->taken.of[i], now->of[i], forecast);
     }
-    const size_t at = SLUICE_NUM_WATCHED + SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES;
-    if (change_of(before[at], now[at]) >= LOOK_CHANGE &&
-        change_of(before[SLUICE_WATCHED_STORAGE], now[SLUICE_WATCHED_STORAGE]) < LOOK_CHANGE)
-        append(forecast, "%sprice of storage CPU %.3g -> %.3g", forecast->reason[0] ? ", " : "",
-               before[at] - PRICE_SCALE / before[SLUICE_WATCHED_STORAGE],
-               now[at] - PRICE_SCALE / now[SLUICE_WATCHED_STORAGE]);
-    if (!forecast->reason[0])
-        append(forecast, "small changes");
+    return most;
 }
 
 /* --- plans --- */
@@ -337,6 +364,8 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
     plan->since_ns = now_ns;
     const double slowest_s = result->primal_s - result->priced_s;
     plan->forecast_per_s = slowest_s > 0 ? (double)count / slowest_s : INFINITY;
+    find_load(plan, count, plan->burden.load);
+    memcpy(plan->burden.price, result->price, sizeof(plan->burden.price));
 }
 
 static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *plan,
@@ -363,6 +392,7 @@ static sluice_status solve(struct sluice_auto_plan *plan, size_t count,
                            struct sluice_lp_result *result, struct sluice_err *err)
 {
     const struct sluice_menu_source source = sluice_menu_array(plan->menus, count);
+    plan->num_solves++;
     return sluice_plan_lp(&source, capacities, NULL, result, err);
 }
 
@@ -389,6 +419,11 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     }
     sluice_rate_watch_restart(&plan->watch, now_ns);
     plan->seen_per_s = 0;
+    plan->swings = 0;
+    plan->turned = (struct state){{0}};
+    plan->num_solves = 0;
+    plan->latency_item = SIZE_MAX;
+    plan->is_alone = false;
     const size_t count = fill_menus(plan, epoch->first_item, plan->max_menus);
     const struct sluice_capacities capacities = capacities_of(plan);
     struct sluice_lp_result result;
@@ -396,18 +431,22 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     if (status != SLUICE_OK)
         return status;
     take(plan, &result, count, now_ns);
-    list_state(plan, plan->considered);
-    memcpy(plan->taken, plan->considered, sizeof(plan->taken));
+    plan->considered = plan->taken = state_of(plan);
     *forecast = forecast_of(plan, &result, count, epoch->num_items - epoch->first_item, 0);
     return SLUICE_OK;
+}
+
+static bool is_latency_item(const struct sluice_auto_plan *plan, size_t index)
+{
+    return index >= plan->latency_item && index - plan->latency_item < LATENCY_ITEMS;
 }
 
 unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index)
 {
     assert(plan->has_prices && index < plan->epoch.num_items);
-    const struct factors factors = factors_of(plan);
     struct sluice_menu menu;
-    fill_menu(plan, &factors, index, &menu);
+    fill_menu(plan, index, &menu);
+    plan->is_alone = is_latency_item(plan, index);
     return plan->offered[sluice_price_plan_choose(&plan->prices, &plan->balance, &menu)];
 }
 
@@ -423,6 +462,53 @@ static bool reserve_spans(struct sluice_auto_plan *plan, size_t num_rows)
     return true;
 }
 
+static double swings_of_late(const struct sluice_auto_plan *plan, uint64_t now_ns)
+{
+    return plan->swings * exp(-(double)(now_ns - plan->swung_ns) / LATE_NS);
+}
+
+/* The i-th state is why there is another plan. */
+static void count_swing(struct sluice_auto_plan *plan, size_t i, double now, uint64_t now_ns)
+{
+    const double change = log(now / plan->taken.of[i]);
+    if (change * plan->turned.of[i] < 0) {
+        plan->swings = swings_of_late(plan, now_ns) + 1;
+        plan->swung_ns = now_ns;
+    }
+    plan->turned.of[i] = change;
+}
+
+static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
+                  const struct sluice_row_seen *rows, size_t num_rows,
+                  const struct sluice_trainer_seen *trainer)
+{
+    uint64_t last_ns = 0;
+    bool has_latency = false;
+    for (size_t i = 0; i < num_rows; i++) {
+        learn_costs(plan, &rows[i]);
+        has_latency |= rows[i].status == SLUICE_OK && is_latency_item(plan, rows[i].index);
+        if (rows[i].arrived_ns >= last_ns) {
+            last_ns = rows[i].arrived_ns;
+            plan->storage_price = rows[i].storage_price;
+        }
+    }
+    sluice_auto_costs_settle(&plan->costs);
+    if (has_latency)
+        sluice_rate_watch_forget_latency(&plan->watch);
+    const struct sluice_rate_sight sight =
+        sluice_rate_watch_see(&plan->watch, rows, num_rows, trainer, plan->spans);
+    /* While the link runs empty, and is filled again, little is done of what could be. */
+    const bool is_draining = plan->latency_item != SIZE_MAX;
+    if (!is_draining)
+        sluice_rate_watch_learn(&plan->watch, &sight);
+    if (has_latency)
+        plan->latency_item = SIZE_MAX;
+    if (!is_draining && sight.seconds > 0)
+        plan->seen_per_s = (double)sight.num_rows / sight.seconds;
+    if (!is_draining && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
+        plan->latency_item = next_item;
+}
+
 bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
                            const struct sluice_row_seen *rows, size_t num_rows,
                            const struct sluice_trainer_seen *trainer,
@@ -431,51 +517,39 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     assert(plan->has_prices);
     if (plan->options.is_fixed || !reserve_spans(plan, num_rows))
         return false;
-    const struct sluice_rate_sight sight =
-        sluice_rate_watch_see(&plan->watch, rows, num_rows, trainer, plan->spans);
-    sluice_rate_watch_learn(&plan->watch, &sight);
-    if (sight.seconds > 0)
-        plan->seen_per_s = (double)sight.num_rows / sight.seconds;
-    const struct factors factors = factors_of(plan);
-    uint64_t last_ns = 0;
-    for (size_t i = 0; i < num_rows; i++) {
-        learn_costs(plan, &rows[i], &factors);
-        if (rows[i].arrived_ns >= last_ns) {
-            last_ns = rows[i].arrived_ns;
-            plan->storage_price = rows[i].storage_price;
-        }
-    }
-
-    double state[SLUICE_ARRAY_LEN(plan->considered)];
-    list_state(plan, state);
-    double most = 0;
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(state); i++)
-        most = fmax(most, change_of(plan->considered[i], state[i]));
-    if (most < LOOK_CHANGE || next_item >= plan->epoch.num_items)
+    learn(plan, now_ns, next_item, rows, num_rows, trainer);
+    const struct state state = state_of(plan);
+    const struct sluice_capacities capacities = capacities_of(plan);
+    if (next_item >= plan->epoch.num_items || !has_moved(plan, &capacities, &state))
         return false;
-    memcpy(plan->considered, state, sizeof(state));
+    plan->considered = state;
 
     const size_t sample = plan->options.sample_items ? plan->options.sample_items : DEFAULT_ITEMS;
     const size_t count = fill_menus(plan, next_item, sample);
-    const struct sluice_capacities capacities = capacities_of(plan);
     struct sluice_lp_result result;
     /* Out of memory: the old prices are still good for something. */
     if (solve(plan, count, &capacities, &result, NULL) != SLUICE_OK)
         return false;
-    const double kept_s = evaluate(plan, count, &capacities);
-    const double gain = now_ns - plan->since_ns < SOON_NS ? TAKE_GAIN_SOON : TAKE_GAIN;
-    if (!(kept_s > result.primal_s * (1 + gain)))
+    find_load(plan, count, plan->burden.load);
+    const struct burden before = plan->burden;
+    const double slowest = slowest_s(before.load, &capacities) * (double)count;
+    const double priced = priced_s(before.load, &capacities) * (double)count;
+    const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings_of_late(plan, now_ns));
+    if (!(slowest + priced > result.primal_s * (1 + gain)))
         return false;
     take(plan, &result, count, now_ns);
     *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item,
-                            kept_s - result.priced_s);
-    name_changes(plan, plan->taken, state, forecast);
-    memcpy(plan->taken, state, sizeof(state));
+                            slowest + priced - result.priced_s);
+    const size_t most = name_changes(plan, &before, &capacities, &state, forecast);
+    count_swing(plan, most, state.of[most], now_ns);
+    plan->taken = state;
     return true;
 }
 
 uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
 {
+    if (plan->is_alone)
+        return 1;
     const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
@@ -483,6 +557,11 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
     const double items =
         per_s * (AHEAD_S + 2 * least_link_s) + 4 * (rates.storage_cores + rates.compute_cores) + 16;
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
+}
+
+uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan)
+{
+    return plan->num_solves;
 }
 
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan)
@@ -514,6 +593,8 @@ sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *opt
     }
     plan->options = *options;
     plan->watch = sluice_rate_watch_init(&options->rates, &options->most);
+    plan->watch.transport = options->transport;
+    plan->costs = sluice_auto_costs_init(&options->model, &options->transport);
     plan->menus = menus;
     plan->max_menus = max_menus;
     *out = plan;

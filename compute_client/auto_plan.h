@@ -7,6 +7,7 @@
 #include "pipeline/pipeline.h"
 #include "profiler/choice_cost.h"
 #include "profiler/planner_lp.h"
+#include "profiler/transport_cost.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,16 +16,18 @@
 /* The plan of remote_auto while it runs: prices, and what they were made from.
  *
  *     what is known of each sample --+
- *     cost model, corrected ---------+--> LP over some of the items left --> prices
+ *     costs, as they are seen -------+--> LP over some of the items left --> prices
  *     rates, as they are seen -------+                                         |
  *          ^                                                                   v
  *          +--- rows, as they come in <--- (the loader) <--- choose(), sample by sample
  *
- * tick() learns from the rows of an interval: what each resource can do (rate_watch.h),
- * and how far the costs of each choice are from the model's.  If either moved, the
- * prices are found anew over a bounded sample of the items that are left; they
- * replace the old ones only if that makes the rest faster by a few per cent, so that noise
- * moves nothing.
+ * tick() learns from the rows of an interval: what each resource can do (rate_watch.h), and what
+ * the choices cost (auto_costs.h).  If either moved, for a resource that is a limit or nearly one,
+ * the prices are found anew over a bounded sample of the items that are left; they replace the old
+ * ones only if that makes the rest faster by a few per cent, so that noise moves nothing.
+ *
+ * Where the link has not been empty for 10 s, two items are asked for with nothing else under way,
+ * to see its latency.
  *
  * Pure: no clock, I/O, threads or randomness but the seed's; the times come with the rows.
  * Threads: one at a time. */
@@ -33,8 +36,9 @@ struct sluice_auto_plan;
 
 struct sluice_auto_plan_options {
     struct sluice_choice_model model;
+    struct sluice_transport_cost transport;
     uint32_t forms; /* bits 1 << enum sluice_form that may be asked for beside the plain */
-    struct sluice_rates rates; /* to begin with */
+    struct sluice_rates rates; /* to begin with; PCIe's stays */
     struct sluice_rates most;  /* none is believed to be higher */
     bool is_fixed;             /* the first plan stays, whatever is seen */
     size_t sample_items;       /* over which prices are found; 0: the default */
@@ -85,7 +89,11 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
                            const struct sluice_trainer_seen *trainer,
                            struct sluice_auto_forecast *forecast);
 
-/* Items that are enough to keep every resource at work, and no more. */
+/* How often prices were looked for in this epoch, the first ones among them. */
+uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);
+
+/* As the item that was chosen for last may be asked for: while so many items are unfinished, it
+ * waits.  Items that are enough to keep every resource at work, and no more. */
 uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan);
 
 /* What is believed now, the server's price of its cores included. */

@@ -31,7 +31,8 @@ struct sluice_options {
     uint64_t prefetch_bytes;
     uint64_t lr_step;
     double lr, momentum, weight_decay, lr_gamma, dropout;
-    double net_bw; /* bytes per second; 0: measured */
+    double net_bw;            /* bytes per second; 0: measured */
+    double gpu_rate, pcie_bw; /* to plan with; 0: as seen, and never the limit */
     double consume_rate, retry_for_s;
 
     const char *pipeline, *val_pipeline; /* NULL: from image_size */

@@ -20,15 +20,27 @@
 
 /* Steps that led nowhere are held off for twice as many looks each time, up to so many. */
 #define MAX_HOLDING 16
+/* Where hardly anything waits for it any more, it may well have become faster: a look counts for so
+ * many, and a step is large enough to be worth other prices. */
+#define FREE 0.2
+#define FREE_LOOKS 2
+#define FREE_SIZE 2
 /* Steps that were right: this much and still no wait. */
 #define RISEN 1.5
 
 /* Small differences between what is believed and what is seen are noise for the most part, large
- * ones are not; what is seen moves it at most by this factor at a time. */
+ * ones are not, and what follows a step up is what it was tried for; what is seen moves it at most
+ * by this factor at a time. */
 #define SMALL_CHANGE 0.2 /* in natural logarithms */
 #define SMALL_WEIGHT 0.25
 #define LARGE_WEIGHT 0.7
 #define MAX_FACTOR 4.0
+
+/* A link that is never empty hides its latency; for so long it is taken to be what it was. */
+#define LATENCY_OLD_NS 10000000000u
+#define LATENCY_SLACK_NS 1000000u
+#define SLOWER 0.75
+#define SLOWER_NS 1000000000u
 
 const char *sluice_watched_name(enum sluice_watched watched)
 {
@@ -66,6 +78,35 @@ void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns)
 {
     for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
         watch->last_ns[k] = now_ns;
+    watch->least_at_ns = now_ns;
+}
+
+bool sluice_rate_watch_is_latency_old(struct sluice_rate_watch *watch, uint64_t now_ns)
+{
+    const double per_s = watch->per_s[SLUICE_WATCHED_LINK];
+    if (per_s > watch->least_per_s)
+        watch->least_per_s = per_s;
+    if (per_s >= SLOWER * watch->least_per_s) {
+        watch->slower_ns = 0;
+    } else if (watch->slower_ns == 0 || fabs(log(per_s / watch->slower_per_s)) > SMALL_CHANGE) {
+        watch->slower_ns = now_ns;
+        watch->slower_per_s = per_s;
+    }
+    const bool is_old = now_ns >= watch->least_at_ns + LATENCY_OLD_NS;
+    const bool is_slower = watch->slower_ns && now_ns >= watch->slower_ns + SLOWER_NS;
+    if (watch->least_link_ns == UINT64_MAX || (!is_old && !is_slower))
+        return false;
+    watch->least_at_ns = now_ns;
+    watch->doubted_per_s = watch->least_per_s;
+    watch->least_per_s = per_s;
+    watch->slower_ns = 0;
+    return true;
+}
+
+void sluice_rate_watch_forget_latency(struct sluice_rate_watch *watch)
+{
+    watch->forgotten_ns = watch->least_link_ns;
+    watch->least_link_ns = UINT64_MAX;
 }
 
 /* --- seeing --- */
@@ -135,9 +176,11 @@ static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched w
 }
 
 /* When the resource was done with the row, and what it did for it; false: nothing. */
-static bool work_of(enum sluice_watched watched, const struct sluice_row_seen *row,
-                    uint64_t *done_ns, double *units)
+static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched watched,
+                    const struct sluice_row_seen *row, uint64_t *done_ns, double *units)
 {
+    const struct sluice_transport_cost *transport = &watch->transport;
+    const double bytes = (double)row->payload_bytes;
     switch (watched) {
     case SLUICE_WATCHED_LINK:
         *done_ns = row->arrived_ns;
@@ -145,11 +188,15 @@ static bool work_of(enum sluice_watched watched, const struct sluice_row_seen *r
         return true;
     case SLUICE_WATCHED_STORAGE:
         *done_ns = row->requested_ns + row->backlog_ns + row->disk_ns + row->storage_ns;
-        *units = (double)row->storage_cpu_ns * 1e-9;
-        return is_preprocessed(row);
+        /* Reading the file, which is a part of the transport, is in what the row says. */
+        *units = (double)row->storage_cpu_ns * 1e-9 + transport->storage_s_per_byte * bytes;
+        if (is_preprocessed(row))
+            *units += transport->storage_s_per_job;
+        return *units > 0;
     default:
         *done_ns = row->done_ns;
-        *units = (double)row->compute_cpu_ns * 1e-9;
+        *units = (double)row->compute_cpu_ns * 1e-9 + transport->compute_s_per_sample +
+                 transport->compute_s_per_byte * bytes;
         return true;
     }
 }
@@ -170,6 +217,17 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
         if (link_ns(&rows[i]) < watch->least_link_ns)
             watch->least_link_ns = link_ns(&rows[i]);
     }
+    if (watch->forgotten_ns && watch->least_link_ns != UINT64_MAX) {
+        if (watch->least_link_ns > watch->forgotten_ns + watch->forgotten_ns / 2 + MARGIN_NS)
+            watch->per_s[SLUICE_WATCHED_LINK] =
+                fmax(watch->per_s[SLUICE_WATCHED_LINK], watch->doubted_per_s);
+        watch->forgotten_ns = 0;
+    }
+    for (size_t i = 0; i < num_rows; i++) {
+        if (rows[i].status == SLUICE_OK && rows[i].arrived_ns > watch->least_at_ns &&
+            link_ns(&rows[i]) <= watch->least_link_ns + watch->least_link_ns / 8 + LATENCY_SLACK_NS)
+            watch->least_at_ns = rows[i].arrived_ns;
+    }
     for (int k = 0; k < SLUICE_WATCHED_TRAINER; k++) {
         uint64_t end_ns = watch->last_ns[k];
         double used = 0;
@@ -178,7 +236,7 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
             uint64_t done_ns;
             double units;
             if (rows[i].status != SLUICE_OK ||
-                !work_of((enum sluice_watched)k, &rows[i], &done_ns, &units))
+                !work_of(watch, (enum sluice_watched)k, &rows[i], &done_ns, &units))
                 continue;
             used += units;
             end_ns = done_ns > end_ns ? done_ns : end_ns;
@@ -199,12 +257,12 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
 
 /* --- learning --- */
 
-static double moved(double believed, double seen)
+static double moved(double believed, double seen, bool is_tried)
 {
     if (!isfinite(believed) || !(believed > 0))
         return seen;
     const double change = log(seen / believed);
-    const double weight = fabs(change) < SMALL_CHANGE ? SMALL_WEIGHT : LARGE_WEIGHT;
+    const double weight = is_tried ? 1 : fabs(change) < SMALL_CHANGE ? SMALL_WEIGHT : LARGE_WEIGHT;
     const double factor = exp(weight * change);
     return believed * fmin(fmax(factor, 1 / MAX_FACTOR), MAX_FACTOR);
 }
@@ -222,12 +280,15 @@ static void hold(struct sluice_rate_steps *steps, double per_s)
     steps->size = 0;
 }
 
-static void step_up(struct sluice_rate_steps *steps, double *per_s)
+static void step_up(struct sluice_rate_steps *steps, double *per_s, double waiting,
+                    double most_per_s)
 {
+    if (waiting < FREE && steps->size < FREE_SIZE)
+        steps->size = FREE_SIZE;
     if (!(steps->from_per_s > 0))
         steps->from_per_s = *per_s;
     const double step = ldexp(FIRST_STEP, (int)steps->size);
-    *per_s *= 1 + fmin(step, MAX_STEP);
+    *per_s = fmin(*per_s * (1 + fmin(step, MAX_STEP)), most_per_s);
     if (step < MAX_STEP)
         steps->size++;
     if (*per_s >= RISEN * steps->from_per_s)
@@ -242,14 +303,17 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
     if (!(used > 0))
         return;
     if (sight->waiting[k] >= LIMITED) {
-        *per_s = moved(*per_s, used / sight->waiting[k]);
+        *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s > 0);
         hold(steps, *per_s);
     } else if (used > *per_s) {
         *per_s = used;
-    } else if (used >= FULL * *per_s && sight->waiting[k] < IDLE && steps->held == 0) {
-        step_up(steps, per_s);
+    } else if (used >= FULL * *per_s && steps->held == 0) {
+        /* While somebody waited it did this, or a little less, as short waits are not counted. */
+        step_up(steps, per_s, sight->waiting[k],
+                sight->waiting[k] < IDLE ? INFINITY : fmax(*per_s, used / sight->waiting[k]));
     } else if (steps->held > 0) {
-        steps->held--;
+        const unsigned looks = sight->waiting[k] < FREE ? FREE_LOOKS : 1;
+        steps->held -= looks < steps->held ? looks : steps->held;
     }
     if (*per_s > watch->most_per_s[k])
         *per_s = watch->most_per_s[k];
@@ -263,7 +327,7 @@ void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluic
     }
     double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
     if (sight->used_per_s[SLUICE_WATCHED_TRAINER] > 0)
-        *trainer = fmin(moved(*trainer, sight->used_per_s[SLUICE_WATCHED_TRAINER]),
+        *trainer = fmin(moved(*trainer, sight->used_per_s[SLUICE_WATCHED_TRAINER], false),
                         watch->most_per_s[SLUICE_WATCHED_TRAINER]);
 }
 

@@ -3,7 +3,9 @@
 
 #include "compute_client/chooser.h"
 #include "profiler/planner.h"
+#include "profiler/transport_cost.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,8 +29,14 @@
  * rows through in fits does not seem to make those before it uneven.
  *
  * The wait for the link is the time away that the storage node does not account for, beyond
- * the least that any row has had.  The trainer's rate is its samples over its time between two
- * waits for a batch.
+ * the link's latency: the least that any row had.  That can only be seen while nothing stands in
+ * the link; where no row has come so fast for a while, or the link seems to have become slower,
+ * is_latency_old says that it is time to let it run empty, and forget_latency makes room for what
+ * is then seen, so that a way that has become longer is not taken for a slow link for good.
+ *
+ * The trainer's rate is its samples over its time between two waits for a batch.
+ *
+ * Beside the CPU time that rows say they took, the transport of each counts as done by the cores.
  *
  * Pure: the times come with the rows.
  * Threads: one at a time. */
@@ -59,8 +67,15 @@ struct sluice_rate_watch {
         unsigned holding;  /* looks to wait if the steps turn out wrong */
         double from_per_s; /* before the first of them; 0: none is being tried */
     } steps[SLUICE_NUM_WATCHED];
-    uint64_t least_link_ns;               /* of any row; UINT64_MAX: none yet */
-    uint64_t last_ns[SLUICE_NUM_WATCHED]; /* where the next interval begins, for each */
+    struct sluice_transport_cost transport; /* all 0 unless set */
+    uint64_t least_link_ns;                 /* latency; UINT64_MAX: none was seen */
+    uint64_t forgotten_ns;                  /* the one before, while another is looked for; 0 */
+    uint64_t least_at_ns;                   /* when a row had about that */
+    double least_per_s;                     /* what the link was believed to do then, or since */
+    uint64_t slower_ns;                     /* since when it is believed to do less; 0: it is not */
+    double slower_per_s;                    /* about so much */
+    double doubted_per_s;                   /* what it was before that was doubted */
+    uint64_t last_ns[SLUICE_NUM_WATCHED];   /* where the next interval begins, for each */
 };
 
 /* Begins with what is believed, and bounds it (the storage price is of no concern here). */
@@ -69,6 +84,16 @@ struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *belie
 
 /* The next interval begins now: an epoch does. */
 void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns);
+
+/* No row was as fast as the link can be for 10 s, or for a second the link has been believed to do
+ * a quarter less than when this was last said.  By then it has got rid of what was too much for it,
+ * if that is what it was. */
+bool sluice_rate_watch_is_latency_old(struct sluice_rate_watch *watch, uint64_t now_ns);
+
+/* The rows of the next call to sluice_rate_watch_see have one that found the link empty.  If the
+ * way has become longer by then, the link is believed to do again what it did before it seemed
+ * slower. */
+void sluice_rate_watch_forget_latency(struct sluice_rate_watch *watch);
 
 /* What the trainer did: the samples that it took, and its time beside waiting for them. */
 struct sluice_trainer_seen {

@@ -43,6 +43,22 @@ static void set_totals(json_t *object, const char *prefix, const struct sluice_t
     json_object_set_new(object, name, json_real(per((double)totals->top5, n)));
 }
 
+/* What the plan takes of the CPU that it plans for. */
+static json_t *plan_cpu_json(const struct sluice_epoch_report *report)
+{
+    const struct sluice_plan_stats *plan = report->plan;
+    json_t *o = json_object();
+    json_object_set_new(o, "first_us", json_real(1e6 * plan->first_s));
+    json_object_set_new(o, "looks", json_integer((json_int_t)plan->looks));
+    json_object_set_new(o, "solves", json_integer((json_int_t)plan->solves));
+    json_object_set_new(o, "look_us", json_real(1e6 * per(plan->looks_s, (double)plan->looks)));
+    json_object_set_new(o, "choice_us",
+                        json_real(1e6 * per(plan->choices_s, (double)report->stats->samples)));
+    json_object_set_new(
+        o, "share", json_real(per(plan->first_s + plan->looks_s + plan->choices_s, report->cpu_s)));
+    return o;
+}
+
 sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE *out,
                                  struct sluice_err *err)
 {
@@ -79,7 +95,10 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));
     json_object_set_new(o, "reduced", json_integer((json_int_t)stats->reduced));
     json_object_set_new(o, "retries", json_integer((json_int_t)report->retries));
-    json_object_set_new(o, "replans", json_integer((json_int_t)report->replans));
+    json_object_set_new(o, "replans",
+                        json_integer(report->plan ? (json_int_t)report->plan->replans : 0));
+    if (report->plan)
+        json_object_set_new(o, "plan_cpu", plan_cpu_json(report));
     json_t *named = json_array();
     for (size_t i = 0; i < stats->num_named; i++) {
         const struct sluice_loader_error *error = &stats->named[i];
@@ -145,8 +164,8 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
     for (int i = 0; i < SLUICE_NUM_STALLS; i++)
         append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_stall)i),
                100 * share(report, i));
-    if (report->replans)
-        append(text, capacity, ", re-plans %llu", (unsigned long long)report->replans);
+    if (report->plan && report->plan->replans)
+        append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);
     if (stats->errors)
         append(text, capacity, ", errors %llu", (unsigned long long)stats->errors);
     if (report->has_loss)

@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_REPORT_H
 
 #include "base/error.h"
+#include "compute_client/auto_chooser.h"
 #include "compute_client/choice.h"
 #include "compute_client/loader.h"
 #include "compute_client/train/train.h"
@@ -26,9 +27,10 @@ struct sluice_epoch_report {
     bool has_loss; /* the device learns */
     struct sluice_train_totals totals;
     double lr;
-    uint64_t retries; /* lost streams that were opened again */
-    uint64_t replans; /* changes of the plan in this epoch */
-    bool has_val;     /* an evaluation followed */
+    uint64_t retries;                     /* lost streams that were opened again */
+    const struct sluice_plan_stats *plan; /* NULL: it does not change */
+    double cpu_s;                         /* of the process in the epoch */
+    bool has_val;                         /* an evaluation followed */
     struct sluice_train_totals val;
     double val_seconds;
     uint64_t val_errors;

@@ -11,7 +11,7 @@
 
 /* What is believed of the machines before a sample has come. */
 static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
-                                 struct sluice_err *err)
+                                 struct sluice_transport_cost *transport, struct sluice_err *err)
 {
     const struct sluice_options *options = run->options;
     const double storage =
@@ -21,7 +21,10 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
         .link_bytes_per_s = options->net_bw,
         .storage_cores = storage > 0 ? storage : 1,
         .compute_cores = (double)(options->workers < cpus ? options->workers : cpus),
-        .gpu_samples_per_s = options->consume_rate > 0 ? options->consume_rate : INFINITY,
+        .gpu_samples_per_s = options->gpu_rate > 0       ? options->gpu_rate
+                             : options->consume_rate > 0 ? options->consume_rate
+                                                         : INFINITY,
+        .pcie_bytes_per_s = options->pcie_bw,
     };
     if (rates->link_bytes_per_s > 0)
         return SLUICE_OK;
@@ -30,6 +33,7 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     if (status != SLUICE_OK)
         return status;
     rates->link_bytes_per_s = probed.link_bytes_per_s;
+    sluice_transport_cost_set_receive(transport, probed.receive_s_per_byte);
     sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
                sluice_client_target(run->client), rates->link_bytes_per_s * 8e-6);
     return SLUICE_OK;
@@ -43,40 +47,87 @@ static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
         .num_samples = run->train.num_ids,
         .num_total = run->train.num_total,
     };
-    sluice_status status = first_rates(run, &request.rates, err);
+    struct sluice_transport_cost transport = {0}; /* SOPHON's rule knows of none */
+    sluice_status status = first_rates(run, &request.rates, &transport, err);
     request.rates.compute_cores = (double)run->options->workers;
     if (status == SLUICE_OK)
         status = sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
     return status;
 }
 
-/* The weights of a profile, if it is of this data and has any. */
+/* By what the model's CPU times are multiplied, so that its whole files take as long as the table
+ * says; 1 if that is of another implementation's ops, which keep their pixels in larger wraps. */
+static double speed_of(const struct run *run, const struct sluice_cost_table *table,
+                       const struct sluice_choice_model *model)
+{
+    const struct part *train = &run->train;
+    const unsigned last = sluice_pipeline_u8_split(train->pipeline);
+    double measured_s = 0, expected_s = 0;
+    for (size_t i = 0; i < train->num_ids && i < table->num_rows; i++) {
+        const struct sluice_sample_cost *row = &table->rows[i];
+        if (row->bytes[last] != sluice_pipeline_u8_bytes(train->pipeline))
+            continue;
+        const struct sluice_draw_key key = {
+            .seed = run->options->seed,
+            .sample_id = train->ids[i],
+        };
+        const struct sluice_sample_facts facts =
+            sluice_sample_facts_of(train->pipeline, &run->manifest->entries[train->ids[i]], &key);
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(model, &facts, cost);
+        expected_s += cost[0][SLUICE_LOAD_COMPUTE_CPU];
+        for (unsigned op = 1; op <= last; op++)
+            measured_s += row->op_s[op];
+    }
+    return measured_s > 0 && expected_s > 0 ? measured_s / expected_s : 1;
+}
+
+static void scale_cpu(struct sluice_choice_model *model, double factor)
+{
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
+                model->weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f] *= factor;
+                model->weights[class][c][SLUICE_SIDE_COMPUTE_CPU].per[f] *= factor;
+            }
+        }
+    }
+}
+
+/* The weights of a profile, if it is of this data and has any; else the usual ones at the speed of
+ * its tables. */
 static sluice_status read_model(const struct run *run, struct sluice_choice_model *model,
-                                struct sluice_err *err)
+                                struct sluice_transport_cost *transport, struct sluice_err *err)
 {
     const char *folder = run->options->profile_folder;
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
     sluice_status status = sluice_cost_table_read(folder, &table, err);
-    const size_t num_rows = table.num_rows;
-    sluice_cost_table_clear(&table);
     if (status != SLUICE_OK)
         return status;
-    if (num_rows != run->train.num_ids && num_rows != run->train.num_total)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "the profile in %s has %zu samples and the training subset %zu: it was "
-                           "made for other data",
-                           folder, num_rows, run->train.num_total);
+    if (table.num_rows != run->train.num_ids && table.num_rows != run->train.num_total) {
+        status = sluice_fail(err, SLUICE_E_INVALID,
+                             "the profile in %s has %zu samples and the training subset %zu: it "
+                             "was made for other data",
+                             folder, table.num_rows, run->train.num_total);
+        goto end;
+    }
     status = sluice_model_file_read(folder, &file, &cause);
     if (status == SLUICE_OK) {
         *model = file.model;
+        *transport = file.transport;
     } else if (status == SLUICE_E_NOT_FOUND) {
-        sluice_log(SLUICE_LOG_INFO, "%s: the plan begins with the usual costs", cause.text);
+        const double factor = speed_of(run, &table, model);
+        scale_cpu(model, factor);
+        sluice_log(SLUICE_LOG_INFO, "%s: the plan begins with the usual costs, CPU times x%.2f",
+                   cause.text, factor);
         status = SLUICE_OK;
     } else {
         (void)sluice_fail(err, status, "%s", cause.text);
     }
+end:
+    sluice_cost_table_clear(&table);
     return status;
 }
 
@@ -86,18 +137,25 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     const struct sluice_options *o = run->options;
     struct sluice_auto_plan_options options = {
         .model = sluice_choice_model_default(),
+        .transport = sluice_transport_cost_default(),
         .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
         .is_fixed = !o->has_replan,
     };
-    sluice_status status = first_rates(run, &options.rates, err);
+    sluice_status status = first_rates(run, &options.rates, &options.transport, err);
     if (status == SLUICE_OK && o->profile_folder)
-        status = read_model(run, &options.model, err);
+        status = read_model(run, &options.model, &options.transport, err);
     if (status != SLUICE_OK)
         return status;
-    /* What was given is not exceeded, what was measured may be. */
+    /* What was given is not exceeded.  What was measured may be; and so many workers may have
+     * cores beside them for what their samples need before and after. */
     options.most = options.rates;
     if (o->net_bw <= 0)
         options.most.link_bytes_per_s = INFINITY;
+    if (o->remote_cpus == 0)
+        options.most.storage_cores = INFINITY;
+    options.most.compute_cores = (double)sluice_cpu_count();
+    if (o->gpu_rate <= 0)
+        options.most.gpu_samples_per_s = INFINITY;
     return sluice_auto_chooser_create(&options, &run->auto_chooser, err);
 }
 

@@ -14,7 +14,7 @@
 struct pass {
     struct sluice_epoch_stats stats;
     struct sluice_train_totals totals;
-    double seconds;
+    double seconds, cpu_s;
     uint64_t first_batch, batches; /* both counted from the epoch's begin */
     bool is_stopped;
 };
@@ -130,6 +130,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
                               bool is_training, struct pass *pass, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
+    const uint64_t cpu_start_ns = sluice_process_cpu_ns();
     const struct sluice_sampler sampler = {
         .seed = o->seed,
         .num_samples = (uint32_t)part->num_ids,
@@ -185,6 +186,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
     }
     if (status == SLUICE_OK)
         status = consume(run, part, place.epoch, num_batches, is_training, pass, err);
+    pass->cpu_s = (double)(sluice_process_cpu_ns() - cpu_start_ns) * 1e-9;
     free(items);
     return status;
 }
@@ -248,6 +250,9 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
     sluice_status status = run_pass(run, &run->train, *place, true, &train, err);
     if (status != SLUICE_OK)
         return status;
+    const struct sluice_plan_stats plan = run->auto_chooser
+                                              ? sluice_auto_chooser_stats(run->auto_chooser)
+                                              : (struct sluice_plan_stats){0};
     struct sluice_epoch_report report = {
         .epoch = place->epoch,
         .first_sample = place->batch * o->batch_size,
@@ -259,7 +264,8 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .totals = train.totals,
         .lr = lr,
         .retries = lost_streams(run, &run->train) - lost_before,
-        .replans = run->auto_chooser ? sluice_auto_chooser_replans(run->auto_chooser) : 0,
+        .plan = run->auto_chooser ? &plan : NULL,
+        .cpu_s = train.cpu_s,
     };
     if (train.is_stopped) {
         *is_stopped = true;

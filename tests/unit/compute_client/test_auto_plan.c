@@ -30,6 +30,7 @@ static struct sluice_sampler_item items[MAX_ITEMS];
 struct phase {
     double until_s;
     struct sluice_rates rates;
+    double latency_s; /* beside LATENCY_S */
 };
 
 struct world {
@@ -96,14 +97,28 @@ static uint64_t ns_of(double s)
     return (uint64_t)(s * 1e9);
 }
 
-static const struct sluice_rates *rates_at(const struct world *world, double s)
+static const struct phase *phase_at(const struct world *world, double s)
 {
     size_t p = 0;
     while (p + 1 < world->num_phases && s >= world->phases[p].until_s)
         p++;
-    return &world->phases[p].rates;
+    return &world->phases[p];
 }
 
+static const struct sluice_rates *rates_at(const struct world *world, double s)
+{
+    return &phase_at(world, s)->rates;
+}
+
+static const struct sluice_transport_cost transport = {
+    .storage_s_per_sample = 20e-6,
+    .storage_s_per_job = 50e-6,
+    .storage_s_per_byte = 0.3e-9,
+    .compute_s_per_sample = 80e-6,
+    .compute_s_per_byte = 0.2e-9,
+};
+
+/* Of the ops, and with what every sample takes beside them. */
 static void true_costs(const struct world *world, size_t index,
                        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
 {
@@ -119,7 +134,18 @@ static void true_costs(const struct world *world, size_t index,
         cost[c][SLUICE_LOAD_COMPUTE_CPU] *= world->compute_factor;
         if (c == SLUICE_CHOICE_JPEG_CROP)
             cost[c][SLUICE_LOAD_NET_DOWN] *= world->byte_factor;
+        sluice_transport_cost_add(&transport, c, cost[c]);
     }
+}
+
+/* What the rows do not say that they took. */
+static double storage_beside_s(unsigned choice, double bytes)
+{
+    return transport.storage_s_per_byte * bytes + (choice ? transport.storage_s_per_job : 0);
+}
+static double compute_beside_s(double bytes)
+{
+    return transport.compute_s_per_sample + transport.compute_s_per_byte * bytes;
 }
 
 /* --- a run --- */
@@ -132,12 +158,14 @@ struct outcome {
     double replan_s[MAX_REPLANS];
     struct sluice_auto_forecast first, last;
     size_t counts[SLUICE_NUM_CHOICES];
+    size_t num_alone; /* items that were asked for with nothing else under way */
 };
 
 static struct sluice_auto_plan *make_plan(const struct sluice_rates *rates, bool is_fixed)
 {
     const struct sluice_auto_plan_options options = {
         .model = sluice_choice_model_default(),
+        .transport = transport,
         .forms = FORMS,
         .rates = *rates,
         .most = {.link_bytes_per_s = INFINITY,
@@ -179,10 +207,11 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
     double now = 0, storage_free = 0, link_free = 0, compute_free = 0, last_tick = 0;
     double link_noise = 1;
     size_t next = 0, unfinished = 0;
+    unsigned c = 0;
+    bool is_chosen = false;
     while (next < world->num_items || unfinished > 0) {
-        while (next < world->num_items &&
-               (unfinished == 0 || unfinished < sluice_auto_plan_max_unfinished(plan))) {
-            if (now - last_tick >= TICK_S && sim.num_seen >= 16) {
+        while (next < world->num_items) {
+            if (!is_chosen && now - last_tick >= TICK_S && sim.num_seen >= 16) {
                 last_tick = now;
                 link_noise = jitter(&rng, world->noise);
                 struct sluice_auto_forecast forecast;
@@ -200,9 +229,16 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 }
                 sim.num_seen = 0;
             }
+            if (!is_chosen) {
+                c = sluice_auto_plan_choose(plan, next);
+                outcome.counts[c]++;
+                is_chosen = true;
+            }
+            if (unfinished > 0 && unfinished >= sluice_auto_plan_max_unfinished(plan))
+                break;
+            is_chosen = false;
+            outcome.num_alone += sluice_auto_plan_max_unfinished(plan) == 1;
             const struct sluice_rates *rates = rates_at(world, now);
-            const unsigned c = sluice_auto_plan_choose(plan, next);
-            outcome.counts[c]++;
             double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
             true_costs(world, next, cost);
             struct flight *flight = &sim.flights[next];
@@ -212,10 +248,10 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 .bytes = cost[c][SLUICE_LOAD_NET_DOWN],
             };
             double start = now, storage_s = flight->storage_s;
-            if (c != 0) { /* files do not stand in line */
+            /* Files do not stand in line, but the cores that send them are the same. */
+            if (c != 0)
                 start = fmax(now, storage_free);
-                storage_free = start + storage_s / rates->storage_cores;
-            }
+            storage_free = fmax(now, storage_free) + storage_s / rates->storage_cores;
             flight->row = (struct sluice_row_seen){
                 .index = next,
                 .asked = sluice_choice_listed(c),
@@ -224,9 +260,10 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 .requested_ns = ns_of(now),
                 .storage_queue_ns = ns_of(start - now),
                 .storage_ns = ns_of(start - now + storage_s),
-                .storage_cpu_ns = ns_of(storage_s),
+                .storage_cpu_ns = ns_of(fmax(0, storage_s - storage_beside_s(c, flight->bytes))),
                 .storage_price = world->storage_price,
-                .compute_cpu_ns = ns_of(flight->compute_s),
+                .compute_cpu_ns =
+                    ns_of(fmax(0, flight->compute_s - compute_beside_s(flight->bytes))),
             };
             push((struct event){start + storage_s, READY, (uint32_t)next});
             next++;
@@ -240,7 +277,8 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
         case READY:
             link_free =
                 fmax(now, link_free) + flight->bytes / (rates->link_bytes_per_s * link_noise);
-            push((struct event){link_free + LATENCY_S, ARRIVES, event.item});
+            push((struct event){link_free + LATENCY_S + phase_at(world, now)->latency_s, ARRIVES,
+                                event.item});
             break;
         case ARRIVES: {
             const double start = fmax(now, compute_free);
@@ -317,7 +355,7 @@ static struct outcome run_from(const struct world *world, const struct sluice_ra
 
 static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
 {
-    const struct phase phase = {1e9, RATES(300, 0.15)};
+    const struct phase phase = {1e9, RATES(300, 0.15), 0};
     const struct world world = {&phase, 1, 1, 1, 1, 0, 0, 8000};
     const struct outcome outcome = run_from(&world, &phase.rates);
     CU_ASSERT(outcome.first.gap >= 0 && outcome.first.gap < 0.01);
@@ -332,7 +370,7 @@ static void a_cold_start_ends_within_a_tenth_of_foresight(void)
 {
     /* Every belief wrong by a factor of two to ten, upwards and downwards. */
     static const struct sluice_rates believed[] = {RATES(3000, 4), RATES(30, 0.04)};
-    const struct phase phase = {1e9, RATES(300, 0.15)};
+    const struct phase phase = {1e9, RATES(300, 0.15), 0};
     const struct world worlds[] = {
         {&phase, 1, 1, 1, 1, 0, 0, 16000},
         {&phase, 1, 2.5, 2.5, 1.2, 0, 0, 16000},
@@ -361,41 +399,79 @@ static void check_there_and_back(const struct phase *phases)
 {
     const struct world world = {phases, 3, 1, 1, 1, 0.05, 0, MAX_ITEMS};
     const struct outcome outcome = run_from(&world, &phases[0].rates);
-    CU_ASSERT(outcome.seconds < 1.1 * oracle_s(&world));
+    CU_ASSERT(outcome.seconds < 1.15 * oracle_s(&world));
     for (int p = 0; p < 2; p++) {
         const double at = phases[p].until_s;
         CU_ASSERT(replans_within(&outcome, at, at + 3) >= 1);
-        CU_ASSERT(replans_within(&outcome, at + 5, phases[p + 1].until_s) <= 2);
+        CU_ASSERT(replans_within(&outcome, at + 5, phases[p + 1].until_s) <= 5);
     }
 }
 
 static void a_link_that_thins_and_widens_is_followed(void)
 {
     static const struct phase phases[] = {
-        {8, RATES(1000, 0.4)}, {18, RATES(100, 0.4)}, {1e9, RATES(1000, 0.4)}};
+        {8, RATES(1000, 0.4), 0}, {18, RATES(100, 0.4), 0}, {1e9, RATES(1000, 0.4), 0}};
     check_there_and_back(phases);
 }
 
 static void storage_cores_that_go_and_come_back_are_followed(void)
 {
     static const struct phase phases[] = {
-        {8, RATES(500, 0.8)}, {18, RATES(500, 0.2)}, {1e9, RATES(500, 0.8)}};
+        {8, RATES(500, 0.8), 0}, {18, RATES(500, 0.2), 0}, {1e9, RATES(500, 0.8), 0}};
     check_there_and_back(phases);
+}
+
+/* A way that becomes longer is no slow link: what is asked for stays as it was, once that has been
+ * seen, and finding out costs next to nothing. */
+static void a_longer_way_is_not_taken_for_a_slow_link_for_good(void)
+{
+    static const struct phase phases[] = {{3, RATES(1000, 0.3), 0},
+                                          {1e9, RATES(1000, 0.3), .latency_s = 0.05}};
+    const struct world world = {phases, 2, 1, 1, 1, 0.05, 0, MAX_ITEMS};
+    const struct outcome outcome = run_from(&world, &phases[0].rates);
+    CU_ASSERT(outcome.seconds > 15); /* so that there was time to find out */
+    CU_ASSERT(outcome.seconds < 1.1 * oracle_s(&world));
+    CU_ASSERT(outcome.num_alone >= 2 && outcome.num_alone <= 10);
 }
 
 static void noise_does_not_make_it_swing(void)
 {
-    const struct phase phase = {1e9, RATES(300, 0.15)};
+    const struct phase phase = {1e9, RATES(300, 0.15), 0};
     const struct world world = {&phase, 1, 1, 1, 1, 0.15, 0, MAX_ITEMS};
     const struct outcome outcome = run_from(&world, &phase.rates);
-    CU_ASSERT(outcome.seconds > 20); /* so there was time to swing in */
-    CU_ASSERT(outcome.num_replans <= 4);
+    CU_ASSERT(outcome.seconds > 50); /* so there was time to swing in */
+    CU_ASSERT(outcome.num_replans <= 20);
     CU_ASSERT(outcome.seconds < 1.1 * oracle_s(&world));
+}
+
+/* The trainer's pace and the cores move, the link alone is the limit: nothing is solved again. */
+static void what_is_no_limit_is_no_reason(void)
+{
+    struct sluice_rates rates = RATES(20, 4);
+    rates.gpu_samples_per_s = 1e6;
+    struct sluice_auto_plan *plan = make_plan(&rates, false);
+    const struct sluice_auto_epoch epoch = epoch_of(4000);
+    struct sluice_auto_forecast forecast;
+    CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &forecast, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(forecast.slowest, SLUICE_LOAD_NET_DOWN);
+    for (unsigned i = 1; i <= 20; i++) {
+        const struct sluice_trainer_seen trainer = {.samples = 100,
+                                                    .busy_ns = i % 2 ? 1000000 : 50000};
+        CU_ASSERT_FALSE(
+            sluice_auto_plan_tick(plan, i * ns_of(TICK_S), 10 * i, NULL, 0, &trainer, &forecast));
+    }
+    CU_ASSERT_EQUAL(sluice_auto_plan_solves(plan), 1);
+    /* Until the trainer is the limit. */
+    const struct sluice_trainer_seen slow = {.samples = 1, .busy_ns = 1000000000};
+    for (unsigned i = 21; i <= 30; i++)
+        (void)sluice_auto_plan_tick(plan, i * ns_of(TICK_S), 300, NULL, 0, &slow, &forecast);
+    CU_ASSERT(sluice_auto_plan_solves(plan) > 1);
+    sluice_auto_plan_destroy(plan);
 }
 
 static void a_fixed_plan_stays_whatever_is_seen(void)
 {
-    static const struct phase phases[] = {{1, RATES(1000, 4)}, {1e9, RATES(100, 0.5)}};
+    static const struct phase phases[] = {{1, RATES(1000, 4), 0}, {1e9, RATES(100, 0.5), 0}};
     const struct world world = {phases, 2, 2, 1, 1, 0, 0, 4000};
     struct sluice_auto_plan *plan = make_plan(&phases[0].rates, true);
     const struct outcome outcome = run(&world, plan);
@@ -406,7 +482,7 @@ static void a_fixed_plan_stays_whatever_is_seen(void)
 
 static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
 {
-    const struct phase phase = {1e9, RATES(100, 4)};
+    const struct phase phase = {1e9, RATES(100, 4), 0};
     const struct world world = {&phase, 1, 3, 2, 1.25, 0, 0, 4000};
     struct sluice_auto_plan *plan = make_plan(&phase.rates, false);
     const struct outcome outcome = run(&world, plan);
@@ -426,7 +502,7 @@ static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
 
 static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
 {
-    const struct phase phase = {1e9, RATES(300, 4)};
+    const struct phase phase = {1e9, RATES(300, 4), 0};
     const struct world cheap = {&phase, 1, 1, 1, 1, 0, 0, 8000};
     struct world dear = cheap;
     dear.storage_price = 100;
@@ -526,6 +602,8 @@ int main(void)
         SLUICE_TEST(a_cold_start_ends_within_a_tenth_of_foresight),
         SLUICE_TEST(a_link_that_thins_and_widens_is_followed),
         SLUICE_TEST(storage_cores_that_go_and_come_back_are_followed),
+        SLUICE_TEST(a_longer_way_is_not_taken_for_a_slow_link_for_good),
+        SLUICE_TEST(what_is_no_limit_is_no_reason),
         SLUICE_TEST(noise_does_not_make_it_swing),
         SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
         SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),

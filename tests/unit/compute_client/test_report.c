@@ -114,6 +114,36 @@ static void what_there_is_not_is_null(void)
     json_decref(o);
 }
 
+static void a_plan_says_what_it_took(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_plan_stats plan = {
+        .replans = 2,
+        .looks = 8,
+        .solves = 4,
+        .first_s = 0.01,
+        .looks_s = 0.008,
+        .choices_s = 0.002,
+    };
+    struct sluice_epoch_report report = {
+        .stats = &stats, .manifest = manifest, .plan = &plan, .cpu_s = 2};
+    json_t *o = to_json(&report);
+    CU_ASSERT_EQUAL(number(o, "replans"), 2);
+    const json_t *cpu = json_object_get(o, "plan_cpu");
+    CU_ASSERT_EQUAL(number(cpu, "looks"), 8);
+    CU_ASSERT_EQUAL(number(cpu, "solves"), 4);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "first_us"), 10000, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "look_us"), 1000, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "choice_us"), 5, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "share"), 0.01, 1e-9);
+    json_decref(o);
+    report.plan = NULL;
+    o = to_json(&report);
+    CU_ASSERT_EQUAL(number(o, "replans"), 0);
+    CU_ASSERT_PTR_NULL(json_object_get(o, "plan_cpu"));
+    json_decref(o);
+}
+
 static void the_text_is_one_line_of_what_matters(void)
 {
     const struct sluice_epoch_stats stats = sample_stats();
@@ -147,6 +177,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_json_has_the_keys_that_checks_read),
         SLUICE_TEST(what_there_is_not_is_null),
+        SLUICE_TEST(a_plan_says_what_it_took),
         SLUICE_TEST(the_text_is_one_line_of_what_matters),
     };
     static const struct sluice_manifest_entry entries[] = {
