@@ -45,7 +45,7 @@ struct worker {
     int control;
     pid_t pid;
     double *us;             /* [route][task][repeat] */
-    double *bytes;          /* [route]: mean */
+    double *bytes;          /* [route][task] */
     struct answer *answers; /* [route or check][task] */
 };
 
@@ -183,14 +183,12 @@ static void ask_times(const struct bench *b, struct worker *worker, size_t repea
 {
     bench_write_all(worker->control, "t", 1);
     for (size_t r = 0; r < bench_num_routes; r++) {
-        double bytes = 0;
         for (size_t t = 0; t < b->num_tasks; t++) {
             struct bench_outcome outcome;
             must_read(worker->control, &outcome, sizeof(outcome));
             worker->us[(r * b->num_tasks + t) * b->repeats + repeat] = outcome.us;
-            bytes += (double)outcome.bytes;
+            worker->bytes[r * b->num_tasks + t] = (double)outcome.bytes;
         }
-        worker->bytes[r] = bytes / (double)b->num_tasks;
     }
 }
 
@@ -287,6 +285,14 @@ static double *medians(const struct bench *b, const double *us)
     return of_task;
 }
 
+static double mean_file_bytes(const struct bench *b)
+{
+    double bytes = 0;
+    for (size_t t = 0; t < b->num_tasks; t++)
+        bytes += (double)b->tasks[t].image->file->len;
+    return bytes / (double)b->num_tasks;
+}
+
 static void print_row(struct bench *b, const char *name, const char *level, double *us,
                       double bytes, double reference_us)
 {
@@ -296,6 +302,7 @@ static void print_row(struct bench *b, const char *name, const char *level, doub
     bench_row_number(&b->report, "bytes", 0, bytes);
     bench_row_number(&b->report, "reference_us", 1, reference_us);
     bench_row_number(&b->report, "ratio", 2, reference_us / mean);
+    bench_row_number(&b->report, "of_file", 3, bytes / mean_file_bytes(b));
     bench_row_number(&b->report, "p50_us", 1, bench_quantile(us, b->num_tasks, 0.5));
     bench_row_number(&b->report, "p90_us", 1, bench_quantile(us, b->num_tasks, 0.9));
     bench_row_text(&b->report, "level", level);
@@ -318,9 +325,40 @@ static void print_worker(struct bench *b, const struct worker *worker, bool is_b
         snprintf(name, sizeof(name), "%s%s%s", route->name, is_best ? "" : ", ",
                  is_best ? "" : worker->level);
         double *us = medians(b, worker->us + r * per_route);
-        print_row(b, name, worker->level, us, worker->bytes[r], reference_us);
+        const double bytes = bench_mean(worker->bytes + r * b->num_tasks, b->num_tasks);
+        print_row(b, name, worker->level, us, bytes, reference_us);
         free(us);
     }
+}
+
+static size_t route_of(const char *name)
+{
+    for (size_t r = 0; r < bench_num_routes; r++) {
+        if (strcmp(bench_routes[r].name, name) == 0)
+            return r;
+    }
+    bench_die("no route %s", name);
+}
+
+/* Each sample in the form of the fewest bytes, as a plan for a slow link has it. */
+static void print_fewest_bytes(struct bench *b, const struct worker *worker)
+{
+    const size_t crop = route_of("jpeg_crop@0 storage"), packed = route_of("u8_packed@3 storage");
+    const double *crop_bytes = worker->bytes + crop * b->num_tasks;
+    const double *packed_bytes = worker->bytes + packed * b->num_tasks;
+    double *us = medians(b, worker->us + crop * b->num_tasks * b->repeats);
+    double *packed_us = medians(b, worker->us + packed * b->num_tasks * b->repeats);
+    double bytes = 0;
+    for (size_t t = 0; t < b->num_tasks; t++) {
+        const bool is_packed = packed_bytes[t] < crop_bytes[t];
+        bytes += is_packed ? packed_bytes[t] : crop_bytes[t];
+        if (is_packed)
+            us[t] = packed_us[t];
+    }
+    print_row(b, "smaller of jpeg_crop@0 u8_packed@3", worker->level, us,
+              bytes / (double)b->num_tasks, NAN);
+    free(us);
+    free(packed_us);
 }
 
 /* The hashes that all others must have: torchvision's, or those of the last worker, which is the
@@ -480,7 +518,7 @@ int main(int argc, char **argv)
         workers[w] = (struct worker){
             .level = levels[w],
             .us = new_array(bench_num_routes * per_route, sizeof(double)),
-            .bytes = new_array(bench_num_routes, sizeof(double)),
+            .bytes = new_array(bench_num_routes * b.num_tasks, sizeof(double)),
             .answers = new_array(num_compared(&b) * b.num_tasks, sizeof(struct answer)),
         };
         workers[w].pid = start(&workers[w].control);
@@ -514,6 +552,8 @@ int main(int argc, char **argv)
     fprintf(stderr, "\n");
     for (size_t w = 0; !is_compare && w < num_workers; w++)
         print_worker(&b, &workers[w], w == 0, &ref);
+    if (!is_compare)
+        print_fewest_bytes(&b, &workers[0]);
 
     /* All at once, as a later one holds the earlier ones' ends too. */
     for (size_t w = 0; w < num_workers; w++)
