@@ -44,7 +44,8 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
 /* Once per process, before threads start and before the library does.  Tunes malloc for megabyte
  * messages that come and go (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD): without it glibc
  * gives the heap back and faults it in again all the time.  And bounds what gRPC reads at once,
- * for which gRPC 1.51 takes an environment variable (GRPC_EXPERIMENTS; one that is set stays). */
+ * for which gRPC 1.51 takes an environment variable (GRPC_EXPERIMENTS; one that is set stays),
+ * and turns off what its mutexes do in search of deadlocks, where it can. */
 void sluice_rpc_process_init(void);
 
 #endif
