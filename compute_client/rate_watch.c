@@ -197,6 +197,8 @@ static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched w
         *done_ns = row->done_ns;
         *units = (double)row->compute_cpu_ns * 1e-9 + transport->compute_s_per_sample +
                  transport->compute_s_per_byte * bytes;
+        if (is_preprocessed(row))
+            *units += transport->compute_s_per_job;
         return true;
     }
 }

@@ -160,34 +160,59 @@ static sluice_status measure_forms(struct run *run, struct forms_pass *pass, siz
     return status == SLUICE_OK ? drain(run, is_stopped, err) : status;
 }
 
+/* Takes reading its file, all that a sample costs the storage node as a file, out of what its other
+ * choices cost there: it is counted as transport.  *mean_read_s is what a file takes. */
+static sluice_status take_reading_out(const struct run *run, struct forms_pass *pass,
+                                      size_t num_items, double *mean_read_s, struct sluice_err *err)
+{
+    if (!pass->is_remote)
+        return SLUICE_OK;
+    double *read_s = calloc(run->train.num_ids, sizeof(*read_s));
+    if (!read_s)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u files",
+                           (unsigned)run->train.num_ids);
+    double sum_s = 0;
+    size_t num_read = 0;
+    for (size_t i = 0; i < num_items; i++) {
+        struct sluice_form_row *row = &pass->rows[i];
+        if (!pass->is_seen[i] || row->choice != 0)
+            continue;
+        read_s[row->index] = row->storage_s;
+        sum_s += row->storage_s;
+        num_read++;
+        row->storage_s = NAN;
+    }
+    const double mean_s = num_read > 0 ? sum_s / (double)num_read : 0;
+    for (size_t i = 0; i < num_items; i++) {
+        struct sluice_form_row *row = &pass->rows[i];
+        if (row->choice != 0)
+            row->storage_s =
+                fmax(row->storage_s - (read_s[row->index] > 0 ? read_s[row->index] : mean_s), 0);
+    }
+    free(read_s);
+    *mean_read_s = mean_s;
+    return SLUICE_OK;
+}
+
 /* --- what follows from it --- */
 
-/* What either CPU spends beside what was measured of it: reading the file counts as the storage
- * node's work on a sample here, and the client's part is what its whole process took. */
+struct pass_seconds {
+    double read_s;    /* CPU time of reading a file on the storage node */
+    double process_s; /* of this process in the whole pass */
+};
+
 static void fit_transport(struct sluice_transport_cost *transport,
-                          const struct sluice_form_table *forms, double process_s)
+                          const struct sluice_form_table *forms, const struct pass_seconds *seconds)
 {
-    double ops_s = 0, expected_s = 0, read_s = 0;
-    size_t num_read = 0;
+    double spent_s = seconds->process_s, expected_s = 0;
     for (size_t i = 0; i < forms->num_rows; i++) {
         const struct sluice_form_row *row = &forms->rows[i];
-        ops_s += row->compute_s;
-        expected_s +=
-            transport->compute_s_per_sample + transport->compute_s_per_byte * (double)row->bytes;
-        if (row->choice == 0) {
-            read_s += row->storage_s;
-            num_read++;
-        }
+        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)row->bytes};
+        sluice_transport_cost_add(transport, row->choice, cost);
+        spent_s -= row->compute_s;
+        expected_s += cost[SLUICE_LOAD_COMPUTE_CPU];
     }
-    if (num_read > 0) {
-        const double left_s = transport->storage_s_per_sample - read_s / (double)num_read;
-        transport->storage_s_per_sample = left_s > 0 ? left_s : 0;
-    }
-    /* Far from it something else was measured: a few samples, or what the program did beside. */
-    double factor = expected_s > 0 ? (process_s - ops_s) / expected_s : 1;
-    factor = factor < 0.25 ? 0.25 : factor > 4 ? 4 : factor;
-    transport->compute_s_per_sample *= factor;
-    transport->compute_s_per_byte *= factor;
+    sluice_transport_cost_fit(transport, seconds->read_s, expected_s, spent_s);
 }
 
 static void fit_disk(const struct run *run, struct sluice_choice_model *model)
@@ -205,7 +230,7 @@ static void fit_disk(const struct run *run, struct sluice_choice_model *model)
 }
 
 static sluice_status write_model(struct run *run, const struct sluice_form_table *forms,
-                                 double process_s, struct sluice_err *err)
+                                 const struct pass_seconds *seconds, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     const struct sluice_choice_model preset = sluice_choice_model_default();
@@ -227,7 +252,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
     fit_disk(run, &file.model);
     if (run->client) {
         file.link_bytes_per_s = probed.link_bytes_per_s;
-        fit_transport(&file.transport, forms, process_s);
+        fit_transport(&file.transport, forms, seconds);
         sluice_transport_cost_set_receive(&file.transport, probed.receive_s_per_byte);
     }
     return sluice_model_file_write(o->write_profile_folder, &file, err);
@@ -254,7 +279,7 @@ static sluice_status fill_table(struct run *run, struct sluice_err *err)
 }
 
 static sluice_status write_forms(struct run *run, const struct forms_pass *pass, size_t num_items,
-                                 double process_s, struct sluice_err *err)
+                                 const struct pass_seconds *seconds, struct sluice_err *err)
 {
     struct sluice_form_table forms = {0};
     sluice_status status = SLUICE_OK;
@@ -265,7 +290,7 @@ static sluice_status write_forms(struct run *run, const struct forms_pass *pass,
     if (status == SLUICE_OK)
         status = sluice_form_table_write(run->options->write_profile_folder, &forms, err);
     if (status == SLUICE_OK && forms.num_rows > 0)
-        status = write_model(run, &forms, process_s, err);
+        status = write_model(run, &forms, seconds, err);
     if (status == SLUICE_OK)
         sluice_log(SLUICE_LOG_INFO, "%s: %zu measurements of %zu forms",
                    run->options->write_profile_folder, forms.num_rows, pass->num_choices);
@@ -297,13 +322,17 @@ sluice_status run_profile_write(struct run *run, bool *is_stopped, struct sluice
     const uint64_t start_ns = sluice_process_cpu_ns();
     if (status == SLUICE_OK)
         status = measure_forms(run, &pass, num_items, items, is_stopped, err);
-    const double process_s = (double)(sluice_process_cpu_ns() - start_ns) * 1e-9;
+    struct pass_seconds seconds = {
+        .process_s = (double)(sluice_process_cpu_ns() - start_ns) * 1e-9,
+    };
+    if (status == SLUICE_OK && !*is_stopped)
+        status = take_reading_out(run, &pass, num_items, &seconds.read_s, err);
     if (status == SLUICE_OK && !*is_stopped)
         status = fill_table(run, err);
     if (status == SLUICE_OK && !*is_stopped)
         status = sluice_cost_table_write(run->options->write_profile_folder, &run->profile, err);
     if (status == SLUICE_OK && !*is_stopped)
-        status = write_forms(run, &pass, num_items, process_s, err);
+        status = write_forms(run, &pass, num_items, &seconds, err);
     free(items);
     free(pass.rows);
     free(pass.is_seen);

@@ -60,15 +60,16 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_mo
         return status;
     const struct sluice_transport_cost *transport = &file->transport;
     json_t *json = json_pack(
-        "{s:i, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
+        "{s:i, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
         "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
         file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
         file->compute_cores, "disk", "sample", file->model.disk_s_per_sample, "file_byte",
         file->model.disk_s_per_byte, "transport", "storage_sample", transport->storage_s_per_sample,
         "storage_job", transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
         "compute_sample", transport->compute_s_per_sample, "compute_byte",
-        transport->compute_s_per_byte, "receive_sample", transport->receive_s_per_sample,
-        "receive_byte", transport->receive_s_per_byte, "weights", model_to_json(&file->model));
+        transport->compute_s_per_byte, "compute_job", transport->compute_s_per_job,
+        "receive_sample", transport->receive_s_per_sample, "receive_byte",
+        transport->receive_s_per_byte, "weights", model_to_json(&file->model));
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text)
@@ -129,6 +130,7 @@ static struct sluice_transport_cost read_transport(struct reader *reader, const 
         .storage_s_per_job = number_of(reader, json, "storage_job"),
         .storage_s_per_byte = number_of(reader, json, "storage_byte"),
         .compute_s_per_sample = number_of(reader, json, "compute_sample"),
+        .compute_s_per_job = number_of(reader, json, "compute_job"),
         .compute_s_per_byte = number_of(reader, json, "compute_byte"),
         .receive_s_per_sample = number_of(reader, json, "receive_sample"),
         .receive_s_per_byte = number_of(reader, json, "receive_byte"),

@@ -10,7 +10,7 @@
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
  *      "compute_cores": 8, "disk": {"sample": .., "file_byte": ..},
  *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
- *                    "compute_sample": .., "compute_byte": ..,
+ *                    "compute_sample": .., "compute_job": .., "compute_byte": ..,
  *                    "receive_sample": .., "receive_byte": ..},
  *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *

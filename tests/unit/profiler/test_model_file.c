@@ -26,7 +26,7 @@ static void what_is_written_is_read(void)
 {
     const struct sluice_model_file file = {
         .model = sluice_choice_model_default(),
-        .transport = {1e-6, 2e-6, 3e-10, 4e-6, 5e-10, 6e-6, 7e-10},
+        .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10},
         .num_samples = 12345,
         .link_bytes_per_s = 1.25e9,
         .storage_cores = 4,
@@ -41,6 +41,7 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.transport.storage_s_per_job, 2e-6);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_byte, 3e-10);
     CU_ASSERT_EQUAL(read.transport.compute_s_per_sample, 4e-6);
+    CU_ASSERT_EQUAL(read.transport.compute_s_per_job, 8e-6);
     CU_ASSERT_EQUAL(read.transport.compute_s_per_byte, 5e-10);
     CU_ASSERT_EQUAL(read.transport.receive_s_per_sample, 6e-6);
     CU_ASSERT_EQUAL(read.transport.receive_s_per_byte, 7e-10);
