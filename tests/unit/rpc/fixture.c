@@ -404,6 +404,18 @@ struct sluice_rpc_channel *connect_to(const char *target)
     return channel;
 }
 
+struct sluice_rpc_channel *pair_start(struct server *server, const struct server_options *options)
+{
+    server_start(server, options ? options : &(struct server_options){0});
+    return connect_to(server->target);
+}
+
+void pair_stop(struct server *server, struct sluice_rpc_channel *channel)
+{
+    sluice_rpc_channel_destroy(channel);
+    server_stop(server, 5000);
+}
+
 static void client_message(void *ctx, struct sluice_message *message)
 {
     struct client *client = ctx;

@@ -86,6 +86,10 @@ void server_free(struct server *server);                    /* after shutdown */
 
 struct sluice_rpc_channel *connect_to(const char *target);
 
+/* A server and a channel to it.  `options` NULL: as they are. */
+struct sluice_rpc_channel *pair_start(struct server *server, const struct server_options *options);
+void pair_stop(struct server *server, struct sluice_rpc_channel *channel); /* with 5 s of grace */
+
 struct client {
     struct sluice_rpc_stream *stream;
     struct latch messages, done;

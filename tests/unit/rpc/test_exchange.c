@@ -42,8 +42,7 @@ static void check_order(struct client *client, struct sluice_message *message)
 static void messages_arrive_in_the_order_they_were_sent(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct order order = {{0}};
     struct client client = {.on_message = check_order, .ctx = &order};
     client_open(&client, channel, "/t/Echo");
@@ -54,8 +53,7 @@ static void messages_arrive_in_the_order_they_were_sent(void)
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(order.next[0], 5000);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 struct sender {
@@ -77,8 +75,7 @@ static void *send_numbers(void *arg)
 static void any_thread_may_send(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct order order = {{0}};
     struct client client = {.on_message = check_order, .ctx = &order};
     client_open(&client, channel, "/t/Echo");
@@ -94,8 +91,7 @@ static void any_thread_may_send(void)
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     for (int i = 0; i < 4; i++)
         CU_ASSERT_EQUAL(order.next[i], 1000);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void workers_answer_in_any_order_and_all_arrive(void)
@@ -133,8 +129,7 @@ static void workers_answer_in_any_order_and_all_arrive(void)
 static void empty_messages_are_messages(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/Echo");
     for (int i = 0; i < 3; i++) {
@@ -144,16 +139,15 @@ static void empty_messages_are_messages(void)
     client_close(&client);
     CU_ASSERT_EQUAL(latch_count(&client.messages), 3);
     CU_ASSERT_EQUAL(client.bytes, 0);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void eight_megabytes_in_one_message(void)
 {
     const size_t len = 8u << 20;
     struct server server;
-    server_start(&server, &(struct server_options){.max_receive_bytes = 16u << 20});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel =
+        pair_start(&server, &(struct server_options){.max_receive_bytes = 16u << 20});
 
     struct sluice_message message = filled_message(len, 0x5A), answer = {0};
     const uint64_t hash = message_hash(&message);
@@ -172,15 +166,13 @@ static void eight_megabytes_in_one_message(void)
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(client.last_len, len);
     CU_ASSERT_EQUAL(client.last_hash, hash);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void a_message_above_the_limit_is_refused(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct sluice_message message = filled_message((4u << 20) + 1, 1), answer = {0};
     enum sluice_rpc_code code = SLUICE_RPC_OK;
     struct sluice_err err = {0};
@@ -188,15 +180,13 @@ static void a_message_above_the_limit_is_refused(void)
                     SLUICE_E_NO_MEMORY);
     CU_ASSERT_EQUAL(code, SLUICE_RPC_RESOURCE_EXHAUSTED);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void segments_of_any_size_arrive_as_one_run_of_bytes(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     static const char constant[4000] = "memory that needs no letting go";
 
@@ -235,16 +225,14 @@ static void segments_of_any_size_arrive_as_one_run_of_bytes(void)
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(client.hash_sum, sum);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT_EQUAL(atomic_load(&released), num_owned);
 }
 
 static void what_is_taken_is_released_exactly_once(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     atomic_uint released = 0;
     unsigned taken = 0;
 
@@ -300,8 +288,7 @@ static void what_is_taken_is_released_exactly_once(void)
 static void on_writable_keeps_a_sender_within_its_bound(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/Pour");
     client_send(&client, "600 50000");
@@ -310,8 +297,7 @@ static void on_writable_keeps_a_sender_within_its_bound(void)
     CU_ASSERT_EQUAL(latch_count(&client.messages), 600);
     CU_ASSERT_EQUAL(client.bytes, 600u * 50000u);
     sluice_rpc_stream_destroy(client.stream);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT(atomic_load(&server.most_queued) >= POUR_BYTES);
     CU_ASSERT(atomic_load(&server.most_queued) < POUR_BYTES + 50000);
 }
@@ -319,8 +305,7 @@ static void on_writable_keeps_a_sender_within_its_bound(void)
 static void a_paused_call_gets_nothing_until_it_is_resumed(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/Paused");
     for (uint32_t i = 0; i < 100; i++) {
@@ -348,15 +333,13 @@ static void a_paused_call_gets_nothing_until_it_is_resumed(void)
     CU_ASSERT(latch_wait(&client.messages, 110));
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void nothing_but_done_comes_after_finish(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/First");
     for (int i = 0; i < 50; i++) {
@@ -369,8 +352,7 @@ static void nothing_but_done_comes_after_finish(void)
     CU_ASSERT(latch_wait(&server.done, 1));
     CU_ASSERT_EQUAL(latch_count(&server.messages), 1);
     CU_ASSERT_EQUAL(latch_count(&server.half_closes), 0);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 /* --- pace --- */
@@ -455,9 +437,9 @@ static void a_large_message_is_not_overtaken_for_ever(void)
 {
     struct pacer pacer = {0};
     struct server server;
-    server_start(&server, &(struct server_options){
-                              .num_threads = 1, .pace = grant_when_full, .pace_ctx = &pacer});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(
+        &server,
+        &(struct server_options){.num_threads = 1, .pace = grant_when_full, .pace_ctx = &pacer});
     struct client small = {0};
     struct overtaken overtaken = {.other = &small};
     struct client large = {.on_message = note_other, .ctx = &overtaken};
@@ -478,8 +460,7 @@ static void a_large_message_is_not_overtaken_for_ever(void)
     client_close(&large);
     client_close(&small);
     CU_ASSERT_EQUAL(latch_count(&small.messages), 200);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static uint64_t grant_nothing(struct server *server, size_t bytes)
@@ -494,9 +475,9 @@ static void a_call_that_waits_for_the_pace_can_be_cancelled(void)
 {
     struct pacer pacer = {0};
     struct server server;
-    server_start(&server, &(struct server_options){
-                              .num_threads = 1, .pace = grant_nothing, .pace_ctx = &pacer});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(
+        &server,
+        &(struct server_options){.num_threads = 1, .pace = grant_nothing, .pace_ctx = &pacer});
     struct client clients[3] = {{0}};
     for (int c = 0; c < 3; c++) {
         client_open(&clients[c], channel, "/t/Echo");

@@ -9,8 +9,7 @@
 static void a_unary_call_gets_its_answer(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     for (int i = 0; i < 50; i++)
         CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
 
@@ -20,8 +19,7 @@ static void a_unary_call_gets_its_answer(void)
     CU_ASSERT_EQUAL(answer.len, 0);
     sluice_message_clear(&answer);
 
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT_EQUAL(latch_count(&server.done), 51);
     CU_ASSERT_EQUAL(latch_count(&server.half_closes), 51);
 }
@@ -29,8 +27,7 @@ static void a_unary_call_gets_its_answer(void)
 static void an_unknown_method_is_unimplemented(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
 
     for (int i = 0; i < 3; i++) {
         struct sluice_message request = text_message("hello?"), answer = {0};
@@ -49,16 +46,14 @@ static void an_unknown_method_is_unimplemented(void)
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_UNIMPLEMENTED);
     sluice_rpc_stream_destroy(client.stream);
 
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT_EQUAL(latch_count(&server.opened), 0);
 }
 
 static void the_server_s_words_arrive(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
 
     struct sluice_message request = text_message("fingerprint 12ab, not 34cd"), answer = {0};
     enum sluice_rpc_code code = SLUICE_RPC_OK;
@@ -79,15 +74,13 @@ static void the_server_s_words_arrive(void)
     CU_ASSERT_EQUAL(late.num_segments, 0);
     sluice_rpc_stream_destroy(client.stream);
 
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void a_deadline_ends_a_call(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
 
     struct sluice_message request = text_message("wait"), answer = {0};
@@ -98,8 +91,7 @@ static void a_deadline_ends_a_call(void)
     CU_ASSERT_EQUAL(code, SLUICE_RPC_DEADLINE_EXCEEDED);
     CU_ASSERT(latch_wait(&server.done, 2));
 
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void nobody_there_is_unavailable_at_once(void)
@@ -136,8 +128,7 @@ static void rejects_a_channel_to_nowhere(void)
 static void cancel_ends_both_sides_once(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
 
     struct client client = {0};
     client_open(&client, channel, "/t/Hold");
@@ -158,8 +149,7 @@ static void cancel_ends_both_sides_once(void)
         CU_ASSERT_EQUAL(latch_count(&client.done), 1);
         CU_ASSERT_EQUAL(client.code, SLUICE_RPC_CANCELLED);
     }
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT_EQUAL(latch_count(&client.done), 1);
 }
 
@@ -197,8 +187,7 @@ static void a_restarted_server_is_found_again(void)
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(client.last_len, 5);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static struct sluice_message kept;
@@ -212,14 +201,12 @@ static void keep(struct client *client, struct sluice_message *message)
 static void a_received_message_may_outlive_the_channel(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {.on_message = keep};
     client_open(&client, channel, "/t/Pour");
     client_send(&client, "1 300000");
     client_close(&client);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 
     struct sluice_message expected = filled_message(300000, 1);
     CU_ASSERT_EQUAL(kept.len, 300000);

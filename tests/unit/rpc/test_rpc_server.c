@@ -97,22 +97,19 @@ static void bytes_sent_counts_messages_with_their_frame_headers(void)
     for (int i = 0; i < 5; i++, bytes += strlen("ping") + 5)
         CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(sluice_rpc_server_bytes_sent(server.rpc), bytes);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
 }
 
 static void a_unary_call_without_a_message_half_closes_alone(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/Unary");
     client_close(&client);
     CU_ASSERT_EQUAL(client.code, SLUICE_RPC_OK);
     CU_ASSERT_EQUAL(latch_count(&client.messages), 0);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT_EQUAL(latch_count(&server.messages), 0);
     CU_ASSERT_EQUAL(latch_count(&server.half_closes), 1);
 }
@@ -146,8 +143,7 @@ static void bytes_that_are_no_http2_harm_nobody(void)
     }
     struct sluice_rpc_channel *channel = connect_to(server.target);
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
-    sluice_rpc_channel_destroy(channel);
-    server_stop(&server, 5000);
+    pair_stop(&server, channel);
     CU_ASSERT_EQUAL(latch_count(&server.opened), 1);
 }
 
@@ -166,8 +162,7 @@ static void shutdown_without_calls_does_not_wait_for_the_grace(void)
 static void shutdown_lets_calls_finish(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client clients[4] = {{0}};
     for (int c = 0; c < 4; c++) {
         client_open(&clients[c], channel, "/t/Workers");
@@ -190,8 +185,7 @@ static void shutdown_lets_calls_finish(void)
 static void shutdown_cancels_what_outlasts_the_grace(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client clients[3] = {{0}};
     for (int c = 0; c < 3; c++) {
         client_open(&clients[c], channel, "/t/Hold");
@@ -230,8 +224,7 @@ static void start_stop(struct stopper *stopper, struct server *server, unsigned 
 static void new_calls_are_unavailable_while_old_ones_finish(void)
 {
     struct server server;
-    server_start(&server, &(struct server_options){0});
-    struct sluice_rpc_channel *channel = connect_to(server.target);
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
     struct client client = {0};
     client_open(&client, channel, "/t/Echo");
     client_send(&client, "before");

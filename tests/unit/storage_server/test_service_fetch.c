@@ -15,6 +15,35 @@
 static struct sluice_pipeline *pipeline;
 static struct sluice_scratch *scratch;
 
+/* The server, and one stream without a window. */
+static struct client *start(struct fixture *f)
+{
+    fixture_start(f);
+    return fetch_open(f, 0);
+}
+
+/* The same; whatever it reads waits at the gate. */
+static struct client *start_held(struct fixture *f)
+{
+    fixture_start(f);
+    gate_close(f->gate);
+    return fetch_open(f, 0);
+}
+
+static void end(struct fixture *f, struct client *client)
+{
+    client_close(client);
+    fixture_end(f);
+}
+
+/* One job at work and one that waits, in each lane. */
+static void make_tiny(struct fixture *f)
+{
+    f->options.prep_workers = 1;
+    f->options.io_workers = 1;
+    f->options.queue = 1;
+}
+
 /* What this process makes of a sample with the key that fetch_ask() names. */
 static struct sluice_sample run_locally(uint64_t sample_id, unsigned split)
 {
@@ -53,11 +82,16 @@ static void expect_local_bytes(const struct sluice_wire_sample_reply *reply, uin
     sluice_sample_clear(&sample);
 }
 
+static void expect_all_local(struct client *client, uint64_t count)
+{
+    for (uint64_t id = 0; id < count; id++)
+        expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
+}
+
 static void every_split_equals_the_local_pipeline(void)
 {
     struct fixture f = fixture_init();
-    fixture_start(&f);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start(&f);
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     for (unsigned split = 0; split <= num_ops; split++)
         fetch_ask(client, split * NUM_IMAGES, NUM_IMAGES, split, SLUICE_FORM_RAW);
@@ -69,15 +103,13 @@ static void every_split_equals_the_local_pipeline(void)
         CU_ASSERT_EQUAL(reply->ops_done, id / NUM_IMAGES);
         expect_local_bytes(reply, id % NUM_IMAGES);
     }
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_hint_that_does_not_fit_gets_what_does(void)
 {
     struct fixture f = fixture_init();
-    fixture_start(&f);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start(&f);
     fetch_ask(client, 0, 1, 99, SLUICE_FORM_F32);
     fetch_ask(client, 1, 1, 1, SLUICE_FORM_JPEG_CROP);
     fetch_ask(client, 2, 1, 4, SLUICE_FORM_U8_PACKED);
@@ -93,8 +125,7 @@ static void a_hint_that_does_not_fit_gets_what_does(void)
     }
     CU_ASSERT_EQUAL(fetch_reply_to(client, 4)->status, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(fetch_reply_to(client, 4)->error, "12"));
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 /* How many replies to `count` requests for crops are crops; the rest are files. */
@@ -115,8 +146,7 @@ static size_t ask_for_crops(struct client *client, uint64_t first, size_t count)
 static void files_are_cut_where_that_saves_bytes(void)
 {
     struct fixture f = fixture_init();
-    fixture_start(&f);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start(&f);
     CU_ASSERT(ask_for_crops(client, 0, NUM_IMAGES) > NUM_IMAGES / 2);
     size_t num_expected = 0;
     for (uint64_t id = 0; id < NUM_IMAGES; id++) {
@@ -132,8 +162,7 @@ static void files_are_cut_where_that_saves_bytes(void)
     const struct sluice_wire_stats stats = sluice_server_stats(f.server);
     CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_JPEG_CROP].samples, num_expected);
     CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_RAW].samples, NUM_IMAGES - num_expected);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void optimal_tables_make_smaller_crops(void)
@@ -157,8 +186,7 @@ static void optimal_tables_make_smaller_crops(void)
 static void pixels_come_packed_where_that_saves_bytes(void)
 {
     struct fixture f = fixture_init();
-    fixture_start(&f);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start(&f);
     const unsigned u8_split = sluice_pipeline_u8_split(pipeline);
     for (unsigned split = 1; split <= u8_split; split++)
         fetch_ask(client, (split - 1) * NUM_IMAGES, NUM_IMAGES, split, SLUICE_FORM_U8_PACKED);
@@ -184,19 +212,14 @@ static void pixels_come_packed_where_that_saves_bytes(void)
         CU_ASSERT_EQUAL(stats.choices[split][SLUICE_FORM_U8_PACKED].samples, num_packed[split]);
     }
     CU_ASSERT_EQUAL(stats.reduced, NUM_IMAGES - num_packed[1]);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void no_room_to_cut_gives_the_file(void)
 {
     struct fixture f = fixture_init();
-    f.options.prep_workers = 1;
-    f.options.io_workers = 1;
-    f.options.queue = 1;
-    fixture_start(&f);
-    gate_close(f.gate);
-    struct client *client = fetch_open(&f, 0);
+    make_tiny(&f);
+    struct client *client = start_held(&f);
     fetch_ask(client, 0, NUM_IMAGES, 0, SLUICE_FORM_JPEG_CROP);
     gate_await_held(f.gate, 2);
     gate_open(f.gate);
@@ -207,8 +230,7 @@ static void no_room_to_cut_gives_the_file(void)
         num_files += fetch_reply_to(client, id)->form == SLUICE_FORM_RAW;
     }
     CU_ASSERT(num_files >= 1);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_stream_without_a_pipeline_gets_files(void)
@@ -230,19 +252,14 @@ static void a_stream_without_a_pipeline_gets_files(void)
     free(sluice_test_read_file(image_path(0), &len));
     CU_ASSERT(client_message(client, 0)->len > len);
     CU_ASSERT(client_message(client, 0)->len < len + 100);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_full_prep_lane_costs_ops_and_both_full_cost_time(void)
 {
     struct fixture f = fixture_init();
-    f.options.prep_workers = 1;
-    f.options.io_workers = 1;
-    f.options.queue = 1;
-    fixture_start(&f);
-    gate_close(f.gate);
-    struct client *client = fetch_open(&f, 0);
+    make_tiny(&f);
+    struct client *client = start_held(&f);
     /* At most four find a place: one read and one queued in each lane. */
     fetch_ask(client, 0, 20, 3, SLUICE_FORM_U8);
     gate_await_held(f.gate, 2);
@@ -276,16 +293,13 @@ static void a_full_prep_lane_costs_ops_and_both_full_cost_time(void)
     CU_ASSERT_EQUAL(stats.streams, 1);
     CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
     CU_ASSERT(stats.busy_cores > 0);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void many_streams_share_a_full_server(void)
 {
     struct fixture f = fixture_init();
-    f.options.prep_workers = 1;
-    f.options.io_workers = 1;
-    f.options.queue = 1;
+    make_tiny(&f);
     fixture_start(&f);
     gate_close(f.gate);
     struct client *clients[6];
@@ -301,8 +315,7 @@ static void many_streams_share_a_full_server(void)
         if (i == 3)
             continue;
         fetch_await(clients[i], 15);
-        for (uint64_t id = 0; id < 15; id++)
-            expect_local_bytes(fetch_reply_to(clients[i], id), id % NUM_IMAGES);
+        expect_all_local(clients[i], 15);
         client_close(clients[i]);
     }
     fixture_end(&f);
@@ -313,18 +326,14 @@ static void no_more_than_max_in_flight_are_taken_up(void)
     struct fixture f = fixture_init();
     f.options.prep_workers = 4;
     f.options.max_in_flight = 2;
-    fixture_start(&f);
-    gate_close(f.gate);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start_held(&f);
     fetch_ask(client, 0, 30, 2, SLUICE_FORM_U8);
     gate_await_held(f.gate, 2);
     gate_open(f.gate);
     fetch_await(client, 30);
-    for (uint64_t id = 0; id < 30; id++)
-        expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
+    expect_all_local(client, 30);
     CU_ASSERT_EQUAL(gate_peak(f.gate), 2);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 /* Returns when the server has done all that was asked of it before: with one thread in
@@ -367,8 +376,7 @@ static void the_window_holds_replies_until_they_are_granted(void)
     CU_ASSERT_EQUAL(client_num_messages(client), 3);
     for (uint64_t id = 0; id < 8; id++)
         expect_local_bytes(fetch_reply_to(client, id), id);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 /* The grants stand behind requests that cannot be taken up before them. */
@@ -385,17 +393,14 @@ static void grants_are_read_past_requests_that_wait(void)
     fetch_await(client, 300);
     for (uint64_t id = 0; id < 300; id++)
         expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(void)
 {
     struct fixture f = fixture_init();
     f.options.max_in_flight = 1;
-    fixture_start(&f);
-    gate_close(f.gate);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start_held(&f);
     fetch_ask(client, 0, 1, 0, SLUICE_FORM_RAW);
     gate_await_held(f.gate, 1);
     /* No such samples: answered without a look at any file. */
@@ -409,8 +414,7 @@ static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(v
     gate_open(f.gate);
     fetch_await(client, 1 + count);
     CU_ASSERT_EQUAL(fetch_reply(client, count)->status, SLUICE_E_INVALID);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_bad_file_is_an_error_of_its_own(void)
@@ -471,22 +475,19 @@ static void a_bad_file_is_an_error_of_its_own(void)
     rmdir(image_path(3));
     for (unsigned id = 0; id < NUM_BAD; id++)
         rename(kept[id], image_path(id));
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void too_many_pixels_are_refused_by_the_header(void)
 {
     struct fixture f = fixture_init();
     f.options.max_image_pixels = 48 * 40; /* the size of sample 0; the others are larger */
-    fixture_start(&f);
-    struct client *client = fetch_open(&f, 0);
+    struct client *client = start(&f);
     fetch_ask(client, 0, 2, 1, SLUICE_FORM_U8);
     fetch_await(client, 2);
     expect_local_bytes(fetch_reply_to(client, 0), 0);
     CU_ASSERT_EQUAL(fetch_reply_to(client, 1)->status, SLUICE_E_NO_MEMORY);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 /* Opens a stream with `request` as its first message; returns how it ends. */
@@ -554,8 +555,7 @@ static void refuses_streams_that_do_not_agree(void)
     CU_ASSERT_EQUAL(sluice_message_append_copy(&junk, "\xff\xff\xff", 3, NULL), SLUICE_OK);
     client_send(client, &junk);
     CU_ASSERT_EQUAL(client_await_done(client, &err), SLUICE_RPC_INVALID_ARGUMENT);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_client_that_goes_away_takes_nothing_with_it(void)
@@ -573,8 +573,7 @@ static void a_client_that_goes_away_takes_nothing_with_it(void)
     fetch_await(client, 12);
     for (uint64_t id = 0; id < 12; id++)
         expect_local_bytes(fetch_reply_to(client, id), id);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void *stop_server(void *arg)
@@ -621,8 +620,7 @@ static void a_stop_answers_what_was_accepted(void)
         expect_local_bytes(fetch_reply_to(client, id), id % NUM_IMAGES);
     pthread_join(stopper, NULL);
     client_close(idle);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 static void a_stop_waits_no_longer_than_the_grace(void)
@@ -636,8 +634,7 @@ static void a_stop_waits_no_longer_than_the_grace(void)
     fetch_await(client, 1);
     sluice_server_stop(f.server);
     CU_ASSERT_NOT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
-    client_close(client);
-    fixture_end(&f);
+    end(&f, client);
 }
 
 int main(void)
