@@ -233,6 +233,16 @@ static void command(struct reference *ref, const char *text)
     bench_write_all(ref->control, text, strlen(text));
 }
 
+/* Beside this program's source, or in $SLUICE_SOURCE on a machine that did not build. */
+static void find_reference(char *path, size_t size)
+{
+    const char *source = getenv("SLUICE_SOURCE");
+    if (source)
+        snprintf(path, size, "%s/bench/reference.py", source);
+    else
+        snprintf(path, size, "%s", SLUICE_BENCH_SOURCE "/reference.py");
+}
+
 /* Not there, with its own words on stderr, if the program ends at once. */
 static void start_reference(const struct bench *b, struct reference *ref, const char *python,
                             const char *tasks)
@@ -241,7 +251,9 @@ static void start_reference(const struct bench *b, struct reference *ref, const 
     if (ref->pid == 0) {
         if (dup2(ref->control, 0) < 0 || dup2(ref->control, 1) < 0)
             bench_die("dup2: %s", strerror(errno));
-        execl(python, python, SLUICE_BENCH_SOURCE "/reference.py", tasks, (char *)NULL);
+        char path[4096];
+        find_reference(path, sizeof(path));
+        execl(python, python, path, tasks, (char *)NULL);
         fprintf(stderr, "SKIPPED: cannot run %s: %s\n", python, strerror(errno));
         _exit(77);
     }
