@@ -371,26 +371,35 @@ void sluice_jpeg_codes_init(struct sluice_jpeg_codes *codes,
     }
 }
 
+void sluice_jpeg_ranks_init(struct sluice_jpeg_ranks *ranks,
+                            const struct sluice_jpeg_huffman *huffman)
+{
+    memcpy(ranks->symbols, huffman->symbols, sizeof(ranks->symbols));
+    int32_t number = 0, code = 0;
+    ranks->limit[0] = 0;
+    ranks->offset[0] = 0;
+    for (unsigned length = 1; length <= 16; length++, code <<= 1) {
+        ranks->offset[length] = number - code;
+        number += huffman->counts[length];
+        code += huffman->counts[length];
+        ranks->limit[length] = (uint32_t)code << (16 - length);
+    }
+    ranks->limit[17] = UINT32_MAX;
+}
+
 void sluice_jpeg_lookup_init(struct sluice_jpeg_lookup *lookup,
                              const struct sluice_jpeg_huffman *huffman)
 {
+    sluice_jpeg_ranks_init(&lookup->ranks, huffman);
     memset(lookup->fast, 0, sizeof(lookup->fast));
-    memcpy(lookup->symbols, huffman->symbols, sizeof(lookup->symbols));
     unsigned number = 0;
-    uint32_t code = 0;
-    lookup->limit[0] = 0;
-    lookup->offset[0] = 0;
-    for (unsigned length = 1; length <= 16; length++, code <<= 1) {
-        lookup->offset[length] = (int32_t)number - (int32_t)code;
-        for (unsigned i = 0; i < huffman->counts[length]; i++, number++, code++) {
-            if (length > SLUICE_JPEG_LOOKUP_BITS)
-                continue;
-            const unsigned spare = SLUICE_JPEG_LOOKUP_BITS - length;
+    uint16_t *at = lookup->fast; /* codes follow each other */
+    for (unsigned length = 1; length <= SLUICE_JPEG_LOOKUP_BITS; length++) {
+        const uint32_t same = 1u << (SLUICE_JPEG_LOOKUP_BITS - length);
+        for (unsigned i = 0; i < huffman->counts[length]; i++, number++) {
             const uint16_t entry = (uint16_t)(length << 8 | huffman->symbols[number]);
-            for (uint32_t j = 0; j < 1u << spare; j++)
-                lookup->fast[(code << spare) + j] = entry;
+            for (uint32_t j = 0; j < same; j++)
+                *at++ = entry;
         }
-        lookup->limit[length] = code << (16 - length);
     }
-    lookup->limit[17] = UINT32_MAX;
 }

@@ -102,14 +102,21 @@ struct sluice_jpeg_codes {
 void sluice_jpeg_codes_init(struct sluice_jpeg_codes *codes,
                             const struct sluice_jpeg_huffman *huffman);
 
+/* Symbols by comparing the next bits with the codes of each length. */
+struct sluice_jpeg_ranks {
+    uint32_t limit[18]; /* of length n: the next 16 bits are below it; [17] ends the search */
+    int32_t offset[17]; /* symbol number = (next 16 bits >> (16 - n)) + offset[n] */
+    uint8_t symbols[256];
+};
+void sluice_jpeg_ranks_init(struct sluice_jpeg_ranks *ranks,
+                            const struct sluice_jpeg_huffman *huffman);
+
 /* Symbols by the next bits. */
 #define SLUICE_JPEG_LOOKUP_BITS 11
 struct sluice_jpeg_lookup {
     /* length << 8 | symbol for codes of up to SLUICE_JPEG_LOOKUP_BITS bits, else 0 */
     uint16_t fast[1 << SLUICE_JPEG_LOOKUP_BITS];
-    uint32_t limit[18]; /* of length n: the next 16 bits are below it; [17] ends the search */
-    int32_t offset[17]; /* symbol number = (next 16 bits >> (16 - n)) + offset[n] */
-    uint8_t symbols[256];
+    struct sluice_jpeg_ranks ranks;
 };
 void sluice_jpeg_lookup_init(struct sluice_jpeg_lookup *lookup,
                              const struct sluice_jpeg_huffman *huffman);
@@ -169,22 +176,28 @@ static inline size_t sluice_jpeg_bits_position(const struct sluice_jpeg_bits *in
     return (size_t)(in->next - base) * 8 - in->count;
 }
 
-/* length << 8 | symbol of the next code, which is not taken; 0: no such code.  A
+/* length << 8 | symbol of the next code, whose length is at least `length`; 0: no such code.  A
  * length is at most 16. */
+static inline unsigned sluice_jpeg_ranks_find(const struct sluice_jpeg_ranks *ranks, uint64_t bits,
+                                              unsigned length)
+{
+    const uint32_t next16 = (uint32_t)(bits >> 48);
+    while (next16 >= ranks->limit[length])
+        length++;
+    if (length > 16)
+        return 0;
+    const int32_t number = (int32_t)(next16 >> (16 - length)) + ranks->offset[length];
+    return length << 8 | ranks->symbols[number & 255];
+}
+
+/* The same by a lookup; the code is not taken. */
 static inline unsigned sluice_jpeg_bits_peek_symbol(const struct sluice_jpeg_bits *in,
                                                     const struct sluice_jpeg_lookup *lookup)
 {
     const unsigned entry = lookup->fast[in->bits >> (64 - SLUICE_JPEG_LOOKUP_BITS)];
     if (__builtin_expect(entry != 0, 1))
         return entry;
-    const uint32_t next16 = (uint32_t)(in->bits >> 48);
-    unsigned length = SLUICE_JPEG_LOOKUP_BITS + 1;
-    while (next16 >= lookup->limit[length])
-        length++;
-    if (length > 16)
-        return 0;
-    const int32_t number = (int32_t)(next16 >> (16 - length)) + lookup->offset[length];
-    return length << 8 | lookup->symbols[number & 255];
+    return sluice_jpeg_ranks_find(&lookup->ranks, in->bits, SLUICE_JPEG_LOOKUP_BITS + 1);
 }
 
 /* The value behind a code: `size` bits (0 .. 15) at the top of `bits`, a leading

@@ -69,14 +69,16 @@ static void store_two(uint8_t *a, uint8_t *b, __m128i rows)
 static inline __attribute__((always_inline)) __m256i
 transform_block(const struct sluice_jpeg_block *block)
 {
-    const int16_t *coefficients = block->coefficients, *quantisers = block->quantisers;
+    int16_t *const coefficients = block->coefficients;
+    const int16_t *const quantisers = block->quantisers;
     uint8_t *const out = block->out;
     const size_t stride = block->stride;
     /* Of `is_wide` the sign bit says: not in -16384 .. 16383, saturated values among them. */
     __m256i overflow = _mm256_setzero_si256(), is_wide = _mm256_setzero_si256(), in[4], sums[8];
     for (unsigned i = 0; i < 4; i++) {
-        const __m256i a =
-            _mm256_loadu_si256((const __m256i *)(const void *)(coefficients + 16 * i));
+        __m256i *const from = (__m256i *)(void *)(coefficients + 16 * i);
+        const __m256i a = _mm256_loadu_si256(from);
+        _mm256_storeu_si256(from, _mm256_setzero_si256());
         const __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(quantisers + 16 * i));
         in[i] = _mm256_mullo_epi16(a, b);
         const __m256i high = _mm256_mulhi_epi16(a, b);

@@ -83,9 +83,10 @@ struct range {
 
 /* The products of half a block. */
 static inline __attribute__((always_inline)) __m512i
-dequantise(const int16_t *coefficients, const int16_t *quantisers, struct range *range)
+dequantise(int16_t *coefficients, const int16_t *quantisers, struct range *range)
 {
     const __m512i a = _mm512_load_si512(coefficients), b = _mm512_load_si512(quantisers);
+    _mm512_store_si512(coefficients, _mm512_setzero_si512());
     const __m512i low = _mm512_mullo_epi16(a, b), high = _mm512_mulhi_epi16(a, b);
     /* 0xF6: a | (b ^ c) */
     range->is_cut =
@@ -105,7 +106,7 @@ static inline __m512i shuffle_32(__m512i a, __m512i b, const int which)
 static inline void store_row(uint8_t *a, uint8_t *b, __m128i bytes)
 {
     _mm_storel_epi64((__m128i *)(void *)a, bytes);
-    _mm_storeh_pd((double *)(void *)b, _mm_castsi128_pd(bytes));
+    _mm_storeh_pi((__m64 *)(void *)b, _mm_castsi128_ps(bytes));
 }
 
 static inline __attribute__((always_inline)) void transform_two(const struct sluice_jpeg_block *a,
@@ -182,8 +183,12 @@ static bool inverse_dct(const struct sluice_jpeg_block *blocks, size_t num_block
     size_t i = 0;
     for (; i + 2 <= num_blocks; i += 2)
         transform_two(&blocks[i], &blocks[i + 1], &range);
-    if (i < num_blocks) /* the last one, twice */
-        transform_two(&blocks[i], &blocks[i], &range);
+    if (i < num_blocks) {
+        alignas(64) int16_t zeroes[64] = {0};
+        uint8_t out[64];
+        const struct sluice_jpeg_block none = {zeroes, blocks[i].quantisers, out, 8};
+        transform_two(&blocks[i], &none, &range);
+    }
     const __mmask32 is_cut = _mm512_test_epi16_mask(range.is_cut, range.is_cut);
     return (is_cut | _mm512_movepi16_mask(range.is_wide)) == 0;
 }

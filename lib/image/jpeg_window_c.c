@@ -1,5 +1,7 @@
 #include "image/jpeg_window_kernels.h"
 
+#include <string.h>
+
 /* Rows and columns in the order 0 4 2 6 7 1 5 3; row pairs are interleaved. */
 static const uint8_t order[8] = {0, 4, 2, 6, 7, 1, 5, 3};
 
@@ -87,11 +89,12 @@ static bool transform_block(const struct sluice_jpeg_block *block)
 
 static bool inverse_dct(const struct sluice_jpeg_block *blocks, size_t num_blocks)
 {
+    bool is_good = true;
     for (size_t i = 0; i < num_blocks; i++) {
-        if (!transform_block(&blocks[i]))
-            return false;
+        is_good &= transform_block(&blocks[i]);
+        memset(blocks[i].coefficients, 0, 64 * sizeof(int16_t));
     }
-    return true;
+    return is_good;
 }
 
 static void blend(const uint8_t *near, const uint8_t *far, size_t len, uint16_t *sums)

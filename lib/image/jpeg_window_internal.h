@@ -16,40 +16,38 @@
  *     jpeg_window_rows.c    bits to samples
  *     jpeg_window_pixels.c  samples to pixels */
 
-#define STEP_BITS 12
-#define LEAP_BITS 11
-#define MAX_LEAP_BITS 14
+#define STEP_BITS 10
+#define MAX_STEP_BITS 18
+#define LEAP_BITS 12
+#define MAX_LEAP_BITS 18
 
-/* What the next bits of a block hold, as far as STEP_BITS of them tell.  The bits that it uses
- * stand lowest in each entry, where a shift takes its count from.
+/* What the next bits of a block hold, as far as STEP_BITS of them tell.  An entry is four bytes
+ * that are loaded one by one, for loads are cheaper than shifts where many readers take turns.
  *
- * A step is one or two coefficients and possibly the end of the block: `first` and `both` are
- * how many coefficients on their values belong.  With one coefficient, the second stands in the
- * first's place, and an end is a zero after the last coefficient; so both can always be stored,
- * the second before the first, and a step that goes past 64 is wrong: its second part belongs to
- * the next block.  SLOW in `both`: the symbol or its value is longer than the index.
+ * A step is one coefficient or the end of the block, which is a zero after the last coefficient,
+ * so that a value can always be stored.  The code and its value's first bit, which says whether
+ * it is negative, are all known: what the bits taken differ from the value by, as numbers.
  *
- *     value1:9  value2:4  first:5  both:7  is_end:1  num_bits:6
+ *     byte 0: bits taken, at most MAX_STEP_BITS; IS_END
+ *          1: coefficients to go on by
+ *       2, 3: what to add to the bits taken
  *
- * A block's first step begins with the difference of its DC.
+ * A block's first step is the difference of its DC.
  *
- * A leap is the same where values but the DC's are not wanted: as many symbols as LEAP_BITS
- * hold the codes of, even if the last one's value goes on behind them, up to MAX_LEAP_BITS.
+ * A leap is as many symbols as LEAP_BITS hold the codes of, even if the last one's value goes on
+ * behind them, up to MAX_LEAP_BITS; of the values only the DC's difference is wanted.  One that
+ * goes past 64 is wrong: its last part belongs to the next block.
  *
- *     dc:16  advance:9  is_end:1  num_bits:6 */
-#define NUM_BITS_MASK 63u
+ *     byte 0: bits taken, IS_END
+ *          1: coefficients to go on by
+ *       2, 3: the DC's difference
+ *
+ * SLOW in byte 1: a symbol that does not fit, or no symbol. */
 #define IS_END 64u
-#define BOTH_SHIFT 7
-#define BOTH_MASK 127u
-#define FIRST_SHIFT 14
-#define FIRST_MASK 31u
-#define VALUE2_SHIFT 19
-#define VALUE2_BITS 4
-#define VALUE1_SHIFT 23
-#define ADVANCE_SHIFT 7
-#define ADVANCE_MASK 511u
+#define ADVANCE_SHIFT 8
+#define ADD_SHIFT 16
 #define DC_SHIFT 16
-#define SLOW 127u
+#define SLOW 255u
 
 struct sluice_jpeg_steps {
     uint32_t first[1 << STEP_BITS], rest[1 << STEP_BITS]; /* of a block */
@@ -63,7 +61,7 @@ struct sluice_jpeg_leaps {
 struct sluice_jpeg_coding {
     struct sluice_jpeg_steps steps;
     struct sluice_jpeg_leaps leaps;
-    struct sluice_jpeg_lookup dc, ac; /* for what is too long for those */
+    struct sluice_jpeg_ranks dc, ac; /* for what is too long for those */
 };
 
 /* Samples of one component: those of the blocks [first_column, end_column) x
@@ -80,29 +78,32 @@ struct sluice_jpeg_plane {
 
 /* --- lanes --- */
 
-/* Where a reader of steps is.  The next bit is the top one of `bits`; the lowest one that is
- * set is none of the stream's, and says how many were taken. */
-struct sluice_jpeg_reader {
-    uint64_t bits;
-    const uint8_t *next;   /* what `bits` was loaded from */
-    size_t block;          /* 64 times its number in the chunk: where its coefficients begin */
-    size_t pos;            /* coefficients read of it */
-    const uint32_t *table; /* of steps or leaps */
-};
-
 /* Blocks that a lane reads before they are transformed.  Their bits are fewer than
  * SLUICE_JPEG_SCAN_SLACK bytes, so that a look at the end after each chunk is enough; and the
  * chunks of all lanes stay in the first-level cache. */
 #define CHUNK_BLOCKS 16
-#define CHUNK_SLOTS (CHUNK_BLOCKS + 3) /* its end, where faults lead, and one to look at */
+#define CHUNK_CELLS (CHUNK_BLOCKS + 3) /* its end, where faults lead, and one to look at */
 #define NUM_LANES 4
 
-/* How the blocks of a chunk are coded.  The tables that may follow stand as far apart as IS_END
- * says, slots as far as coefficients. */
-struct sluice_jpeg_slot {
-    alignas(64) const uint32_t *rest; /* of this block */
+/* A block of a chunk.  Of the tables that may follow in it or behind it, `rest` and the next
+ * cell's `first`, the one is as far from the other as IS_END says. */
+struct sluice_jpeg_cell {
+    alignas(64) const uint32_t *first;
     const struct sluice_jpeg_coding *coding;
-    alignas(64) const uint32_t *next_first; /* of the next one */
+    int16_t before[24];       /* what leads nowhere is stored in the last of these */
+    int16_t coefficients[64]; /* zero between chunks */
+    const uint32_t *rest;
+    char padding[IS_END - sizeof(const uint32_t *)];
+};
+
+/* Where a reader is.  The next bit is the top one of `bits`; the lowest one that is
+ * set is none of the stream's, and says how many were taken. */
+struct sluice_jpeg_reader {
+    uint64_t bits;
+    const uint8_t *next; /* what `bits` was loaded from */
+    uint8_t *cell;
+    size_t pos;            /* coefficients read of its block */
+    const uint32_t *table; /* of steps or leaps */
 };
 
 /* A point in the scan from which MCUs are read. */
@@ -123,13 +124,11 @@ struct sluice_jpeg_leap_mark {
 
 /* A reader of a chunk at a time. */
 struct sluice_jpeg_lane {
-    alignas(64) int16_t coefficients[CHUNK_SLOTS * 64]; /* zero between chunks */
-    struct sluice_jpeg_slot slots[CHUNK_SLOTS];
-    const uint32_t *first; /* of the chunk's first block */
+    struct sluice_jpeg_cell cells[CHUNK_CELLS];
     struct sluice_jpeg_reader reader;
-    size_t end;        /* of the chunk, as reader.block counts; SIZE_MAX: nothing is left to do */
-    uint32_t num_mcus; /* of the chunk */
-    bool is_leaping;   /* rather than stepping */
+    const uint8_t *end; /* the cell behind the chunk; behind all of them: nothing is left to do */
+    uint32_t num_mcus;  /* of the chunk */
+    bool is_leaping;    /* rather than stepping */
     uint32_t row, column;
     struct sluice_jpeg_point at; /* but for `bit` and `column` */
     const uint8_t *segment_start, *segment_end;

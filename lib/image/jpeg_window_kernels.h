@@ -25,8 +25,9 @@ extern const uint8_t sluice_jpeg_place_in_zigzag[64];
 #define SLUICE_JPEG_MAX_QUANTISER 32767
 
 struct sluice_jpeg_block {
-    const int16_t *coefficients, *quantisers; /* 64 of each, at multiples of 64 bytes */
-    uint8_t *out;                             /* 8 rows of 8 samples, `stride` apart */
+    int16_t *coefficients; /* 64, as of the quantisers, at multiples of 64 bytes */
+    const int16_t *quantisers;
+    uint8_t *out; /* 8 rows of 8 samples, `stride` apart */
     size_t stride;
 };
 
@@ -34,10 +35,10 @@ struct sluice_jpeg_window_kernels {
     const uint8_t *place; /* one of the above */
 
     /* Makes samples from coefficients times quantisers, each of which is 1 ..
-     * SLUICE_JPEG_MAX_QUANTISER.  False: some value on the way left the range in which every
-     * build of libjpeg-turbo, with 16-bit SIMD arithmetic or without, gives the same: products
-     * and what stands between the two passes -16,384 .. 16,383, samples -512 .. 511 around 128.
-     * The samples are of no use then. */
+     * SLUICE_JPEG_MAX_QUANTISER, and leaves zeroes for coefficients.  False: some value on the way
+     * left the range in which every build of libjpeg-turbo, with 16-bit SIMD arithmetic or without,
+     * gives the same: products and what stands between the two passes -16,384 .. 16,383, samples
+     * -512 .. 511 around 128. The samples are of no use then. */
     bool (*inverse_dct)(const struct sluice_jpeg_block *blocks, size_t num_blocks);
 
     /* sums[i] = 3 * near[i] + far[i] */

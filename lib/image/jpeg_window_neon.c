@@ -157,8 +157,10 @@ static bool transform_block(const struct sluice_jpeg_block *block)
 static bool inverse_dct(const struct sluice_jpeg_block *blocks, size_t num_blocks)
 {
     bool is_good = true;
-    for (size_t i = 0; i < num_blocks; i++)
+    for (size_t i = 0; i < num_blocks; i++) {
         is_good &= transform_block(&blocks[i]);
+        memset(blocks[i].coefficients, 0, 64 * sizeof(int16_t));
+    }
     return is_good;
 }
 

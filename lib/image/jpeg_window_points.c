@@ -26,18 +26,14 @@ static bool skip_symbol(struct sluice_jpeg_reader *in, const struct sluice_jpeg_
                         int32_t *dc, bool *is_end)
 {
     refill(in);
-    const struct sluice_jpeg_bits bits = {.bits = in->bits};
-    const unsigned entry = sluice_jpeg_bits_peek_symbol(&bits, in->pos ? &coding->ac : &coding->dc);
-    const unsigned size = entry & 15, run = in->pos ? entry >> 4 & 15 : 0;
-    if (entry == 0)
+    const struct sluice_jpeg_symbol symbol = take_symbol(in, coding);
+    if (!symbol.is_sound)
         return false;
-    in->bits <<= entry >> 8;
-    *is_end = in->pos && size == 0 && run != 15;
     if (in->pos == 0)
-        *dc += sluice_jpeg_extend(in->bits, size);
-    in->bits <<= size;
-    in->pos += *is_end ? 0 : run + 1;
-    *is_end = *is_end || in->pos == 64;
+        *dc += sluice_jpeg_extend(in->bits, symbol.size);
+    in->bits <<= symbol.size;
+    in->pos += symbol.is_end ? 0 : symbol.run + 1;
+    *is_end = symbol.is_end || in->pos == 64;
     refill(in);
     return in->pos <= 64;
 }
@@ -51,17 +47,17 @@ static bool skip_block(struct sluice_jpeg_reader *in, const struct sluice_jpeg_c
     while (!is_end) {
         refill(in);
         for (unsigned i = 0; i < LEAPS_PER_REFILL && !is_end; i++, table = coding->leaps.rest) {
-            const uint32_t entry = table[in->bits >> (64 - LEAP_BITS)];
-            const size_t pos = in->pos + (entry >> ADVANCE_SHIFT & ADVANCE_MASK);
+            const uint32_t *entry = &table[in->bits >> (64 - LEAP_BITS)];
+            const size_t taken = part(entry, 0), pos = in->pos + part(entry, 1);
             if (__builtin_expect(pos > 64, 0)) {
                 if (!skip_symbol(in, coding, dc, &is_end))
                     return false;
                 continue;
             }
-            in->bits <<= entry & NUM_BITS_MASK;
-            *dc += (int16_t)(entry >> DC_SHIFT);
+            in->bits <<= taken & 63;
+            *dc += (int16_t)(*entry >> DC_SHIFT);
             in->pos = pos;
-            is_end = ((entry | pos) & IS_END) != 0;
+            is_end = ((taken | pos) & IS_END) != 0;
         }
     }
     return true;
@@ -148,11 +144,11 @@ static __attribute__((noinline)) void advance(struct search *search, struct leap
                                               struct sluice_jpeg_lane *lane)
 {
     const struct sluice_jpeg *jpeg = search->source->jpeg;
-    if (lane->reader.block == lane->end) {
-        const int16_t *dc = lane->coefficients;
+    if (lane->reader.cell == lane->end) {
+        const struct sluice_jpeg_cell *cell = lane->cells;
         for (uint32_t m = 0; m < lane->num_mcus; m++) {
-            for (unsigned b = 0; b < jpeg->blocks_in_mcu; b++, dc += 64)
-                leaper->dc[jpeg->block_component[b]] += (uint32_t)*dc;
+            for (unsigned b = 0; b < jpeg->blocks_in_mcu; b++, cell++)
+                leaper->dc[jpeg->block_component[b]] += (uint32_t)cell->coefficients[0];
         }
         put_mark(search, leaper, lane);
     } else if (leaper->is_first) {
@@ -165,7 +161,7 @@ static __attribute__((noinline)) void advance(struct search *search, struct leap
     }
     const size_t position = reader_position(&lane->reader, search->bytes);
     if (position >= leaper->end || leaper->num_marks == leaper->capacity) {
-        lane->end = SIZE_MAX;
+        sluice_jpeg_lane_stop(lane);
         search->num_busy--;
         return;
     }
@@ -213,7 +209,7 @@ static bool start_leapers(struct sluice_jpeg_window *window, struct search *sear
         sluice_jpeg_lane_start_chunk(lane, is_used ? search->mcus_in_chunk : 0,
                                      jpeg->blocks_in_mcu);
         if (!is_used)
-            lane->end = SIZE_MAX;
+            sluice_jpeg_lane_stop(lane);
     }
     put_mark(search, &search->leapers[0], &window->lanes[0]);
     return true;
@@ -225,7 +221,7 @@ static ALWAYS_INLINE void leap_all(struct sluice_jpeg_lane *lanes, struct search
     struct sluice_jpeg_reader a = lanes[0].reader, b = lanes[1].reader, c = lanes[2].reader,
                               d = lanes[3].reader;
 #define ADVANCE(in, l)                                                                             \
-    if (__builtin_expect((in).block >= lanes[l].end, 0)) {                                         \
+    if (__builtin_expect((in).cell >= lanes[l].end, 0)) {                                          \
         lanes[l].reader = (in);                                                                    \
         advance(search, &search->leapers[l], &lanes[l]);                                           \
         (in) = lanes[l].reader;                                                                    \
@@ -379,7 +375,7 @@ static bool find_by_leaping(struct sluice_jpeg_window *window,
 #endif
         leap_all_plain(window->lanes, &search);
     for (unsigned l = 0; l < NUM_LEAPERS; l++)
-        memset(window->lanes[l].coefficients, 0, sizeof(window->lanes[l].coefficients));
+        sluice_jpeg_lane_clear(&window->lanes[l]);
 
     struct tracker at = {.window = window, .search = &search, .row = source->wanted.first_row};
     for (unsigned l = 0; l < num_leapers; l++) {

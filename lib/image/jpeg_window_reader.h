@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "image/jpeg_window_internal.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* Reading with steps and leaps in several places of a scan at a time.
@@ -13,7 +14,7 @@
  * All is inline, for it is compiled for more than one instruction set. */
 
 /* Steps that lead nowhere, for a lane at the end of its chunk. */
-extern const uint32_t sluice_jpeg_nowhere[1 << STEP_BITS];
+extern const uint32_t sluice_jpeg_nowhere[1 << LEAP_BITS];
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -45,12 +46,46 @@ static inline size_t reader_position(const struct sluice_jpeg_reader *in, const 
     return (size_t)(in->next - base) * 8 + (unsigned)__builtin_ctzll(in->bits);
 }
 
-/* `block` of a reader that met with a fault: behind the end of every chunk. */
-#define FAULTY ((CHUNK_BLOCKS + 1) * 64)
-
-static inline void fail(struct sluice_jpeg_reader *in)
+/* A byte of an entry. */
+static ALWAYS_INLINE uint8_t part(const uint32_t *entry, unsigned i)
 {
-    in->block = FAULTY;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return ((const uint8_t *)entry)[i];
+#else
+    return ((const uint8_t *)entry)[3 - i];
+#endif
+}
+
+/* One symbol, of which the code alone is taken. */
+struct sluice_jpeg_symbol {
+    unsigned run, size;
+    bool is_sound, is_end;
+};
+
+static inline struct sluice_jpeg_symbol take_symbol(struct sluice_jpeg_reader *in,
+                                                    const struct sluice_jpeg_coding *coding)
+{
+    const bool is_dc = in->pos == 0;
+    const unsigned found = sluice_jpeg_ranks_find(is_dc ? &coding->dc : &coding->ac, in->bits, 1);
+    const unsigned run = is_dc ? 0 : found >> 4 & 15, size = found & 15;
+    in->bits <<= found >> 8;
+    return (struct sluice_jpeg_symbol){
+        .run = run,
+        .size = size,
+        .is_sound = found != 0,
+        .is_end = !is_dc && size == 0 && run != 15,
+    };
+}
+
+_Static_assert(offsetof(struct sluice_jpeg_cell, rest) + IS_END == sizeof(struct sluice_jpeg_cell),
+               "the next cell's first table");
+
+/* The cell of a reader that met with a fault: behind the end of every chunk. */
+#define FAULTY (CHUNK_BLOCKS + 1)
+
+static inline void fail(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane)
+{
+    in->cell = (uint8_t *)&lane->cells[FAULTY];
     in->pos = 0;
     in->table = sluice_jpeg_nowhere;
 }
@@ -59,79 +94,87 @@ static __attribute__((noinline)) struct sluice_jpeg_reader
 step_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane, const uint8_t *place)
 {
     struct sluice_jpeg_reader *in = &reader;
-    const struct sluice_jpeg_slot *slot = &lane->slots[in->block / 64];
+    struct sluice_jpeg_cell *cell = (struct sluice_jpeg_cell *)(void *)in->cell;
     refill(in);
-    const struct sluice_jpeg_bits bits = {.bits = in->bits};
-    const unsigned entry =
-        sluice_jpeg_bits_peek_symbol(&bits, in->pos ? &slot->coding->ac : &slot->coding->dc);
-    const unsigned size = entry & 15, run = in->pos ? entry >> 4 & 15 : 0;
-    if (entry == 0) {
-        fail(in);
+    const struct sluice_jpeg_symbol symbol = take_symbol(in, cell->coding);
+    const size_t pos = in->pos + symbol.run + 1;
+    if (!symbol.is_sound || (!symbol.is_end && pos > 64)) {
+        fail(in, lane);
         return reader;
     }
-    in->bits <<= entry >> 8;
-    if (in->pos && size == 0 && run != 15) {
+    if (symbol.is_end) {
         in->pos = 64;
     } else {
-        in->pos += run + 1;
-        if (in->pos > 64) {
-            fail(in);
-            return reader;
-        }
         /* A run of 16 zeroes, too, ends in a coefficient: one that is zero. */
-        lane->coefficients[in->block + place[in->pos]] =
-            (int16_t)sluice_jpeg_extend(in->bits, size);
-        in->bits <<= size;
+        in->pos = pos;
+        cell->coefficients[place[pos]] = (int16_t)sluice_jpeg_extend(in->bits, symbol.size);
+        in->bits <<= symbol.size;
     }
     refill(in);
-    in->table = slot->rest;
+    in->table = cell->rest;
     if (in->pos == 64) {
-        in->block += 64;
+        in->cell += sizeof(*cell);
         in->pos = 0;
-        in->table = slot->next_first;
+        in->table = cell[1].first;
     }
     return reader;
 }
 
 /* Nothing here depends on a guess about the bits but that they are no rare ones: the end of a
- * block is a matter of selecting the next table and place. */
-static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
-                               const uint8_t *place)
+ * block is a matter of selecting the next table and cell.  Of the ways to select, compilers choose
+ * a branch, and arithmetic takes longer; every step waits for this one. */
+static ALWAYS_INLINE void go_on(struct sluice_jpeg_reader *in, size_t taken, size_t pos)
 {
-    const uint32_t entry = in->table[in->bits >> (64 - STEP_BITS)];
-    const size_t first = in->pos + (entry >> FIRST_SHIFT & FIRST_MASK);
-    const size_t both = in->pos + (entry >> BOTH_SHIFT & BOTH_MASK);
-    if (__builtin_expect(both > 64, 0)) {
+    const struct sluice_jpeg_cell *cell = (const struct sluice_jpeg_cell *)(const void *)in->cell;
+    const uint32_t *table = cell->rest;
+    size_t end = taken | pos; /* or the 64th coefficient */
+#ifdef __x86_64__
+    __asm__("and %[is_end], %k[end]\n\tcmovne %[first], %[table]\n\tcmovne %[zero], %[pos]"
+            : [end] "+r"(end), [table] "+r"(table), [pos] "+r"(pos)
+            : [is_end] "i"(IS_END), [first] "m"(cell[1].first), [zero] "r"((size_t)0)
+            : "cc");
+#else
+    end &= IS_END;
+    table = end ? cell[1].first : table;
+    pos = end ? 0 : pos;
+#endif
+    in->cell += end * (sizeof(*cell) / IS_END);
+    in->table = table;
+    in->pos = pos;
+}
+
+/* `in_order`: coefficients stand as they come. */
+static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
+                               const uint8_t *place, bool in_order)
+{
+    const uint32_t *entry = &in->table[in->bits >> (64 - STEP_BITS)];
+    const size_t taken = part(entry, 0), pos = in->pos + part(entry, 1);
+    if (__builtin_expect(pos > 64, 0)) {
         *in = step_slowly(*in, lane, place);
         return;
     }
-    in->bits <<= entry & NUM_BITS_MASK;
-    int16_t *coefficients = lane->coefficients + in->block;
-    coefficients[place[both]] =
-        (int16_t)((int32_t)(entry << (32 - VALUE2_BITS - VALUE2_SHIFT)) >> (32 - VALUE2_BITS));
-    coefficients[place[first]] = (int16_t)((int32_t)entry >> VALUE1_SHIFT);
-    const size_t end = (entry | both) & IS_END; /* or the 64th coefficient */
-    in->pos = both & (size_t)((ptrdiff_t)(end - IS_END) >> 8);
-    memcpy(&in->table, (const uint8_t *)lane->slots + in->block * 2 + end, sizeof(in->table));
-    in->block += end;
+    const uint16_t value = (uint16_t)((in->bits >> (-taken & 63)) + (*entry >> ADD_SHIFT));
+    in->bits <<= taken & 63;
+    uint8_t *coefficients = in->cell + offsetof(struct sluice_jpeg_cell, coefficients);
+    memcpy(coefficients + 2 * (in_order ? pos - 1 : place[pos]), &value, sizeof(value));
+    go_on(in, taken, pos);
 }
 
 /* The same for leaps, of which nothing is kept but the DC's difference, where its block begins. */
 static ALWAYS_INLINE void leap(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
                                const uint8_t *place)
 {
-    const uint32_t entry = in->table[in->bits >> (64 - LEAP_BITS)];
-    const size_t pos = in->pos + (entry >> ADVANCE_SHIFT & ADVANCE_MASK);
+    const uint32_t *entry = &in->table[in->bits >> (64 - LEAP_BITS)];
+    const size_t taken = part(entry, 0), pos = in->pos + part(entry, 1);
+    const int16_t dc = (int16_t)(*entry >> DC_SHIFT);
     if (__builtin_expect(pos > 64, 0)) {
         *in = step_slowly(*in, lane, place);
         return;
     }
-    in->bits <<= entry & NUM_BITS_MASK;
-    lane->coefficients[in->block + in->pos] = (int16_t)(entry >> DC_SHIFT);
-    const size_t end = (entry | pos) & IS_END;
-    in->pos = pos & (size_t)((ptrdiff_t)(end - IS_END) >> 8);
-    memcpy(&in->table, (const uint8_t *)lane->slots + in->block * 2 + end, sizeof(in->table));
-    in->block += end;
+    in->bits <<= taken & 63;
+    memcpy(in->cell + offsetof(struct sluice_jpeg_cell, coefficients) + 2 * in->pos, &dc,
+           sizeof(dc));
+    go_on(in, taken, pos);
 }
 
 /* Goes through `lane` from the start of an MCU on, by tables of steps or of leaps. */
@@ -141,5 +184,8 @@ void sluice_jpeg_lane_init(struct sluice_jpeg_window *window, struct sluice_jpeg
 /* A chunk of so many MCUs, from where the reader is. */
 void sluice_jpeg_lane_start_chunk(struct sluice_jpeg_lane *lane, uint32_t num_mcus,
                                   unsigned blocks_in_mcu);
+
+void sluice_jpeg_lane_stop(struct sluice_jpeg_lane *lane);  /* nothing is left to do */
+void sluice_jpeg_lane_clear(struct sluice_jpeg_lane *lane); /* the coefficients */
 
 #endif

@@ -1,7 +1,7 @@
 #include "image/jpeg_window_reader.h"
 
 /* A refill is good for 56 bits. */
-#define STEPS_PER_REFILL (56 / STEP_BITS)
+#define STEPS_PER_REFILL (56 / MAX_STEP_BITS)
 
 /* Measured: one more has no registers left to work with. */
 #define NUM_STEPPERS 3
@@ -11,23 +11,25 @@ static bool transform_chunk(struct sluice_jpeg_window *window, struct sluice_jpe
 {
     struct sluice_jpeg_block blocks[CHUNK_BLOCKS];
     size_t num_blocks = 0;
-    int16_t *coefficients = lane->coefficients;
+    struct sluice_jpeg_cell *cell = lane->cells;
     for (uint32_t m = 0; m < lane->num_mcus; m++, lane->column++) {
         for (unsigned c = 0; c < window->num_planes; c++) {
             const struct sluice_jpeg_plane *plane = &window->planes[c];
             for (unsigned y = 0; y < plane->v; y++) {
                 const uint32_t row = lane->row * plane->v + y - plane->first_row;
-                for (unsigned x = 0; x < plane->h; x++, coefficients += 64) {
-                    const int32_t dc = lane->at.dc[c] += coefficients[0];
+                for (unsigned x = 0; x < plane->h; x++, cell++) {
+                    const int32_t dc = lane->at.dc[c] += cell->coefficients[0];
                     if (dc > INT16_MAX || dc < INT16_MIN)
                         return false;
-                    coefficients[0] = (int16_t)dc;
+                    cell->coefficients[0] = (int16_t)dc;
                     const uint32_t column = lane->column * plane->h + x - plane->first_column;
                     if (row >= plane->end_row - plane->first_row ||
-                        column >= plane->end_column - plane->first_column)
+                        column >= plane->end_column - plane->first_column) {
+                        memset(cell->coefficients, 0, sizeof(cell->coefficients));
                         continue;
+                    }
                     blocks[num_blocks++] = (struct sluice_jpeg_block){
-                        .coefficients = coefficients,
+                        .coefficients = cell->coefficients,
                         .quantisers = plane->quantisers,
                         .out = plane->samples + row * 8 * plane->stride + column * 8,
                         .stride = plane->stride,
@@ -36,10 +38,7 @@ static bool transform_chunk(struct sluice_jpeg_window *window, struct sluice_jpe
             }
         }
     }
-    if (!window->kernels->inverse_dct(blocks, num_blocks))
-        return false;
-    memset(lane->coefficients, 0, (size_t)(coefficients - lane->coefficients) * sizeof(int16_t));
-    return true;
+    return window->kernels->inverse_dct(blocks, num_blocks);
 }
 
 /* The next row that no lane has read, from its start. */
@@ -103,14 +102,14 @@ static __attribute__((noinline)) bool advance(struct sluice_jpeg_window *window,
 {
     const struct sluice_jpeg_source *source = work->source;
     const uint32_t interval = source->jpeg->restart_interval;
-    if (lane->reader.block != lane->end || !transform_chunk(window, lane) ||
+    if (lane->reader.cell != lane->end || !transform_chunk(window, lane) ||
         lane->reader.next > lane->segment_end + 8)
         return false;
     if (lane->column == source->wanted.end_column) {
         if (!is_within_segment(lane))
             return false;
         if (work->next_row == source->wanted.end_row) {
-            lane->end = SIZE_MAX;
+            sluice_jpeg_lane_stop(lane);
             work->num_busy--;
             return true;
         }
@@ -130,14 +129,15 @@ static __attribute__((noinline)) bool advance(struct sluice_jpeg_window *window,
     return true;
 }
 
-static ALWAYS_INLINE bool read_lanes(struct sluice_jpeg_window *window, struct work *work)
+static ALWAYS_INLINE bool read_lanes(struct sluice_jpeg_window *window, struct work *work,
+                                     bool in_order)
 {
     struct sluice_jpeg_lane *lanes = window->lanes;
     const uint8_t *place = window->place;
     struct sluice_jpeg_reader a = lanes[0].reader, b = lanes[1].reader, c = lanes[2].reader;
 
 #define ADVANCE(in, lane)                                                                          \
-    if (__builtin_expect((in).block >= (lane)->end, 0)) {                                          \
+    if (__builtin_expect((in).cell >= (lane)->end, 0)) {                                           \
         (lane)->reader = (in);                                                                     \
         if (!advance(window, work, (lane)))                                                        \
             return false;                                                                          \
@@ -149,9 +149,9 @@ static ALWAYS_INLINE bool read_lanes(struct sluice_jpeg_window *window, struct w
         refill(&c);
 #pragma GCC unroll 8
         for (unsigned i = 0; i < STEPS_PER_REFILL; i++) {
-            step(&a, &lanes[0], place);
-            step(&b, &lanes[1], place);
-            step(&c, &lanes[2], place);
+            step(&a, &lanes[0], place, in_order);
+            step(&b, &lanes[1], place, in_order);
+            step(&c, &lanes[2], place, in_order);
         }
         ADVANCE(a, &lanes[0])
         ADVANCE(b, &lanes[1])
@@ -177,7 +177,8 @@ static ALWAYS_INLINE bool read_inline(struct sluice_jpeg_window *window,
         if (!advance(window, &work, lane))
             return false;
     }
-    return read_lanes(window, &work);
+    return window->kernels->place == sluice_jpeg_place_in_zigzag ? read_lanes(window, &work, true)
+                                                                 : read_lanes(window, &work, false);
 }
 
 static bool read_plain(struct sluice_jpeg_window *window, const struct sluice_jpeg_source *source)
@@ -207,6 +208,6 @@ bool sluice_jpeg_window_read(struct sluice_jpeg_window *window,
 #endif
         is_good = read_plain(window, source);
     for (unsigned l = 0; l < NUM_LANES && !is_good; l++)
-        memset(window->lanes[l].coefficients, 0, sizeof(window->lanes[l].coefficients));
+        sluice_jpeg_lane_clear(&window->lanes[l]);
     return is_good;
 }

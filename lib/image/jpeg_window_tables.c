@@ -42,63 +42,35 @@ static int32_t value_of(uint32_t i, unsigned size)
     return (int32_t)i - ((int32_t)i < 1 << size >> 1 ? (1 << size) - 1 : 0);
 }
 
-/* What an AC symbol adds to the step that it is the second of, if that leaves `spare` bits for it:
- * value2, its advance in `both`, is_end, num_bits.  0: nothing that fits. */
-struct seconds {
-    uint32_t of_bits[2 * STEPS_LEN]; /* by 1 << spare, and the bits */
-};
-
-static void list_seconds(const struct code *codes, unsigned num_codes, struct seconds *seconds)
+static void fill(uint32_t *at, uint32_t count, uint32_t entry)
 {
-    uint32_t *all = seconds->of_bits;
-    memset(seconds, 0, sizeof(*seconds));
-    for (unsigned c = 0; c < num_codes; c++) {
-        const struct code *code = &codes[c];
-        const unsigned num_bits = code->length + code->size;
-        const unsigned advance = advance_of(code);
-        /* A run of 16 zeroes stores nothing. */
-        if (num_bits > STEP_BITS || code->size > VALUE2_BITS - 1 ||
-            (code->size == 0 && advance > 0))
-            continue;
-        const uint32_t step =
-            (advance ? advance : 1) << BOTH_SHIFT | (advance ? 0 : IS_END) | num_bits;
-        for (uint32_t i = 0; i < 1u << code->size; i++) {
-            const uint32_t value = (uint32_t)value_of(i, code->size) & ((1u << VALUE2_BITS) - 1);
-            const uint32_t bits = code->bits << code->size | i;
-            for (unsigned spare = num_bits; spare <= STEP_BITS; spare++) {
-                uint32_t *at = all + (1u << spare) + (bits << (spare - num_bits));
-                for (uint32_t same = 0; same < 1u << (spare - num_bits); same++)
-                    at[same] = value << VALUE2_SHIFT | step;
-            }
-        }
-    }
+    for (uint32_t i = 0; i < count; i++)
+        at[i] = entry;
 }
 
-/* Steps from a DC code (whose size may be 0) or an AC code on, into what an AC code may add. */
 static void make_steps(const struct code *codes, unsigned num_codes, bool is_dc,
-                       const struct seconds *seconds, uint32_t steps[STEPS_LEN])
+                       uint32_t steps[STEPS_LEN])
 {
-    for (uint32_t index = 0; index < STEPS_LEN; index++)
-        steps[index] = SLOW << BOTH_SHIFT;
-    for (unsigned c = 0; c < num_codes; c++) {
+    uint32_t *at = steps; /* codes follow each other */
+    for (unsigned c = 0; c < num_codes && codes[c].length <= STEP_BITS; c++) {
         const struct code *code = &codes[c];
+        const uint32_t len = 1u << (STEP_BITS - code->length);
         const unsigned num_bits = code->length + code->size;
         const bool is_end = !is_dc && advance_of(code) == 0;
-        const bool is_run = !is_dc && !is_end && code->size == 0;
-        if (num_bits > STEP_BITS || code->size > 8 || is_run)
-            continue;
-        const unsigned spare = STEP_BITS - num_bits;
-        const uint32_t *rest = seconds->of_bits + (1u << spare);
-        const unsigned advance = is_end ? 1 : code->run + 1;
-        const uint32_t first =
-            advance << FIRST_SHIFT | advance << BOTH_SHIFT | (is_end ? IS_END : 0) | num_bits;
-        uint32_t *at = steps + (code->bits << (STEP_BITS - code->length));
-        for (uint32_t i = 0; i < 1u << code->size; i++, at += 1u << spare) {
-            const uint32_t step = (uint32_t)value_of(i, code->size) << VALUE1_SHIFT | first;
-            for (uint32_t j = 0; j < 1u << spare; j++)
-                at[j] = step + (is_end ? 0 : rest[j]);
+        const uint32_t step = (code->run + 1) << ADVANCE_SHIFT | (is_end ? IS_END : 0) | num_bits;
+        const uint32_t add = 0 - (code->bits << code->size);
+        if (num_bits > MAX_STEP_BITS || (code->size > 0 && code->length == STEP_BITS)) {
+            fill(at, len, SLOW << ADVANCE_SHIFT);
+        } else if (code->size == 0) {
+            fill(at, len,
+                 (is_end ? 1u << ADVANCE_SHIFT | IS_END | num_bits : step) | add << ADD_SHIFT);
+        } else { /* negative values first */
+            fill(at, len / 2, step | (add + 1 - (1u << code->size)) << ADD_SHIFT);
+            fill(at + len / 2, len / 2, step | add << ADD_SHIFT);
         }
+        at += len;
     }
+    fill(at, (uint32_t)(steps + STEPS_LEN - at), SLOW << ADVANCE_SHIFT);
 }
 
 /* What AC symbols make of bits: leaps of 0, 1, 2, .. bits, each a symbol and then a shorter leap.
@@ -133,27 +105,31 @@ static void list_leaps(const struct code *codes, unsigned num_codes, struct leap
     }
 }
 
-/* From a DC code and its value on, and into the leap that follows. */
-static void make_first_leaps(const struct code *codes, unsigned num_codes,
-                             const struct leaps *leaps, uint32_t first[LEAPS_LEN])
+/* Those that begin with an AC code, or with a DC code and its value. */
+static void make_leaps(const struct code *codes, unsigned num_codes, bool is_dc,
+                       const struct leaps *leaps, uint32_t table[LEAPS_LEN])
 {
-    for (uint32_t index = 0; index < LEAPS_LEN; index++)
-        first[index] = SLOW << ADVANCE_SHIFT;
-    for (unsigned c = 0; c < num_codes; c++) {
+    uint32_t *at = table;
+    for (unsigned c = 0; c < num_codes && codes[c].length <= LEAP_BITS; c++) {
         const struct code *code = &codes[c];
         const unsigned num_bits = code->length + code->size;
-        if (num_bits > LEAP_BITS)
-            continue;
-        const uint32_t rest_len = 1u << (LEAP_BITS - num_bits);
-        const uint32_t *rests = leaps->of_bits + rest_len;
-        uint32_t *at = first + (code->bits << (LEAP_BITS - code->length));
-        for (uint32_t i = 0; i < 1u << code->size; i++, at += rest_len) {
-            const uint32_t leap =
-                (uint32_t)value_of(i, code->size) << DC_SHIFT | 1u << ADVANCE_SHIFT | num_bits;
-            for (uint32_t j = 0; j < rest_len; j++)
-                at[j] = leap + rests[j];
+        const uint32_t len = 1u << (LEAP_BITS - code->length);
+        if (num_bits > (is_dc ? LEAP_BITS : MAX_LEAP_BITS)) {
+            fill(at, len, SLOW << ADVANCE_SHIFT);
+        } else if (!is_dc) {
+            memcpy(at, leaps->of_bits + LEAPS_LEN + (at - table), len * sizeof(*at));
+        } else {
+            const uint32_t rest_len = 1u << (LEAP_BITS - num_bits);
+            for (uint32_t i = 0; i < 1u << code->size; i++) {
+                const uint32_t leap =
+                    (uint32_t)value_of(i, code->size) << DC_SHIFT | 1u << ADVANCE_SHIFT | num_bits;
+                for (uint32_t j = 0; j < rest_len; j++)
+                    at[i * rest_len + j] = leap + leaps->of_bits[rest_len + j];
+            }
         }
+        at += len;
     }
+    fill(at, (uint32_t)(table + LEAPS_LEN - at), SLOW << ADVANCE_SHIFT);
 }
 
 static const struct sluice_jpeg_component *find_same(const struct sluice_jpeg *jpeg, unsigned c)
@@ -168,7 +144,6 @@ void sluice_jpeg_window_make_steps(struct sluice_jpeg_window *window,
                                    const struct sluice_jpeg *jpeg)
 {
     struct code codes[256];
-    struct seconds seconds;
     for (unsigned c = 0; c < window->num_planes; c++) {
         const struct sluice_jpeg_component *component = find_same(jpeg, c);
         struct sluice_jpeg_coding *coding = &window->codings[component - jpeg->components];
@@ -177,13 +152,12 @@ void sluice_jpeg_window_make_steps(struct sluice_jpeg_window *window,
             continue;
         const struct sluice_jpeg_huffman *dc = &jpeg->dc[component->dc],
                                          *ac = &jpeg->ac[component->ac];
-        sluice_jpeg_lookup_init(&coding->dc, dc);
-        sluice_jpeg_lookup_init(&coding->ac, ac);
+        sluice_jpeg_ranks_init(&coding->dc, dc);
+        sluice_jpeg_ranks_init(&coding->ac, ac);
         unsigned num_codes = list_codes(ac, false, codes);
-        list_seconds(codes, num_codes, &seconds);
-        make_steps(codes, num_codes, false, &seconds, coding->steps.rest);
+        make_steps(codes, num_codes, false, coding->steps.rest);
         num_codes = list_codes(dc, true, codes);
-        make_steps(codes, num_codes, true, &seconds, coding->steps.first);
+        make_steps(codes, num_codes, true, coding->steps.first);
     }
 }
 
@@ -199,11 +173,8 @@ void sluice_jpeg_window_make_leaps(struct sluice_jpeg_window *window,
         struct sluice_jpeg_leaps *out = &window->codings[c].leaps;
         unsigned num_codes = list_codes(&jpeg->ac[component->ac], false, codes);
         list_leaps(codes, num_codes, &leaps);
-        for (uint32_t index = 0; index < LEAPS_LEN; index++) {
-            const uint32_t leap = leaps.of_bits[LEAPS_LEN + index];
-            out->rest[index] = leap ? leap : SLOW << ADVANCE_SHIFT;
-        }
+        make_leaps(codes, num_codes, false, &leaps, out->rest);
         num_codes = list_codes(&jpeg->dc[component->dc], true, codes);
-        make_first_leaps(codes, num_codes, &leaps, out->first);
+        make_leaps(codes, num_codes, true, &leaps, out->first);
     }
 }
