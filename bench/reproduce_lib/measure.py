@@ -3,8 +3,9 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 
-from . import hosts
+from . import hosts, records
 
 
 # Little memory, which the first pass has touched: what an epoch's first rows pay is none of a row's
@@ -17,9 +18,11 @@ class MeasureError(Exception):
 
 
 def make_profile(programs, link, cores, server, folder, options, log_path):
-    """Measures both nodes, each on the cores that will do the work; the command.
+    """Measures both nodes, each on the cores that will do the work; the command, the CPU seconds
+    that it measured, and whether others took part of the cores meanwhile.
 
     options: seed, samples"""
+    cpus = set(cores.storage + cores.compute)
     command = [*link.compute_prefix, *cores.prefix(cores.compute),
                os.path.join(programs, "offload_train"), "--host", server.address,
                "--profiling", "--write-profile-folder", folder, "--profile-samples",
@@ -28,16 +31,24 @@ def make_profile(programs, link, cores, server, folder, options, log_path):
                "-p", 0, "--no-val", "--json"]
     command = [str(part) for part in command]
     os.makedirs(folder, exist_ok=True)
+    storage_before, busy_before = server.cpu_seconds(), hosts.busy_seconds(cpus)
+    started = time.monotonic()
     with open(log_path, "ab") as log:
         process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=log)
         try:
-            code = process.wait()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         finally:
             hosts.end(process)
-    if code != 0:
-        raise MeasureError(f"exit code {code}, see {log_path}: {' '.join(command)}")
-    return f"{server.command} & {' '.join(command)}"
+    if process.returncode != 0:
+        raise MeasureError(
+            f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
+    taken = time.monotonic() - started
+    used = server.cpu_seconds() - storage_before + usage.ru_utime + usage.ru_stime
+    others = hosts.busy_seconds(cpus) - busy_before - used
+    return (f"{server.command} & {' '.join(command)}", used,
+            others > records.DISTURBED_SHARE * len(cpus) * taken)
 
 
 def train_command(programs, link, cores, server, setup, mode, options):
