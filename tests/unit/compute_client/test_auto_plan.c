@@ -151,6 +151,7 @@ static double compute_beside_s(double bytes)
 /* --- a run --- */
 
 #define MAX_REPLANS 200
+#define MAX_PHASES 3
 
 struct outcome {
     double seconds;
@@ -158,7 +159,8 @@ struct outcome {
     double replan_s[MAX_REPLANS];
     struct sluice_auto_forecast first, last;
     size_t counts[SLUICE_NUM_CHOICES];
-    size_t num_alone; /* items that were asked for with nothing else under way */
+    size_t asked[MAX_PHASES][2]; /* in all, and whole files, from 4 s after a change on */
+    size_t num_alone;            /* items that were asked for with nothing else under way */
 };
 
 static struct sluice_auto_plan *make_plan(const struct sluice_rates *rates, bool is_fixed)
@@ -194,6 +196,16 @@ static struct sluice_auto_epoch epoch_of(size_t num_items)
 static double jitter(struct sluice_rng *rng, double noise)
 {
     return 1 + noise * (2 * sluice_rng_double(rng) - 1);
+}
+
+static void count(const struct world *world, double now, unsigned choice, struct outcome *outcome)
+{
+    const struct phase *phase = phase_at(world, now);
+    if (phase > world->phases && now < phase[-1].until_s + 4)
+        return;
+    size_t *asked = outcome->asked[phase - world->phases];
+    asked[0]++;
+    asked[1] += choice == 0;
 }
 
 static struct outcome run(const struct world *world, struct sluice_auto_plan *plan)
@@ -232,6 +244,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             if (!is_chosen) {
                 c = sluice_auto_plan_choose(plan, next);
                 outcome.counts[c]++;
+                count(world, now, c, &outcome);
                 is_chosen = true;
             }
             if (unfinished > 0 && unfinished >= sluice_auto_plan_max_unfinished(plan))
@@ -395,7 +408,7 @@ static size_t replans_within(const struct outcome *outcome, double from_s, doubl
 
 /* Some seconds of one, some of the other, and back: at each change there are new prices soon, which
  * then stay, and the whole is not far from foresight. */
-static void check_there_and_back(const struct phase *phases)
+static struct outcome check_there_and_back(const struct phase *phases)
 {
     const struct world world = {phases, 3, 1, 1, 1, 0.05, 0, MAX_ITEMS};
     const struct outcome outcome = run_from(&world, &phases[0].rates);
@@ -405,20 +418,34 @@ static void check_there_and_back(const struct phase *phases)
         CU_ASSERT(replans_within(&outcome, at, at + 3) >= 1);
         CU_ASSERT(replans_within(&outcome, at + 5, phases[p + 1].until_s) <= 5);
     }
+    return outcome;
+}
+
+static double share_of_files(const struct outcome *outcome, size_t phase)
+{
+    const size_t *asked = outcome->asked[phase];
+    CU_ASSERT_FATAL(asked[0] > 100);
+    return (double)asked[1] / (double)asked[0];
 }
 
 static void a_link_that_thins_and_widens_is_followed(void)
 {
     static const struct phase phases[] = {
         {8, RATES(1000, 0.4), 0}, {18, RATES(100, 0.4), 0}, {1e9, RATES(1000, 0.4), 0}};
-    check_there_and_back(phases);
+    const struct outcome outcome = check_there_and_back(phases);
+    /* From files to smaller forms and back. */
+    CU_ASSERT(share_of_files(&outcome, 0) > 0.3);
+    CU_ASSERT(share_of_files(&outcome, 1) < 0.05);
+    CU_ASSERT(share_of_files(&outcome, 2) > 0.3);
 }
 
 static void storage_cores_that_go_and_come_back_are_followed(void)
 {
     static const struct phase phases[] = {
         {8, RATES(500, 0.8), 0}, {18, RATES(500, 0.2), 0}, {1e9, RATES(500, 0.8), 0}};
-    check_there_and_back(phases);
+    const struct outcome outcome = check_there_and_back(phases);
+    CU_ASSERT(share_of_files(&outcome, 1) > 2 * share_of_files(&outcome, 0));
+    CU_ASSERT(share_of_files(&outcome, 1) > 2 * share_of_files(&outcome, 2));
 }
 
 /* A way that becomes longer is no slow link: what is asked for stays as it was, once that has been
