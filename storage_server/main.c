@@ -43,6 +43,7 @@ int main(int argc, char **argv)
     const struct sluice_prep_limits_options limits = {
         .has_nice = options.has_prep_nice,
         .nice = (int)options.prep_nice,
+        .policy = options.prep_sched,
         .io_class = options.prep_io,
         .cgroup = options.prep_cgroup,
         .cpu_max = options.prep_cpu_max,

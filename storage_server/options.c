@@ -3,6 +3,7 @@
 #include "datasets/jpeg_index_file.h"
 
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
+static const char *const sched_choices[] = {"normal", "idle", NULL};
 static const char *const io_choices[] = {"normal", "low", "idle", NULL};
 
 struct sluice_server_options sluice_server_options_init(void)
@@ -20,6 +21,7 @@ struct sluice_server_options sluice_server_options_init(void)
         .jpeg_crop_huffman = "fast",
         .jpeg_index = "auto",
         .grace_s = 10,
+        .prep_sched = "normal",
         .prep_io = "normal",
     };
 }
@@ -66,6 +68,12 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
          .help = "Nice value of the threads that preprocess or read; not given: the process's.",
          .min = 0,
          .max = 19},
+        {.name = "prep-sched",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &o->prep_sched,
+         .choices = sched_choices,
+         .help = "Their scheduling policy; idle: whatever else wants the CPU has it at once, and "
+                 "nearly all of it."},
         {.name = "prep-io",
          .type = SLUICE_OPTION_CHOICE,
          .value = &o->prep_io,

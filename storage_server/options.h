@@ -31,7 +31,7 @@ struct sluice_server_options {
     /* prep_limits.h says what these mean. */
     uint64_t prep_nice; /* if has_prep_nice */
     bool has_prep_nice;
-    const char *prep_io, *prep_cgroup;
+    const char *prep_sched, *prep_io, *prep_cgroup;
     double prep_cpu_max;
     struct sluice_prep_limits *prep_limits; /* no flag: what was opened by them; borrowed as long as
                                                there is a server; NULL: none */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,13 +40,18 @@ struct group {
 struct sluice_prep_limits {
     struct sluice_prep_limits_options options;
     struct sluice_cgroup_files files;
+    bool is_idle; /* the scheduler's policy */
     struct group groups[MAX_GROUPS];
     size_t num_groups;
-    path_text name;            /* of the group, as asked for or made up */
-    char flag[300];            /* that asked for the group, with its value, for errors */
-    char old_quota[64];        /* empty: nothing to give back */
+    path_text name; /* of the group, as asked for or made up */
+    char flag[300]; /* that asked for the group, with its value, for errors */
+    struct {
+        const char *file;
+        char text[64];
+    } found[2]; /* in the first group, if it was there: to be given back */
+    size_t num_found;
     bool has_delegated;        /* the group above got the cpu controller for its children */
-    atomic_bool has_warned[3]; /* relaxed: a word once, of each thing that may be refused */
+    atomic_bool has_warned[4]; /* relaxed: a word once, of each thing that may be refused */
 };
 
 /* --- files --- */
@@ -131,7 +137,7 @@ static sluice_status move(const struct sluice_prep_limits *limits, const struct 
                        threads_file(group), strerror(error), hint);
 }
 
-enum thing { NICE, IO_CLASS, HOME };
+enum thing { NICE, POLICY, IO_CLASS, HOME };
 
 static void warn_once(struct sluice_prep_limits *limits, enum thing thing, const char *text)
 {
@@ -296,6 +302,15 @@ static const char *quota_file(const struct group *group)
     return group->version == 2 ? "cpu.max" : "cpu.cfs_quota_us";
 }
 
+static void remember(struct sluice_prep_limits *limits, const struct group *group, const char *file,
+                     const char *text)
+{
+    if (group->is_made || !text[0])
+        return;
+    limits->found[limits->num_found].file = file;
+    snprintf(limits->found[limits->num_found++].text, sizeof(limits->found[0].text), "%s", text);
+}
+
 static sluice_status set_quota(struct sluice_prep_limits *limits, const struct group *group,
                                struct sluice_err *err)
 {
@@ -323,9 +338,42 @@ static sluice_status set_quota(struct sluice_prep_limits *limits, const struct g
                            limits->options.cpu_max, group->folder, quota_file(group), quota,
                            strerror(error),
                            error == EINVAL ? " (more than a group above has, or below 1 ms)" : "");
-    if (!group->is_made)
-        memcpy(limits->old_quota, old, sizeof(old));
+    remember(limits, group, quota_file(group), old);
     return SLUICE_OK;
+}
+
+/* A group counts among its neighbours by its own weight, whatever the threads in it have: it gets
+ * what was asked for them.  A group without the cpu controller is none to the scheduler, and its
+ * threads count by themselves.  Refused: as for a thread. */
+static void set_weight(struct sluice_prep_limits *limits, const struct group *group)
+{
+    /* Of nice values 0 to 19, as the kernel has them for threads. */
+    static const int shares[] = {1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
+                                 110,  87,  70,  56,  45,  36,  29,  23,  18,  15};
+    const bool is_v2 = group->version == 2;
+    const char *file = is_v2 ? "cpu.weight.nice" : "cpu.shares";
+    char old[64], text[24];
+    path_text path;
+    if (!print_path(path, "%s/%s", group->folder, file) || access(path, F_OK) != 0)
+        return;
+    if (limits->is_idle) {
+        file = "cpu.idle";
+        snprintf(text, sizeof(text), "1");
+    } else if (limits->options.has_nice) {
+        snprintf(text, sizeof(text), "%d",
+                 is_v2 ? limits->options.nice : shares[limits->options.nice]);
+    } else {
+        return;
+    }
+    read_line(group->folder, file, old, sizeof(old));
+    const int error = write_file(limits, group->folder, file, text);
+    if (error)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: %s/%s, %s: %s; the group counts as much as one of other programs",
+                   limits->is_idle ? "--prep-sched" : "--prep-nice", group->folder, file, text,
+                   strerror(error));
+    else
+        remember(limits, group, file, old);
 }
 
 static bool has_children(const char *folder)
@@ -350,9 +398,9 @@ static void undo(struct sluice_prep_limits *limits)
         *strrchr(above, '/') = '\0';
         int error = 0;
         const char *what = "";
-        if (i == 0 && limits->old_quota[0]) {
-            error = write_file(limits, group->folder, quota_file(group), limits->old_quota);
-            what = "cannot give back its quota";
+        for (size_t k = limits->num_found; i == 0 && !error && k-- > 0;) {
+            what = limits->found[k].file;
+            error = write_file(limits, group->folder, what, limits->found[k].text);
         }
         if (!error && group->is_made) {
             error = limits->files.remove(group->folder);
@@ -377,6 +425,7 @@ static sluice_status set_up(struct sluice_prep_limits *limits, struct sluice_err
         status = set_quota(limits, &limits->groups[0], err);
     if (status != SLUICE_OK)
         return status;
+    set_weight(limits, &limits->groups[0]);
 
     /* Whether threads may join shows only when one does: better now than when workers start. */
     status = join_groups(limits, true, err);
@@ -392,6 +441,7 @@ sluice_status sluice_prep_limits_open(const struct sluice_prep_limits_options *o
     if (!limits)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers' limits");
     limits->options = *options;
+    limits->is_idle = options->policy && strcmp(options->policy, "idle") == 0;
     limits->files = options->files ? *options->files : (struct sluice_cgroup_files){.root = ""};
     if (!limits->files.make)
         limits->files.make = make_folder;
@@ -453,6 +503,12 @@ sluice_status sluice_prep_limits_enter(struct sluice_prep_limits *limits, bool i
         snprintf(text, sizeof(text), "--prep-nice %d: %s; the workers go on without it",
                  limits->options.nice, strerror(errno));
         warn_once(limits, NICE, text);
+    }
+    const struct sched_param none = {0};
+    if (limits->is_idle && sched_setscheduler(tid, SCHED_IDLE, &none) != 0) {
+        snprintf(text, sizeof(text), "--prep-sched idle: %s; the workers go on without it",
+                 strerror(errno));
+        warn_once(limits, POLICY, text);
     }
     const char *io_class = limits->options.io_class;
     int priority = 0;

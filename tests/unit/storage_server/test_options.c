@@ -28,6 +28,7 @@ static void the_root_alone_is_enough(void)
     CU_ASSERT_EQUAL(options.link_bytes_per_s, 0);
     CU_ASSERT_EQUAL(options.max_file_bytes, 32 << 20);
     CU_ASSERT_FALSE(options.has_prep_nice);
+    CU_ASSERT_STRING_EQUAL(options.prep_sched, "normal");
     CU_ASSERT_STRING_EQUAL(options.prep_io, "normal");
     CU_ASSERT_PTR_NULL(options.prep_cgroup);
     CU_ASSERT_EQUAL(options.prep_cpu_max, 0);
@@ -36,11 +37,12 @@ static void the_root_alone_is_enough(void)
 static void every_flag_reaches_its_field(void)
 {
     struct sluice_server_options options;
-    const struct sluice_cli_result result = PARSE(
-        &options, "--root=/data", "--listen", "127.0.0.1:0", "--grpc-workers=2", "--prep-workers",
-        "3", "--io-workers", "5", "--queue", "7", "--max-in-flight", "9", "--link-limit", "500mbit",
-        "--max-image-pixels", "1000", "--max-file-bytes", "2M", "--grace", "0.5", "--prep-nice",
-        "19", "--prep-io", "idle", "--prep-cgroup", "prep", "--prep-cpu-max", "1.5");
+    const struct sluice_cli_result result =
+        PARSE(&options, "--root=/data", "--listen", "127.0.0.1:0", "--grpc-workers=2",
+              "--prep-workers", "3", "--io-workers", "5", "--queue", "7", "--max-in-flight", "9",
+              "--link-limit", "500mbit", "--max-image-pixels", "1000", "--max-file-bytes", "2M",
+              "--grace", "0.5", "--prep-nice", "19", "--prep-sched", "idle", "--prep-io", "low",
+              "--prep-cgroup", "prep", "--prep-cpu-max", "1.5");
     CU_ASSERT_FALSE(result.should_exit);
     CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:0");
     CU_ASSERT_EQUAL(options.grpc_workers, 2);
@@ -54,7 +56,8 @@ static void every_flag_reaches_its_field(void)
     CU_ASSERT_EQUAL(options.grace_s, 0.5);
     CU_ASSERT(options.has_prep_nice);
     CU_ASSERT_EQUAL(options.prep_nice, 19);
-    CU_ASSERT_STRING_EQUAL(options.prep_io, "idle");
+    CU_ASSERT_STRING_EQUAL(options.prep_sched, "idle");
+    CU_ASSERT_STRING_EQUAL(options.prep_io, "low");
     CU_ASSERT_STRING_EQUAL(options.prep_cgroup, "prep");
     CU_ASSERT_EQUAL(options.prep_cpu_max, 1.5);
 }
@@ -72,6 +75,7 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--jpeg-crop-huffman", "best").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-nice", "20").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-nice", "-1").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-sched", "fifo").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-io", "last").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-cpu-max", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--prep-cpu-max", "nan").exit_code, 2);

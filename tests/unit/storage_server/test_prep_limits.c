@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,9 @@ static void put_group(const char *folder, bool has_cpu)
         {"cpu.max", "max 100000\n", is_v2 && has_cpu},
         {"cpu.cfs_quota_us", "-1\n", !is_v2 && has_cpu},
         {"cpu.cfs_period_us", "100000\n", !is_v2 && has_cpu},
+        {"cpu.shares", "1024\n", !is_v2 && has_cpu},
+        {"cpu.weight.nice", "0\n", is_v2 && has_cpu},
+        {"cpu.idle", "0\n", has_cpu},
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(files); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
@@ -384,6 +388,58 @@ static void a_hybrid_takes_cpu_from_version_1(void)
     CU_ASSERT_FALSE(is_there("/sys/fs/cgroup/unified/two/prep"));
 }
 
+static void a_group_has_the_weight_of_its_threads(void)
+{
+    new_v1();
+    put_group("/sys/fs/cgroup/cpu/own/prep", true);
+    struct sluice_prep_limits_options options = {.cgroup = "prep", .has_nice = true, .nice = 19};
+    struct sluice_prep_limits *limits = must_open(options);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.shares"), "15\n");
+    sluice_prep_limits_close(limits);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.shares"), "1024\n");
+    options.policy = "idle";
+    limits = must_open(options);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.idle"), "1\n");
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.shares"), "1024\n");
+    sluice_prep_limits_close(limits);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.idle"), "0\n");
+    options = (struct sluice_prep_limits_options){.cgroup = "prep", .policy = "normal"};
+    limits = must_open(options);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.idle"), "0\n");
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/cpu/own/prep/cpu.shares"), "1024\n");
+    sluice_prep_limits_close(limits);
+
+    new_v2();
+    put_group("/sys/fs/cgroup/own/prep", true);
+    put("/sys/fs/cgroup/own/prep/cgroup.type", "threaded\n");
+    put("/sys/fs/cgroup/own/prep/cpu.weight.nice", "5\n");
+    options = (struct sluice_prep_limits_options){.cgroup = "prep", .has_nice = true, .nice = 11};
+    limits = must_open(options);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/prep/cpu.weight.nice"), "11\n");
+    sluice_prep_limits_close(limits);
+    CU_ASSERT_STRING_EQUAL(text_of("/sys/fs/cgroup/own/prep/cpu.weight.nice"), "5\n");
+
+    /* Without the controller there is no weight to set. */
+    new_v2();
+    put_group("/sys/fs/cgroup/own/prep", false);
+    sluice_prep_limits_close(must_open(options));
+}
+
+static void a_weight_that_is_refused_is_a_warning(void)
+{
+    static struct sluice_test_output output;
+    new_v1();
+    snprintf(refused, sizeof(refused), "cpu.idle");
+    refused_error = ENOENT;
+    sluice_test_capture_begin();
+    struct sluice_prep_limits *limits = must_open(
+        (struct sluice_prep_limits_options){.cgroup = "prep", .policy = "idle", .cpu_max = 1});
+    sluice_test_capture_end(&output);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "--prep-sched: "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "cpu.idle, 1: No such file"));
+    sluice_prep_limits_close(limits);
+}
+
 /* --- what cannot be had --- */
 
 static void a_file_system_that_is_read_only_is_an_error(void)
@@ -494,7 +550,7 @@ static void what_is_refused_later_is_said(void)
 
 struct seen {
     struct sluice_prep_limits *limits;
-    int nice, io;
+    int nice, io, policy;
     sluice_status status;
 };
 
@@ -503,6 +559,7 @@ static void *look(void *arg)
     struct seen *seen = arg;
     seen->status = sluice_prep_limits_enter(seen->limits, false, NULL);
     seen->nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    seen->policy = sched_getscheduler(0);
     seen->io = (int)syscall(SYS_ioprio_get, 1, (int)gettid());
     sluice_prep_limits_leave(seen->limits, false);
     return NULL;
@@ -517,7 +574,7 @@ static struct seen look_from_a_thread(struct sluice_prep_limits *limits)
     return seen;
 }
 
-static void nice_and_class_are_of_the_thread_alone(void)
+static void nice_policy_and_class_are_of_the_thread_alone(void)
 {
     const int ours = getpriority(PRIO_PROCESS, 0);
     static const struct {
@@ -530,6 +587,7 @@ static void nice_and_class_are_of_the_thread_alone(void)
         const struct seen seen = look_from_a_thread(limits);
         CU_ASSERT_EQUAL(seen.status, SLUICE_OK);
         CU_ASSERT_EQUAL(seen.nice, 19);
+        CU_ASSERT_EQUAL(seen.policy, SCHED_OTHER);
         if (classes[i].value >= 0)
             CU_ASSERT_EQUAL(seen.io, classes[i].value);
         CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, 0), ours);
@@ -537,6 +595,10 @@ static void nice_and_class_are_of_the_thread_alone(void)
     }
     struct sluice_prep_limits *limits = must_open((struct sluice_prep_limits_options){.nice = 7});
     CU_ASSERT_EQUAL(look_from_a_thread(limits).nice, ours); /* not given */
+    sluice_prep_limits_close(limits);
+    limits = must_open((struct sluice_prep_limits_options){.policy = "idle"});
+    CU_ASSERT_EQUAL(look_from_a_thread(limits).policy, SCHED_IDLE);
+    CU_ASSERT_EQUAL(sched_getscheduler(0), SCHED_OTHER);
     sluice_prep_limits_close(limits);
     CU_ASSERT_EQUAL(look_from_a_thread(NULL).nice, ours);
     sluice_prep_limits_close(NULL);
@@ -607,21 +669,29 @@ static void the_kernel_takes_what_is_written(void)
     char name[64], line[80];
     snprintf(name, sizeof(name), "sluice-test-%ld", (long)getpid());
     snprintf(line, sizeof(line), "/%s\n", name);
-    const struct sluice_prep_limits_options options = {.cgroup = name, .cpu_max = 0.5};
+    const struct sluice_prep_limits_options options = {
+        .cgroup = name, .cpu_max = 0.5, .has_nice = true, .nice = 19};
     struct visit visit = {.limits = NULL};
     struct sluice_err err = {0};
-    if (sluice_prep_limits_open(&options, &visit.limits, &err) != SLUICE_OK) {
+    static struct sluice_test_output output;
+    sluice_test_capture_begin();
+    const sluice_status status = sluice_prep_limits_open(&options, &visit.limits, &err);
+    sluice_test_capture_end(&output);
+    if (status != SLUICE_OK) {
         printf("not on this machine: %s\n", err.text);
         return;
     }
     pthread_t thread;
+    CU_ASSERT_PTR_NULL(strstr(output.err, "warning")); /* such as of a weight */
+    sluice_test_capture_begin();
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, visit_main, &visit), 0);
     pthread_join(thread, NULL);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.err, "");
     CU_ASSERT_EQUAL(visit.status, SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(visit.group, line));
     CU_ASSERT_DOUBLE_EQUAL(visit.cores, 0.5, 1e-12);
 
-    static struct sluice_test_output output;
     sluice_test_capture_begin();
     sluice_prep_limits_close(visit.limits); /* could not remove a group with a thread in it */
     sluice_test_capture_end(&output);
@@ -639,12 +709,14 @@ int main(void)
         SLUICE_TEST(version_2_leaves_what_others_need),
         SLUICE_TEST(a_domain_that_is_invalid_becomes_threaded),
         SLUICE_TEST(a_hybrid_takes_cpu_from_version_1),
+        SLUICE_TEST(a_group_has_the_weight_of_its_threads),
+        SLUICE_TEST(a_weight_that_is_refused_is_a_warning),
         SLUICE_TEST(a_file_system_that_is_read_only_is_an_error),
         SLUICE_TEST(nothing_is_left_of_what_failed),
         SLUICE_TEST(a_missing_controller_is_an_error),
         SLUICE_TEST(a_path_that_names_no_group_is_an_error),
         SLUICE_TEST(what_is_refused_later_is_said),
-        SLUICE_TEST(nice_and_class_are_of_the_thread_alone),
+        SLUICE_TEST(nice_policy_and_class_are_of_the_thread_alone),
         SLUICE_TEST(a_nice_value_that_is_refused_is_one_warning),
         SLUICE_TEST(cores_are_the_least_of_cpus_quotas_and_our_own),
         SLUICE_TEST(the_kernel_takes_what_is_written),

@@ -1,0 +1,501 @@
+#include "bench/bench.h"
+
+#include "base/cli.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "bench/bench_reader_load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a program that reads the storage node's disk feels of offload_server: the latency of its
+ * reads beside a server under full load, with each of the limits that the server has, over that
+ * without a server. */
+
+#define PAGE 4096u
+#define MAX_ROUNDS 64
+#define MAX_FLAGS 12
+/* So often everything that the server may have cached of its images is dropped. */
+#define DROP_PERIOD_MS 100
+
+struct bench {
+    const char *images, *read_dir, *bin, *mode;
+    double rate, seconds, warm_up_s, cpu_max;
+    uint64_t read_bytes, touch_us, rounds, prep_workers, client_cpus, nice;
+    bool is_cached; /* --keep-cache */
+    cpu_set_t storage, client;
+};
+
+/* --- files --- */
+
+struct file {
+    char *path;
+    uint64_t bytes;
+};
+struct files {
+    struct file *items;
+    size_t num_items;
+};
+
+static struct files *listed; /* nftw has no argument for it */
+
+static int list_file(const char *path, const struct stat *stat, int type, struct FTW *ftw)
+{
+    (void)ftw;
+    if (type != FTW_F || stat->st_size < (off_t)PAGE)
+        return 0;
+    struct file *items = realloc(listed->items, (listed->num_items + 1) * sizeof(*items));
+    char *copy = strdup(path);
+    if (!items || !copy)
+        bench_die("no memory");
+    items[listed->num_items++] = (struct file){copy, (uint64_t)stat->st_size};
+    listed->items = items;
+    return 0;
+}
+
+static struct files list_files(const char *folder)
+{
+    struct files files = {0};
+    listed = &files;
+    if (nftw(folder, list_file, 16, FTW_PHYS) != 0)
+        bench_die("%s: %s", folder, strerror(errno));
+    if (!files.num_items)
+        bench_die("%s: no file of %u bytes or more", folder, PAGE);
+    return files;
+}
+
+/* --- the server's page cache --- */
+
+struct dropper {
+    const struct files *files;
+    const cpu_set_t *cpus;
+    atomic_bool is_over;
+};
+
+/* A dataset larger than memory is read from the disk: so shall this one be. */
+static void *drop_main(void *arg)
+{
+    struct dropper *dropper = arg;
+    const struct timespec pause = {.tv_nsec = DROP_PERIOD_MS * 1000000L};
+    (void)sched_setaffinity(0, sizeof(*dropper->cpus), dropper->cpus);
+    while (!atomic_load(&dropper->is_over)) {
+        for (size_t i = 0; i < dropper->files->num_items; i++) {
+            const int fd = open(dropper->files->items[i].path, O_RDONLY | O_CLOEXEC);
+            if (fd < 0)
+                continue;
+            (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+            close(fd);
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* --- the reader --- */
+
+struct reader {
+    const struct bench *bench;
+    const struct files *files;
+    uint8_t *room;
+    uint64_t draw; /* state of the draws */
+    int direct;    /* O_DIRECT, or 0 where the file system has none */
+};
+
+static uint64_t draw(struct reader *reader)
+{
+    uint64_t z = reader->draw += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+/* One read at a random page of a random file, past the page cache, and some work on what came. */
+static void read_once(struct reader *reader)
+{
+    const struct file *file = &reader->files->items[draw(reader) % reader->files->num_items];
+    const uint64_t pages = file->bytes / PAGE, wanted = reader->bench->read_bytes / PAGE;
+    const uint64_t len = (pages < wanted ? pages : wanted) * PAGE;
+    const uint64_t from = draw(reader) % (pages - len / PAGE + 1) * PAGE;
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC | reader->direct);
+    if (fd < 0)
+        bench_die("%s: %s", file->path, strerror(errno));
+    if (pread(fd, reader->room, len, (off_t)from) != (ssize_t)len)
+        bench_die("%s: cannot read %llu bytes at %llu: %s", file->path, (unsigned long long)len,
+                  (unsigned long long)from, strerror(errno));
+    if (!reader->direct)
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+    const uint64_t end_ns = sluice_thread_cpu_ns() + reader->bench->touch_us * 1000;
+    do
+        (void)sluice_hash64(reader->room, len);
+    while (sluice_thread_cpu_ns() < end_ns);
+}
+
+/* A file system without O_DIRECT refuses to open, or to read. */
+static bool can_read_directly(const struct file *file, void *room)
+{
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    const bool can = fd >= 0 && pread(fd, room, PAGE, 0) == (ssize_t)PAGE;
+    if (fd >= 0)
+        close(fd);
+    return can;
+}
+
+static void sleep_until(uint64_t ns)
+{
+    const struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+                                   .tv_nsec = (long)(ns % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        ;
+}
+
+/* Reads come at moments of their own, however long those before them took; a latency counts from
+ * that moment.  Adds them in microseconds. */
+static size_t read_for(struct reader *reader, double seconds, double *latencies, size_t room)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    size_t count = 0;
+    double at_s = 0;
+    while (count < room) {
+        /* Between half and one and a half of the mean, so that no period is met again and again. */
+        at_s += (0.5 + (double)(draw(reader) >> 11) * 0x1p-53) / reader->bench->rate;
+        if (at_s >= seconds)
+            break;
+        const uint64_t due_ns = start_ns + (uint64_t)(at_s * 1e9);
+        sleep_until(due_ns);
+        read_once(reader);
+        latencies[count++] = (double)(sluice_clock_ns() - due_ns) * 1e-3;
+    }
+    return count;
+}
+
+/* --- cases --- */
+
+static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
+#define NUM_QUANTILES SLUICE_ARRAY_LEN(quantiles)
+#define P99 2
+
+struct a_case {
+    const char *name;
+    bool has_server;
+    const char *flags[MAX_FLAGS]; /* NULL at the end */
+    bool is_refused;
+    double us[NUM_QUANTILES][MAX_ROUNDS];
+    double samples, seconds; /* of the server */
+};
+
+static void run_case(const struct bench *b, struct reader *reader, struct a_case *c, size_t round,
+                     double *latencies, size_t room)
+{
+    const struct load_options options = {
+        .bin = b->bin,
+        .images = b->images,
+        .mode = b->mode,
+        .prep_workers = b->prep_workers,
+        .storage = b->storage,
+        .client = b->client,
+    };
+    struct load *load = NULL;
+    if (c->has_server && !(load = load_start(&options, c->flags))) {
+        c->is_refused = true;
+        fprintf(stderr, "bench_reader: '%s' is left out: the server refused it\n", c->name);
+        return;
+    }
+    (void)read_for(reader, b->warm_up_s, latencies, room);
+    const uint64_t from = load ? load_samples(load) : 0, start_ns = sluice_clock_ns();
+    const size_t count = read_for(reader, b->seconds, latencies, room);
+    c->seconds += (double)(sluice_clock_ns() - start_ns) * 1e-9;
+    c->samples += load ? (double)(load_samples(load) - from) : 0;
+    load_stop(load);
+    for (size_t q = 0; q < NUM_QUANTILES; q++)
+        c->us[q][round] = bench_quantile(latencies, count, quantiles[q]);
+}
+
+/* What a neighbour disturbs is one round; the median over the rounds does not show it. */
+static double median(const double *values, size_t num_values)
+{
+    double copy[MAX_ROUNDS];
+    memcpy(copy, values, num_values * sizeof(*values));
+    return bench_quantile(copy, num_values, 0.5);
+}
+
+static void report_case(struct bench_report *report, const struct bench *b, const struct a_case *c,
+                        const struct a_case *off)
+{
+    if (c->is_refused)
+        return;
+    double over_off[MAX_ROUNDS], us[NUM_QUANTILES];
+    for (size_t i = 0; i < b->rounds; i++)
+        over_off[i] = c->us[P99][i] / off->us[P99][i];
+    for (size_t q = 0; q < NUM_QUANTILES; q++)
+        us[q] = median(c->us[q], b->rounds);
+    const double off_p99 = median(off->us[P99], b->rounds);
+    const bool is_off = c == off;
+    bench_row_begin(report, c->name);
+    bench_row_number(report, "us", 1, us[P99]);
+    bench_row_number(report, "bytes", 0, (double)b->read_bytes);
+    bench_row_number(report, "reference_us", 1, is_off ? NAN : off_p99);
+    bench_row_number(report, "ratio", 3, is_off ? NAN : off_p99 / us[P99]);
+    bench_row_number(report, "p50_us", 1, us[0]);
+    bench_row_number(report, "p90_us", 1, us[1]);
+    bench_row_number(report, "p99_us", 1, us[P99]);
+    bench_row_number(report, "p999_us", 1, us[3]);
+    bench_row_number(report, "over_off", 2, median(over_off, b->rounds));
+    bench_row_number(report, "over_off_min", 2, bench_quantile(over_off, b->rounds, 0));
+    bench_row_number(report, "over_off_max", 2, bench_quantile(over_off, b->rounds, 1));
+    bench_row_number(report, "offload_per_s", 0, c->has_server ? c->samples / c->seconds : NAN);
+    bench_row_end(report);
+}
+
+static void run(const struct bench *b, bool is_json)
+{
+    char nice[32], cgroup[64], cpu_max[32], cgroup_name[96];
+    snprintf(nice, sizeof(nice), "%llu", (unsigned long long)b->nice);
+    snprintf(cgroup, sizeof(cgroup), "bench-reader-%ld", (long)getpid());
+    snprintf(cpu_max, sizeof(cpu_max), "%g", b->cpu_max);
+    snprintf(cgroup_name, sizeof(cgroup_name), "on, quota of %s CPUs", cpu_max);
+    char nice_name[64];
+    snprintf(nice_name, sizeof(nice_name), "on, nice %s", nice);
+    struct a_case cases[] = {
+        {.name = "off"},
+        {.name = "on", .has_server = true},
+        {.name = nice_name, .has_server = true, .flags = {"--prep-nice", nice}},
+        {.name = "on, idle", .has_server = true, .flags = {"--prep-sched", "idle"}},
+        {.name = "on, idle reads", .has_server = true, .flags = {"--prep-io", "idle"}},
+        {.name = cgroup_name,
+         .has_server = true,
+         .flags = {"--prep-cgroup", cgroup, "--prep-cpu-max", cpu_max}},
+        {.name = "on, all limits",
+         .has_server = true,
+         .flags = {"--prep-nice", nice, "--prep-sched", "idle", "--prep-io", "idle",
+                   "--prep-cgroup", cgroup, "--prep-cpu-max", cpu_max}},
+    };
+
+    const struct files images = list_files(b->images), read = list_files(b->read_dir);
+    struct reader reader = {.bench = b, .files = &read, .draw = 1};
+    reader.room = aligned_alloc(PAGE, b->read_bytes);
+    /* Two reads an interval at most, warming up apart. */
+    const double longest_s = fmax(b->seconds, b->warm_up_s);
+    const size_t room = (size_t)(2 * b->rate * longest_s) + 1;
+    double *latencies = calloc(room, sizeof(*latencies));
+    if (!latencies || !reader.room)
+        bench_die("no memory");
+    reader.direct = can_read_directly(&read.items[0], reader.room) ? O_DIRECT : 0;
+    fprintf(
+        stderr,
+        "bench_reader: reads of up to %llu bytes at random places of %zu files, %s, %g a second, "
+        "%llu us of CPU on each; the server has %d of the CPUs, shared with the reader, and %llu "
+        "prep workers; its files are %s\n",
+        (unsigned long long)b->read_bytes, read.num_items,
+        reader.direct ? "O_DIRECT" : "each file dropped from the page cache after its read",
+        b->rate, (unsigned long long)b->touch_us, CPU_COUNT(&b->storage),
+        (unsigned long long)b->prep_workers,
+        b->is_cached ? "left in the page cache" : "dropped from the page cache all the time");
+
+    struct dropper dropper = {.files = &images, .cpus = &b->client};
+    pthread_t thread;
+    if (!b->is_cached && pthread_create(&thread, NULL, drop_main, &dropper) != 0)
+        bench_die("cannot start a thread");
+    (void)sched_setaffinity(0, sizeof(b->storage), &b->storage);
+    (void)prctl(PR_SET_TIMERSLACK, 1ul); /* sleeps to the microsecond */
+    for (size_t round = 0; round < b->rounds; round++) {
+        for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+            if (!cases[i].is_refused)
+                run_case(b, &reader, &cases[i], round, latencies, room);
+        }
+    }
+    if (!b->is_cached) {
+        atomic_store(&dropper.is_over, true);
+        pthread_join(thread, NULL);
+    }
+
+    struct bench_report report = {.is_json = is_json};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
+        report_case(&report, b, &cases[i], &cases[0]);
+    free(latencies);
+    free(reader.room);
+    const struct files *const lists[] = {&images, &read};
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(lists); k++) {
+        for (size_t i = 0; i < lists[k]->num_items; i++)
+            free(lists[k]->items[i].path);
+        free(lists[k]->items);
+    }
+}
+
+/* The last of our CPUs to the client, the others to the storage node; all to both if there are too
+ * few. */
+static void share_cpus(struct bench *b)
+{
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    if (sched_getaffinity(0, sizeof(all), &all) != 0)
+        bench_die("more CPUs than a cpu_set_t holds");
+    b->storage = b->client = all;
+    const int num_storage = CPU_COUNT(&all) - (int)b->client_cpus;
+    if (num_storage < 1 || !b->client_cpus)
+        return;
+    CPU_ZERO(&b->storage);
+    CPU_ZERO(&b->client);
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &all))
+            CPU_SET(cpu, seen++ < num_storage ? &b->storage : &b->client);
+    }
+}
+
+/* Where the other programs of this build are. */
+static const char *bin_beside_us(void)
+{
+    static char path[PATH_MAX + 16];
+    const ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[len > 0 ? len : 0] = '\0';
+    for (int i = 0; i < 2 && strrchr(path, '/'); i++)
+        *strrchr(path, '/') = '\0';
+    strcat(path, "/bin");
+    return path;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {
+        .bin = bin_beside_us(),
+        .mode = "remote_alloff",
+        .rate = 500,
+        .seconds = 1,
+        .warm_up_s = 0.2,
+        .read_bytes = 64 << 10,
+        .touch_us = 100,
+        .rounds = 5,
+        .client_cpus = 1,
+        .nice = 19,
+    };
+    const struct sluice_option options[] = {
+        {.name = "read",
+         .type = SLUICE_OPTION_STRING,
+         .value = &b.read_dir,
+         .arg = "FOLDER",
+         .help = "Files that the reader reads; not given: the images."},
+        {.name = "rate",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &b.rate,
+         .arg = "N",
+         .help = "Reads that come in a second.",
+         .min = 0.1,
+         .max = 1e5},
+        {.name = "read-bytes",
+         .type = SLUICE_OPTION_BYTES,
+         .value = &b.read_bytes,
+         .arg = "SIZE",
+         .help = "Of a read; whole pages of 4 kB.",
+         .min = PAGE,
+         .max = 64 << 20},
+        {.name = "touch-us",
+         .type = SLUICE_OPTION_UINT,
+         .value = &b.touch_us,
+         .arg = "N",
+         .help = "CPU time that the reader spends on what it read, at least.",
+         .min = 0,
+         .max = 1e6},
+        {.name = "seconds",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &b.seconds,
+         .arg = "S",
+         .help = "Time of each case in each round.",
+         .min = 0.05,
+         .max = 3600},
+        {.name = "warm-up",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &b.warm_up_s,
+         .arg = "S",
+         .help = "Time before it that does not count.",
+         .min = 0,
+         .max = 3600},
+        {.name = "rounds",
+         .type = SLUICE_OPTION_UINT,
+         .value = &b.rounds,
+         .arg = "N",
+         .help = "Rounds of all cases.",
+         .min = 1,
+         .max = MAX_ROUNDS},
+        {.name = "mode",
+         .type = SLUICE_OPTION_STRING,
+         .value = &b.mode,
+         .arg = "MODE",
+         .help = "What the server is asked for: offload_train's --dataset-mode."},
+        {.name = "prep-workers",
+         .type = SLUICE_OPTION_UINT,
+         .value = &b.prep_workers,
+         .arg = "N",
+         .help = "Of the server; 0 is one for each of the storage node's CPUs.",
+         .min = 0,
+         .max = 1024},
+        {.name = "nice",
+         .type = SLUICE_OPTION_UINT,
+         .value = &b.nice,
+         .arg = "N",
+         .help = "The server's --prep-nice.",
+         .min = 0,
+         .max = 19},
+        {.name = "cpu-max",
+         .type = SLUICE_OPTION_DOUBLE,
+         .value = &b.cpu_max,
+         .arg = "CORES",
+         .help = "The server's --prep-cpu-max; not given: half of the storage node's CPUs.",
+         .min = 0.01,
+         .max = 65536},
+        {.name = "client-cpus",
+         .type = SLUICE_OPTION_UINT,
+         .value = &b.client_cpus,
+         .arg = "N",
+         .help = "CPUs, the last ones, that only the client uses; 0, or too many: all share all.",
+         .min = 0,
+         .max = 1024},
+        {.name = "keep-cache",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &b.is_cached,
+         .help = "Let the server's images stay in the page cache, as a small dataset would."},
+        {.name = "bin",
+         .type = SLUICE_OPTION_STRING,
+         .value = &b.bin,
+         .arg = "FOLDER",
+         .help = "Where offload_server and offload_train are."},
+    };
+    const struct sluice_cli cli = {
+        .program = "bench_reader",
+        .summary = "Latency of a co-running reader of the disk, with offload_server off and on.",
+        .positional = "IMAGES",
+        .min_positional = 1,
+        .max_positional = 1,
+        .options = options,
+        .num_options = SLUICE_ARRAY_LEN(options),
+        .epilog = "us and p99_us are the 99th percentile, the median over the rounds; over_off is\n"
+                  "that over the one without a server, round by round, with the least and the\n"
+                  "most; offload_per_s is what the server did meanwhile.\n",
+    };
+    const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
+    if (parsed.should_exit)
+        return parsed.exit_code;
+    b.images = parsed.positional[0];
+    if (!b.read_dir)
+        b.read_dir = b.images;
+    b.read_bytes -= b.read_bytes % PAGE;
+    share_cpus(&b);
+    if (!b.prep_workers)
+        b.prep_workers = (uint64_t)CPU_COUNT(&b.storage);
+    if (b.cpu_max <= 0)
+        b.cpu_max = CPU_COUNT(&b.storage) / 2.0;
+    bench_print_machine();
+    run(&b, parsed.is_json);
+    return 0;
+}
