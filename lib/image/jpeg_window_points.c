@@ -339,20 +339,24 @@ static bool follow(struct tracker *at, const struct leaper *leaper, size_t first
     return true;
 }
 
-/* Goes on until it meets with one of a leaper's marks; their number: it does not. */
+/* Goes on until it meets with one of a leaper's marks; their number: it does not, or has all
+ * points before. */
 static bool meet(struct tracker *at, const struct leaper *leaper, size_t *mark)
 {
     size_t m = 0;
     struct tracker next = *at;
-    for (;;) {
+    *mark = leaper->num_marks;
+    while (at->row < at->search->source->wanted.end_row) {
         while (m < leaper->num_marks && leaper->marks[m].bit < at->bit)
             m++;
-        *mark = m;
-        if (m == leaper->num_marks || leaper->marks[m].bit == at->bit)
+        if (m == leaper->num_marks || leaper->marks[m].bit == at->bit) {
+            *mark = m;
             return true;
+        }
         if (!skip_one(&next) || !go_to(at, &next))
             return false;
     }
+    return true;
 }
 
 static bool find_by_leaping(struct sluice_jpeg_window *window,

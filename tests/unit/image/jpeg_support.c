@@ -143,3 +143,33 @@ void jpeg_test_free_coefficients(struct jpeg_test_coefficients *coefficients)
         free(coefficients->blocks[c]);
     memset(coefficients, 0, sizeof(*coefficients));
 }
+
+struct sluice_buf *jpeg_test_with_restarts(const struct sluice_buf *file, unsigned interval)
+{
+    struct jpeg_decompress_struct in;
+    struct jpeg_compress_struct out;
+    struct jpeg_error_mgr errors; /* which ends the test if the file is bad */
+    in.err = out.err = jpeg_std_error(&errors);
+    jpeg_create_decompress(&in);
+    jpeg_create_compress(&out);
+    jpeg_mem_src(&in, file->data, file->len);
+    jpeg_read_header(&in, TRUE);
+    jvirt_barray_ptr *arrays = jpeg_read_coefficients(&in);
+    jpeg_copy_critical_parameters(&in, &out);
+    out.restart_interval = interval;
+    unsigned char *bytes = NULL;
+    unsigned long len = 0;
+    jpeg_mem_dest(&out, &bytes, &len);
+    jpeg_write_coefficients(&out, arrays);
+    jpeg_finish_compress(&out);
+    jpeg_finish_decompress(&in);
+    jpeg_destroy_compress(&out);
+    jpeg_destroy_decompress(&in);
+    struct sluice_buf *copy = NULL;
+    if (sluice_buf_create(NULL, len, &copy, NULL) != SLUICE_OK)
+        abort();
+    memcpy(copy->data, bytes, len);
+    copy->len = len;
+    free(bytes);
+    return copy;
+}

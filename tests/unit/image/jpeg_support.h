@@ -32,6 +32,9 @@ uint8_t *jpeg_test_picture(uint32_t width, uint32_t height, uint64_t seed);
 struct sluice_buf *jpeg_test_file(uint32_t width, uint32_t height, uint64_t seed,
                                   const struct sluice_jpeg_encode_options *options);
 
+/* The same coefficients with a restart marker every so many MCUs, of whatever row. */
+struct sluice_buf *jpeg_test_with_restarts(const struct sluice_buf *file, unsigned interval);
+
 /* Every sampling, gray, inks, restart intervals, optimised tables, progressive. */
 extern const struct sluice_jpeg_encode_options jpeg_test_options[];
 extern const size_t jpeg_test_num_options;
