@@ -245,10 +245,18 @@ void fixture_start(struct fixture *fixture)
     const sluice_status status =
         sluice_server_create(&fixture->options, store, &fixture->server, &err);
     must(status == SLUICE_OK, err.text);
+    fixture->channel = fixture_connect(fixture);
+}
+
+struct sluice_rpc_channel *fixture_connect(const struct fixture *fixture)
+{
+    struct sluice_err err = {0};
     char target[64];
     snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_server_port(fixture->server));
-    const struct sluice_rpc_channel_options channel = {.target = target};
-    must(sluice_rpc_channel_create(&channel, &fixture->channel, &err) == SLUICE_OK, err.text);
+    const struct sluice_rpc_channel_options options = {.target = target};
+    struct sluice_rpc_channel *channel = NULL;
+    must(sluice_rpc_channel_create(&options, &channel, &err) == SLUICE_OK, err.text);
+    return channel;
 }
 
 void fixture_end(struct fixture *fixture)
@@ -369,6 +377,16 @@ void client_close(struct client *client)
     pthread_cond_destroy(&client->changed);
     pthread_mutex_destroy(&client->lock);
     free(client);
+}
+
+void client_stall(struct client *client)
+{
+    pthread_mutex_lock(&client->lock);
+}
+
+void client_go_on(struct client *client)
+{
+    pthread_mutex_unlock(&client->lock);
 }
 
 void client_send(struct client *client, struct sluice_message *message)

@@ -50,6 +50,8 @@ struct fixture {
 struct fixture fixture_init(void);
 void fixture_start(struct fixture *fixture);
 void fixture_end(struct fixture *fixture);
+/* Another machine's, so to speak; destroy it before the end. */
+struct sluice_rpc_channel *fixture_connect(const struct fixture *fixture);
 
 /* --- clients --- */
 
@@ -61,6 +63,9 @@ enum sluice_rpc_code call(struct fixture *fixture, const char *path, struct slui
 struct client;
 struct client *client_open(struct fixture *fixture, const char *path);
 void client_close(struct client *client); /* cancels it */
+/* In between, what comes is not looked at, nor more of it read; sending works.  One thread. */
+void client_stall(struct client *client);
+void client_go_on(struct client *client);
 void client_send(struct client *client, struct sluice_message *message);
 void client_half_close(struct client *client);
 /* Until so many messages came in all; fails the test if the stream ends before. */

@@ -417,6 +417,48 @@ static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(v
     end(&f, client);
 }
 
+/* 64 MiB may wait in the server for a stream; its transport and the sockets hold some more. */
+static void a_client_that_does_not_read_fills_no_more_than_its_share(void)
+{
+    char kept[700];
+    snprintf(kept, sizeof(kept), "%s.kept", image_path(0));
+    rename(image_path(0), kept);
+    const size_t len = 1 << 20;
+    uint8_t *large = calloc(1, len);
+    sluice_test_write_file(image_path(0), large, len);
+    free(large);
+
+    struct fixture f = fixture_init();
+    struct client *client = start(&f);
+    struct fixture beside = f;
+    beside.channel = fixture_connect(&f);
+    client_stall(client);
+    enum { count = 1000 };
+    static struct sluice_wire_sample_request requests[count];
+    for (size_t i = 0; i < count; i++)
+        requests[i].request_id = i;
+    fetch_send(client, requests, count, 0);
+    /* Others are served meanwhile. */
+    struct client *other = fetch_open(&beside, 0);
+    uint64_t num_others = 0;
+    for (; sluice_server_stats(f.server).files.read_bytes < 64 * len; num_others++) {
+        fetch_ask(other, 1 + num_others * NUM_IMAGES, 1, 0, SLUICE_FORM_RAW);
+        fetch_await(other, num_others + 1);
+    }
+    for (unsigned i = 0; i < 100; i++, num_others++) {
+        fetch_ask(other, 1 + num_others * NUM_IMAGES, 1, 0, SLUICE_FORM_RAW);
+        fetch_await(other, num_others + 1);
+    }
+    CU_ASSERT(sluice_server_stats(f.server).files.read_bytes < 128 * len);
+    client_close(other);
+    sluice_rpc_channel_destroy(beside.channel);
+    client_go_on(client);
+    fetch_await(client, 70);
+    CU_ASSERT_EQUAL(fetch_reply_to(client, 0)->payload->len, len);
+    end(&f, client);
+    rename(kept, image_path(0));
+}
+
 static void a_bad_file_is_an_error_of_its_own(void)
 {
     struct fixture f = fixture_init();
@@ -656,6 +698,7 @@ int main(void)
         SLUICE_TEST(the_window_holds_replies_until_they_are_granted),
         SLUICE_TEST(grants_are_read_past_requests_that_wait),
         SLUICE_TEST(a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same),
+        SLUICE_TEST(a_client_that_does_not_read_fills_no_more_than_its_share),
         SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
         SLUICE_TEST(refuses_streams_that_do_not_agree),
