@@ -483,6 +483,7 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
                   const struct sluice_trainer_seen *trainer)
 {
     uint64_t last_ns = 0;
+    double storage_cores = 0;
     bool has_latency = false;
     for (size_t i = 0; i < num_rows; i++) {
         learn_costs(plan, &rows[i]);
@@ -490,13 +491,16 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
         if (rows[i].arrived_ns >= last_ns) {
             last_ns = rows[i].arrived_ns;
             plan->storage_price = rows[i].storage_price;
+            storage_cores = rows[i].storage_cores;
         }
     }
     sluice_auto_costs_settle(&plan->costs);
     if (has_latency)
         sluice_rate_watch_forget_latency(&plan->watch);
-    const struct sluice_rate_sight sight =
+    struct sluice_rate_sight sight =
         sluice_rate_watch_see(&plan->watch, rows, num_rows, trainer, plan->spans);
+    if (sluice_rate_watch_hear_cores(&plan->watch, storage_cores))
+        sight.used_per_s[SLUICE_WATCHED_STORAGE] = 0;
     /* While the link runs empty, and is filled again, little is done of what could be. */
     const bool is_draining = plan->latency_item != SIZE_MAX;
     if (!is_draining)

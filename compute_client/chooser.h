@@ -36,7 +36,7 @@ struct sluice_row_seen {
     uint64_t backlog_ns;          /* behind other items, before the storage node took it up */
     uint64_t storage_ns, storage_queue_ns, disk_ns;
     uint64_t storage_cpu_ns, compute_cpu_ns; /* of the work alone */
-    double storage_price;                    /* source.h */
+    double storage_price, storage_cores;     /* source.h */
 };
 
 struct sluice_chooser {

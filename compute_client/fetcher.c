@@ -233,6 +233,7 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
         .storage_queue_ns = (uint64_t)reply->queue_us * 1000,
         .storage_cpu_ns = (uint64_t)reply->cpu_us * 1000,
         .storage_price = f->load.cpu_price,
+        .storage_cores = f->load.prep_cores,
     };
     memcpy(result.error, reply->error, sizeof(result.error));
     if (result.status == SLUICE_OK) {

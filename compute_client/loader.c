@@ -115,6 +115,7 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
         .backlog_ns = row->result.backlog_ns,
         .disk_ns = row->result.disk_ns,
         .storage_price = row->result.storage_price,
+        .storage_cores = row->result.storage_cores,
         .storage_cpu_ns = row->result.storage_cpu_ns,
         .compute_cpu_ns = row->cpu_ns,
     };

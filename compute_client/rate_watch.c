@@ -81,6 +81,20 @@ void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns)
     watch->least_at_ns = now_ns;
 }
 
+bool sluice_rate_watch_hear_cores(struct sluice_rate_watch *watch, double cores)
+{
+    const double before = watch->heard_cores;
+    if (!(cores > 0) || cores == before)
+        return false;
+    watch->heard_cores = cores;
+    if (!(before > 0))
+        return false;
+    double *per_s = &watch->per_s[SLUICE_WATCHED_STORAGE];
+    *per_s = fmin(*per_s * cores / before, watch->most_per_s[SLUICE_WATCHED_STORAGE]);
+    watch->steps[SLUICE_WATCHED_STORAGE] = (struct sluice_rate_steps){0};
+    return true;
+}
+
 bool sluice_rate_watch_is_latency_old(struct sluice_rate_watch *watch, uint64_t now_ns)
 {
     const double per_s = watch->per_s[SLUICE_WATCHED_LINK];

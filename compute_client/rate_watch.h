@@ -68,6 +68,7 @@ struct sluice_rate_watch {
         double from_per_s; /* before the first of them; 0: none is being tried */
     } steps[SLUICE_NUM_WATCHED];
     struct sluice_transport_cost transport; /* all 0 unless set */
+    double heard_cores;                     /* of the storage node; 0: never */
     uint64_t least_link_ns;                 /* latency; UINT64_MAX: none was seen */
     uint64_t forgotten_ns;                  /* the one before, while another is looked for; 0 */
     uint64_t least_at_ns;                   /* when a row had about that */
@@ -84,6 +85,11 @@ struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *belie
 
 /* The next interval begins now: an epoch does. */
 void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns);
+
+/* The storage node may use so many cores now (0: it does not say).  Where it said another number
+ * before, what it is believed to do moves as much at once, without waiting for rows to show it, and
+ * true is returned: what rows show of this interval is of neither. */
+bool sluice_rate_watch_hear_cores(struct sluice_rate_watch *watch, double cores);
 
 /* No row was as fast as the link can be for 10 s, or for a second the link has been believed to do
  * a quarter less than when this was last said.  By then it has got rid of what was too much for it,

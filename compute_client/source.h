@@ -41,6 +41,7 @@ struct sluice_source_result {
     uint64_t storage_ns;  /* waiting for a storage node's worker, and its time beside the disk's */
     uint64_t storage_queue_ns, storage_cpu_ns; /* the waiting alone; CPU time of the work */
     double storage_price;  /* of a second of a storage core, as last heard; 0 if never */
+    double storage_cores;  /* that the storage node may use, as last heard; 0 if never */
     uint64_t disk_ns;      /* waiting for the disk; 0 if the file was in memory */
     uint64_t disk_busy_ns; /* its part of what the disk was busy (base/disk_clock.h) */
 };

@@ -58,6 +58,7 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
         const struct sluice_wire_load load = {
             .queue_depth = (uint32_t)prep.queue_depth,
             .cpu_price = sluice_workers_cpu_price(s->context->workers),
+            .prep_cores = sluice_workers_prep_cores_then(s->context->workers),
         };
         status = sluice_wire_put_load(&load, &message, &err);
     }

@@ -48,6 +48,7 @@ struct sluice_workers {
     bool is_closed;
     struct lane lanes[2];
     struct sluice_cpu_price price;
+    double prep_cores; /* when the price was made */
     struct {
         uint64_t num_done, held_ns;
     } seen[2]; /* in PREP since the price was made: of others, of followers */
@@ -163,6 +164,7 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         sluice_workers_destroy(w);
         return status;
     }
+    w->prep_cores = sluice_workers_prep_cores(w);
     *workers = w;
     return SLUICE_OK;
 }
@@ -398,7 +400,8 @@ double sluice_workers_cpu_price(struct sluice_workers *w)
 {
     pthread_mutex_lock(&w->lock);
     const uint64_t now_ns = sluice_clock_ns();
-    if (now_ns - w->price.last_ns >= PRICE_PERIOD_NS) {
+    const bool is_due = now_ns - w->price.last_ns >= PRICE_PERIOD_NS;
+    if (is_due) {
         struct sluice_cpu_load load = {
             .num_workers = w->num_prep,
             .num_done = w->seen[true].num_done,
@@ -417,5 +420,19 @@ double sluice_workers_cpu_price(struct sluice_workers *w)
     }
     const double price = w->price.price;
     pthread_mutex_unlock(&w->lock);
+    if (is_due) {
+        const double cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */
+        pthread_mutex_lock(&w->lock);
+        w->prep_cores = cores;
+        pthread_mutex_unlock(&w->lock);
+    }
     return price;
+}
+
+double sluice_workers_prep_cores_then(struct sluice_workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    const double cores = w->prep_cores;
+    pthread_mutex_unlock(&w->lock);
+    return cores;
 }

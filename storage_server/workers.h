@@ -91,5 +91,8 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *work
 
 /* The price of PREP's cores (cpu_price.h), by what is seen whenever it is asked for. */
 double sluice_workers_cpu_price(struct sluice_workers *workers);
+/* What sluice_workers_prep_cores() said when the price was last made: cheap enough for every
+ * message. */
+double sluice_workers_prep_cores_then(struct sluice_workers *workers);
 
 #endif

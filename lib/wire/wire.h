@@ -169,6 +169,7 @@ sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply *reply,
 struct sluice_wire_load {
     uint32_t queue_depth; /* jobs that waited for a prep worker */
     double cpu_price;     /* of a second of a storage core, in seconds of an epoch; finite, >= 0 */
+    double prep_cores;    /* that preprocessing may use; finite, >= 0; 0: not said */
 };
 /* Appends it; at most once per message. */
 SLUICE_MUST_USE sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,

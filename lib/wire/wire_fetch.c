@@ -15,6 +15,7 @@ enum {
     FETCH_REPLY_SAMPLES = 1,
     FETCH_REPLY_QUEUE_DEPTH = 2,
     FETCH_REPLY_CPU_PRICE = 3,
+    FETCH_REPLY_PREP_CORES = 4,
 };
 enum {
     SAMPLE_REPLY_REQUEST_ID = 1,
@@ -188,9 +189,11 @@ sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
                                    struct sluice_message *message, struct sluice_err *err)
 {
     assert(load->cpu_price >= 0 && isfinite(load->cpu_price));
+    assert(load->prep_cores >= 0 && isfinite(load->prep_cores));
     Sluice__V1__FetchReply wire = SLUICE__V1__FETCH_REPLY__INIT;
     wire.queue_depth = load->queue_depth;
     wire.cpu_price = load->cpu_price;
+    wire.prep_cores = load->prep_cores;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
@@ -324,6 +327,17 @@ static sluice_status get_sample_reply(struct sluice_cursor cursor, size_t max_pa
     return SLUICE_OK;
 }
 
+/* A finite double that is not negative. */
+static bool read_amount(const struct sluice_wire_field *field, double *out)
+{
+    double amount;
+    memcpy(&amount, &field->value, sizeof(amount));
+    if (field->type != SLUICE_WIRE_64BIT || !isfinite(amount) || amount < 0)
+        return false;
+    *out = amount;
+    return true;
+}
+
 sluice_status sluice_wire_get_fetch_reply(
     const struct sluice_message *message, size_t max_payload_bytes,
     void (*on_sample)(void *ctx, const struct sluice_wire_sample_reply *reply), void *ctx,
@@ -349,11 +363,11 @@ sluice_status sluice_wire_get_fetch_reply(
                 return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's queue depth is none");
             got.queue_depth = (uint32_t)field.value;
         } else if (field.number == FETCH_REPLY_CPU_PRICE) {
-            double price;
-            memcpy(&price, &field.value, sizeof(price));
-            if (field.type != SLUICE_WIRE_64BIT || !isfinite(price) || price < 0)
+            if (!read_amount(&field, &got.cpu_price))
                 return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's price is none");
-            got.cpu_price = price;
+        } else if (field.number == FETCH_REPLY_PREP_CORES) {
+            if (!read_amount(&field, &got.prep_cores))
+                return sluice_fail(err, SLUICE_E_CORRUPT, "a FetchReply's cores are none");
         }
     }
     if (load)

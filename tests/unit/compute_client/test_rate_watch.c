@@ -226,6 +226,30 @@ static void steps_up_that_lead_nowhere_become_rare(void)
     CU_ASSERT(watch.per_s[SLUICE_WATCHED_LINK] > 1000e6);
 }
 
+static void what_the_storage_node_says_of_its_cores_counts_at_once(void)
+{
+    struct sluice_rates shared = believed, free = most;
+    shared.storage_cores = 2; /* others have the rest */
+    free.storage_cores = 6;
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&shared, &free);
+    const double *per_s = &watch.per_s[SLUICE_WATCHED_STORAGE];
+    CU_ASSERT_FALSE(sluice_rate_watch_hear_cores(&watch, 0));
+    CU_ASSERT_FALSE(sluice_rate_watch_hear_cores(&watch, 4)); /* nothing to compare it with */
+    CU_ASSERT_EQUAL(*per_s, 2);
+    CU_ASSERT_FALSE(sluice_rate_watch_hear_cores(&watch, 4));
+    CU_ASSERT_TRUE(sluice_rate_watch_hear_cores(&watch, 1));
+    CU_ASSERT_EQUAL(*per_s, 0.5);
+    CU_ASSERT_FALSE(sluice_rate_watch_hear_cores(&watch, 0)); /* says nothing of it any more */
+    CU_ASSERT_EQUAL(*per_s, 0.5);
+    CU_ASSERT_TRUE(sluice_rate_watch_hear_cores(&watch, 4));
+    CU_ASSERT_EQUAL(*per_s, 2);
+    CU_ASSERT_TRUE(sluice_rate_watch_hear_cores(&watch, 400));
+    CU_ASSERT_EQUAL(*per_s, 6);
+    /* The other resources are as before. */
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], believed.link_bytes_per_s);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_COMPUTE], believed.compute_cores);
+}
+
 static void the_trainers_rate_is_its_samples_over_its_time(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
@@ -334,6 +358,7 @@ int main(void)
         SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
         SLUICE_TEST(what_is_fully_used_without_a_wait_goes_up_by_growing_steps),
         SLUICE_TEST(steps_up_that_lead_nowhere_become_rare),
+        SLUICE_TEST(what_the_storage_node_says_of_its_cores_counts_at_once),
         SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
         SLUICE_TEST(failed_rows_and_nothing_at_all_say_nothing),
     };

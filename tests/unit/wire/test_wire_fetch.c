@@ -169,8 +169,8 @@ static void replies_come_back_as_they_were_put(void)
         struct collected put = {0}, got = {0};
         struct sluice_message message = {0};
         const uint32_t num_replies = random_u32() % 8;
-        const struct sluice_wire_load load = {random_u32(), random_u32() / 7.0};
-        struct sluice_wire_load got_load = {99, 99};
+        const struct sluice_wire_load load = {random_u32(), random_u32() / 7.0, random_u32() / 3.0};
+        struct sluice_wire_load got_load = {99, 99, 99};
         for (uint32_t k = 0; k < num_replies; k++) {
             put.replies[put.num_replies++] = random_reply();
             CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[k], &message, NULL),
@@ -184,6 +184,7 @@ static void replies_come_back_as_they_were_put(void)
             SLUICE_OK);
         CU_ASSERT_EQUAL(got_load.queue_depth, load.queue_depth);
         CU_ASSERT_EQUAL(got_load.cpu_price, load.cpu_price);
+        CU_ASSERT_EQUAL(got_load.prep_cores, load.prep_cores);
         CU_ASSERT_EQUAL_FATAL(got.num_replies, put.num_replies);
         for (size_t k = 0; k < put.num_replies; k++)
             assert_replies_equal(&got.replies[k], &put.replies[k]);
@@ -251,8 +252,9 @@ static void payloads_travel_by_reference(void)
 static void a_payload_too_large_for_any_message_leaves_it_as_it_was(void)
 {
     struct sluice_message message = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_load(&(struct sluice_wire_load){5, 0.5}, &message, NULL),
-                    SLUICE_OK);
+    CU_ASSERT_EQUAL(
+        sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 5}, &message, NULL),
+        SLUICE_OK);
     const size_t len = message.len;
     struct sluice_wire_sample_reply reply = {.payload = random_buf(16)};
     reply.payload->len = (size_t)1 << 31; /* nothing reads that far: it is refused first */
@@ -287,13 +289,15 @@ static void protobuf_c_reads_what_is_put(void)
         put.replies[put.num_replies++] = random_reply();
         CU_ASSERT_EQUAL(sluice_wire_put_sample_reply(&put.replies[i], &message, NULL), SLUICE_OK);
     }
-    CU_ASSERT_EQUAL(sluice_wire_put_load(&(struct sluice_wire_load){123456, 1e-3}, &message, NULL),
-                    SLUICE_OK);
+    CU_ASSERT_EQUAL(
+        sluice_wire_put_load(&(struct sluice_wire_load){123456, 1e-3, 2.5}, &message, NULL),
+        SLUICE_OK);
     uint8_t *flat = message_flatten(&message);
     Sluice__V1__FetchReply *wire = sluice__v1__fetch_reply__unpack(NULL, message.len, flat);
     CU_ASSERT_PTR_NOT_NULL_FATAL(wire);
     CU_ASSERT_EQUAL(wire->queue_depth, 123456);
     CU_ASSERT_EQUAL(wire->cpu_price, 1e-3);
+    CU_ASSERT_EQUAL(wire->prep_cores, 2.5);
     CU_ASSERT_EQUAL_FATAL(wire->n_samples, 20);
     for (int i = 0; i < 20; i++) {
         const Sluice__V1__SampleReply *a = wire->samples[i];
@@ -337,6 +341,7 @@ static void what_protobuf_c_packs_is_read(void)
     wire.n_samples = 2;
     wire.queue_depth = 17;
     wire.cpu_price = 2.5;
+    wire.prep_cores = 0.75;
     const size_t len = sluice__v1__fetch_reply__get_packed_size(&wire);
     uint8_t *packed = malloc(len);
     sluice__v1__fetch_reply__pack(&wire, packed);
@@ -350,6 +355,7 @@ static void what_protobuf_c_packs_is_read(void)
             SLUICE_OK);
         CU_ASSERT_EQUAL(load.queue_depth, 17);
         CU_ASSERT_EQUAL(load.cpu_price, 2.5);
+        CU_ASSERT_EQUAL(load.prep_cores, 0.75);
         CU_ASSERT_EQUAL_FATAL(got.num_replies, 2);
         CU_ASSERT_EQUAL(got.replies[0].request_id, UINT64_MAX);
         CU_ASSERT_EQUAL(got.replies[0].status, SLUICE_OK);
@@ -421,6 +427,9 @@ static void malformed_replies_are_corrupt(void)
         CASE("varint of 11 bytes", 0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
              0),
         CASE("varint of 65 bits", 0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02),
+        CASE("negative cores", 0x21, 0, 0, 0, 0, 0, 0, 0xF0, 0xBF),
+        CASE("infinite cores", 0x21, 0, 0, 0, 0, 0, 0, 0xF0, 0x7F),
+        CASE("cores as a varint", 0x20, 1),
         CASE("unknown 64-bit field cut off", 0x79, 1, 2, 3),
         CASE("unknown 32-bit field cut off", 0x7D, 1, 2, 3),
         CASE("in a sample: varint cut off by the sample's end", 0x0A, 2, 0x08, 0x80, 0x01),
