@@ -155,8 +155,10 @@ static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg
     }
     const uint16_t value = (uint16_t)((in->bits >> (-taken & 63)) + (*entry >> ADD_SHIFT));
     in->bits <<= taken & 63;
-    uint8_t *coefficients = in->cell + offsetof(struct sluice_jpeg_cell, coefficients);
-    memcpy(coefficients + 2 * (in_order ? pos - 1 : place[pos]), &value, sizeof(value));
+    const size_t coefficients = offsetof(struct sluice_jpeg_cell, coefficients);
+    uint8_t *at = in_order ? in->cell + (coefficients - sizeof(value)) + sizeof(value) * pos
+                           : in->cell + coefficients + sizeof(value) * place[pos];
+    memcpy(at, &value, sizeof(value));
     go_on(in, taken, pos);
 }
 

@@ -1,8 +1,9 @@
 /* The window decoder against libjpeg-turbo: whatever it takes, libjpeg-turbo takes and
- * decodes to the same pixels, with every table of kernels. */
+ * decodes to the same pixels, with every table of kernels and with an index. */
 
 #include "base/buf.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_index.h"
 #include "image/jpeg_window.h"
 
 #include <stdlib.h>
@@ -16,13 +17,13 @@ static struct sluice_codec *codec;
 static struct sluice_jpeg_window *window;
 
 static void check_level(enum sluice_cpu_level level, const uint8_t *data, size_t size,
-                        const struct sluice_box *box, sluice_status want,
-                        const struct sluice_rgb *all)
+                        const struct sluice_box *box, const struct sluice_jpeg_index *index,
+                        sluice_status want, const struct sluice_rgb *all)
 {
     struct sluice_rgb part = {0};
     struct sluice_err err = {{0}};
     const sluice_status status = sluice_jpeg_window_decode(
-        window, sluice_jpeg_window_kernels_for(level), data, size, box, NULL, NULL, &part, &err);
+        window, sluice_jpeg_window_kernels_for(level), data, size, box, index, NULL, &part, &err);
     if (status != SLUICE_OK) {
         if (part.pixels || !err.text[0])
             abort();
@@ -61,8 +62,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     struct sluice_rgb all = {0};
     const sluice_status want = sluice_jpeg_decode(codec, data, size, MAX_PIXELS, NULL, &all, NULL);
-    check_level(sluice_cpu_level(), data, size, &box, want, &all);
-    check_level(SLUICE_CPU_C, data, size, &box, want, &all);
+    for (enum sluice_cpu_level level = SLUICE_CPU_C; level <= SLUICE_CPU_NEON; level++) {
+        if (level <= sluice_cpu_detected())
+            check_level(level, data, size, &box, NULL, want, &all);
+    }
+    struct sluice_jpeg_index index = {0};
+    if (sluice_jpeg_index_build(data, size, 0, choice[0] % 8, &index, NULL) == SLUICE_OK)
+        check_level(sluice_cpu_level(), data, size, &box, &index, want, &all);
+    sluice_jpeg_index_clear(&index);
     sluice_buf_unref(all.pixels);
     return 0;
 }
