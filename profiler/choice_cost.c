@@ -117,9 +117,10 @@ void sluice_choice_features(const struct sluice_sample_facts *facts,
 #define DETAIL(x) [SLUICE_CHOICE_PER_DETAIL] = (x)
 
 /* Steps that the choices are sums of.  Seconds of one core of an AMD EPYC (Zen 4) with AVX-512,
- * and bytes, fitted to what `offload_profile run` measured: files as cameras and the web have them
- * by 1,000 crops of 200 photographs of ImageNet, progressive ones and PNGs by 140 each of 70 of
- * them that were coded anew.  The ratios travel better than the times. */
+ * and bytes, fitted to what `offload_train --profiling` measured, a core for each node: files as
+ * cameras and the web have them by 5 crops each of 200 photographs of ImageNet and 2 of 42 of 1024
+ * pixels, progressive ones and PNGs by 2 crops each of 67 that were coded anew; floats to what
+ * `offload_profile run` measured.  The ratios travel better than the times. */
 enum step {
     TO_PIXELS,       /* a file to what the crop needs of it, resized */
     WHOLE,           /* a file to all of its pixels */
@@ -134,14 +135,14 @@ enum step {
 #define CUT_FILE_TO_PIXELS                                                                         \
     {                                                                                              \
         {                                                                                          \
-            PER_SAMPLE(25e-6), OUTPUT_PIXEL(0.8e-9), CROP_BYTE(4.24e-9), CROP_PIXEL(1.17e-9),      \
-                CHROMA(0.42e-9), CROP_ROW(0.41e-9)                                                 \
+            PER_SAMPLE(25e-6), OUTPUT_PIXEL(0.98e-9), CROP_BYTE(4.94e-9), CROP_PIXEL(1.0e-9),      \
+                CHROMA(0.61e-9), CROP_ROW(0.35e-9)                                                 \
         }                                                                                          \
     }
 #define ALL_TO_PIXELS                                                                              \
     {                                                                                              \
         {                                                                                          \
-            PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.75e-9), CROP_PIXEL(0.28e-9), CROP_ROW(0.41e-9)       \
+            PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.45e-9), CROP_PIXEL(0.25e-9), CROP_ROW(1.1e-9)        \
         }                                                                                          \
     }
 
@@ -149,43 +150,44 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_S
     {
         [SLUICE_CLASS_WINDOW] =
             {
-                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.6e-9), PIXEL(0.08e-9),
-                                BYTE_TO_CROP(2.62e-9), CROP_BYTE(1.5e-9), CROP_PIXEL(1.1e-9),
-                                CHROMA(0.45e-9), CROP_ROW(0.42e-9)}},
-                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(4.85e-9), PIXEL(1.15e-9)}},
+                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.9e-9), PIXEL(0.085e-9),
+                                BYTE_TO_CROP(2.1e-9), CROP_BYTE(2.53e-9), CROP_PIXEL(0.98e-9),
+                                CHROMA(0.54e-9), CROP_ROW(0.15e-9)}},
+                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(5.4e-9), PIXEL(1.3e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [CUT] = {{PER_SAMPLE(28e-6), BYTE_TO_CROP(2.6e-9), PIXEL(0.11e-9),
-                          CROP_PIXEL(0.2e-9)}},
+                [CUT] = {{PER_SAMPLE(25e-6), BYTE_TO_CROP(2.93e-9), PIXEL(0.077e-9),
+                          CROP_PIXEL(0.26e-9)}},
                 [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
-                [CUT_BYTES] = {{PER_SAMPLE(100), CROP_BYTE(0.97), CHROMA(0.019)}},
-                [PACKED_BYTES] = {{DETAIL(1.53)}},
+                [CUT_BYTES] = {{PER_SAMPLE(100), CROP_BYTE(0.965), CHROMA(0.0195)}},
+                [PACKED_BYTES] = {{DETAIL(1.49)}},
             },
         [SLUICE_CLASS_JPEG] =
             {
-                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.6e-9), FILE_BYTE(26.5e-9),
-                                PIXEL(3.5e-9), CROP_PIXEL(1.4e-9)}},
-                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(26.5e-9), PIXEL(3.6e-9)}},
+                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(1.3e-9), FILE_BYTE(26e-9),
+                                PIXEL(3.9e-9), CROP_PIXEL(0.5e-9)}},
+                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(26.3e-9), PIXEL(4.0e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [CUT] = {{PER_SAMPLE(20e-6), FILE_BYTE(28e-9), PIXEL(1.7e-9), CROP_PIXEL(4.7e-9)}},
+                [CUT] = {{PER_SAMPLE(25e-6), FILE_BYTE(27.2e-9), PIXEL(2.6e-9),
+                          CROP_PIXEL(2.3e-9)}},
                 [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
-                [CUT_BYTES] = {{PER_SAMPLE(100), CROP_BYTE(1.06), CHROMA(0.05)}},
-                [PACKED_BYTES] = {{DETAIL(1.6)}},
+                [CUT_BYTES] = {{PER_SAMPLE(100), CROP_BYTE(1.03), CHROMA(0.077)}},
+                [PACKED_BYTES] = {{DETAIL(1.58)}},
             },
         [SLUICE_CLASS_PNG] =
             {
-                [TO_PIXELS] = {{PER_SAMPLE(30e-6), OUTPUT_PIXEL(0.6e-9), FILE_BYTE(3.75e-9),
-                                PIXEL(11.8e-9), CROP_ROW(2.7e-9)}},
-                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(3.85e-9), PIXEL(11.8e-9)}},
+                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(1.4e-9), FILE_BYTE(3.8e-9),
+                                PIXEL(13.5e-9), CROP_ROW(1.9e-9)}},
+                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(3.77e-9), PIXEL(14.2e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [PACKED_BYTES] = {{DETAIL(1.05)}},
+                [PACKED_BYTES] = {{DETAIL(0.99)}},
             },
 };
 
-static const struct sluice_choice_weights pack = {{PER_SAMPLE(10e-6), OUTPUT_PIXEL(6.5e-9)}};
-static const struct sluice_choice_weights unpack = {{PER_SAMPLE(5e-6), OUTPUT_PIXEL(4.4e-9)}};
-static const struct sluice_choice_weights copy = {{PER_SAMPLE(1e-6), OUTPUT_PIXEL(0.08e-9)}};
-static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.1e-9)}};
-static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(8.3e-9)}};
+static const struct sluice_choice_weights pack = {{PER_SAMPLE(10e-6), OUTPUT_PIXEL(6.2e-9)}};
+static const struct sluice_choice_weights unpack = {{PER_SAMPLE(5e-6), OUTPUT_PIXEL(5.2e-9)}};
+static const struct sluice_choice_weights take_over = {{PER_SAMPLE(3e-6), OUTPUT_PIXEL(0.44e-9)}};
+static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.4e-9)}};
+static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(9.4e-9)}};
 static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
 
 static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
@@ -204,8 +206,9 @@ static void set_class(struct sluice_choice_weights (*of)[SLUICE_NUM_CHOICE_SIDES
     add(&of[1][C], &step[WHOLE_TO_PIXELS]);
     for (int split = 2; split < SLUICE_PROFILE_STAGES; split++) {
         add(&of[split][S], &step[TO_PIXELS]);
-        add(&of[split][S], split < 4 ? &copy : &to_float);
-        add(&of[split][C], split < 4 ? &copy : &from_float);
+        if (split >= 4)
+            add(&of[split][S], &to_float);
+        add(&of[split][C], split < 4 ? &take_over : &from_float);
     }
     add(&of[CROP][S], &step[CUT]);
     add(&of[CROP][C], &step[CUT_TO_PIXELS]);

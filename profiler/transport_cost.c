@@ -5,7 +5,7 @@
 /* On the machine of the defaults. */
 #define PROBED_S_PER_BYTE 0.2e-9
 #define USUAL_READ_S 35e-6
-#define PASS_SHARE 0.75 /* of what an epoch's samples take; see sluice_transport_cost_fit() */
+#define PASS_SHARE 0.86 /* of what an epoch's samples take; see sluice_transport_cost_fit() */
 
 /* CPU time of the threads of offload_server and offload_train for one sample, a core each on one
  * AMD EPYC, 200 photographs of ImageNet, less what the rows say of the work on them (and reading):
