@@ -217,6 +217,21 @@ static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched w
     }
 }
 
+/* Whether even the fastest row was on its way for longer than the latency was, beside the time that
+ * its bytes take by what the link is believed to do, be that slow. */
+static bool is_longer(const struct sluice_rate_watch *watch, const struct sluice_row_seen *rows,
+                      size_t num_rows)
+{
+    const double per_ns = watch->per_s[SLUICE_WATCHED_LINK] * 1e-9;
+    const double most_ns = 1.5 * (double)watch->forgotten_ns + MARGIN_NS;
+    for (size_t i = 0; i < num_rows; i++) {
+        if (rows[i].status == SLUICE_OK &&
+            (double)link_ns(&rows[i]) - (double)rows[i].payload_bytes / per_ns <= most_ns)
+            return false;
+    }
+    return true;
+}
+
 struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
                                                const struct sluice_row_seen *rows, size_t num_rows,
                                                const struct sluice_trainer_seen *trainer,
@@ -234,7 +249,7 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
             watch->least_link_ns = link_ns(&rows[i]);
     }
     if (watch->forgotten_ns && watch->least_link_ns != UINT64_MAX) {
-        if (watch->least_link_ns > watch->forgotten_ns + watch->forgotten_ns / 2 + MARGIN_NS)
+        if (is_longer(watch, rows, num_rows))
             watch->per_s[SLUICE_WATCHED_LINK] =
                 fmax(watch->per_s[SLUICE_WATCHED_LINK], watch->doubted_per_s);
         watch->forgotten_ns = 0;

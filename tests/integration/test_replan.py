@@ -188,6 +188,31 @@ class ReplanTest(unittest.TestCase):
         self.assertEqual(report["plan_cpu"]["solves"], 1)
         self.assertGreater(report["choices"]["raw@0"], 0.7 * repeat * NUM_TRAIN)
 
+    def test_tables_without_a_model_give_the_speed(self):
+        profile = pathlib.Path(self.folder.name, "profile")
+        subprocess.run([BIN / "offload_profile", "run", self.root, "-o", profile], check=True,
+                       capture_output=True)
+        (profile / "cost_model.json").unlink()
+        times = profile / "prep_times.csv"
+        names, *lines = times.read_text().splitlines()
+        machines, factors = Machines(self.root), []
+        try:
+            for slower in (1, 3):
+                rows = [line.split(",") for line in lines]
+                times.write_text("\n".join(
+                    [names] + [",".join([row[0]] + [f"{slower * float(cell):.9f}"
+                                                    for cell in row[1:]]) for row in rows]) + "\n")
+                run = Run(machines, 1, "--profile-folder", str(profile), "--gpu-rate", "200",
+                          "--pcie-bw", "1")
+                run.end()
+                log = "".join(run.lines)
+                factors.append(float(re.search(r"the usual costs, CPU times x([\d.]+)", log)[1]))
+                # 224 x 224 x 3 bytes over 1 Mbit/s take far longer than anything else.
+                self.assertRegex(log, r"the plan takes 48\.\d+ s and .* with pcie the limit")
+        finally:
+            machines.close()
+        self.assertAlmostEqual(factors[1], 3 * factors[0], delta=0.03)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

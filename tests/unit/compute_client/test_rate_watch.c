@@ -318,6 +318,24 @@ static void a_link_that_seems_slower_for_a_second_asks_for_its_latency_once(void
     CU_ASSERT_EQUAL(num_asked, 1);
 }
 
+/* 100 kB take 40 ms on a link of 20 Mbit/s: that is no longer way. */
+static void a_link_that_is_slow_is_believed_to_be(void)
+{
+    static struct sluice_row_seen rows[NUM_ROWS];
+    static struct sluice_rate_span spans[NUM_ROWS];
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    for (int is_longer = 0; is_longer < 2; is_longer++) {
+        fill(rows, 1000 * MS, (struct waits){0});
+        (void)sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);
+        watch.per_s[SLUICE_WATCHED_LINK] = 2.5e6;
+        watch.doubted_per_s = 100e6;
+        sluice_rate_watch_forget_latency(&watch);
+        fill(rows, 2000 * MS, (struct waits){.link_ns = is_longer ? 50 * MS : 40 * MS});
+        (void)sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);
+        CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], is_longer ? 100e6 : 2.5e6);
+    }
+}
+
 static void a_latency_that_nobody_sees_any_more_is_old_after_a_while(void)
 {
     static struct sluice_row_seen rows[NUM_ROWS];
@@ -351,6 +369,7 @@ int main(void)
         SLUICE_TEST(each_wait_names_its_own_resource),
         SLUICE_TEST(transport_counts_as_done_by_the_cores),
         SLUICE_TEST(a_link_that_seems_slower_for_a_second_asks_for_its_latency_once),
+        SLUICE_TEST(a_link_that_is_slow_is_believed_to_be),
         SLUICE_TEST(a_latency_that_nobody_sees_any_more_is_old_after_a_while),
         SLUICE_TEST(a_worker_that_is_off_the_cpu_is_not_a_slow_link),
         SLUICE_TEST(short_waits_are_no_limit),
