@@ -77,6 +77,10 @@ static const struct check {
     {.name = "val raw@0, op by op", .way = AS_FILE_OP_BY_OP, .is_val = true},
     {.name = "val raw@0", .way = AS_FILE, .is_val = true},
     {.name = "val raw@0, index of 8 MCUs", .way = AS_FILE, .index = OF_STEPS, .is_val = true},
+    {.name = "val raw@0, index, file in parts",
+     .way = AS_FILE,
+     .index = OF_STEPS_IN_PARTS,
+     .is_val = true},
     {.name = "val u8@1", .way = AS_PIXELS, .split = 1, .is_val = true},
     {.name = "val u8@2", .way = AS_PIXELS, .split = 2, .is_val = true},
     {.name = "val u8@3", .way = AS_PIXELS, .split = 3, .is_val = true},
@@ -112,12 +116,13 @@ static bool decode_own(struct routes *r, const struct bench_task *task,
 static bool make_partial(struct routes *r, const struct check *check, const struct bench_task *task,
                          struct sluice_sample *sample, struct sluice_jpeg_index *index)
 {
-    const unsigned end = check->way == AS_FILE ? 2 : check->split;
+    const struct sluice_pipeline *pipeline = check->is_val ? r->val : r->train;
+    const unsigned end = check->way == AS_FILE ? 3 : check->split;
     const enum sluice_form form = check->way == AS_PACKED      ? SLUICE_FORM_U8_PACKED
                                   : check->way == AS_JPEG_CROP ? SLUICE_FORM_JPEG_CROP
                                                                : SLUICE_FORM_U8;
     struct sluice_box box;
-    if (!sluice_pipeline_file_box(r->train, &task->key, index->width, index->height, end, form,
+    if (!sluice_pipeline_file_box(pipeline, &task->key, index->width, index->height, end, form,
                                   &box))
         bench_die("%s: looks at no box", check->name);
     const struct sluice_buf *file = task->image->file;

@@ -113,6 +113,16 @@ static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_t
     return finish(r, r->val, task);
 }
 
+static struct bench_outcome exact_f32_val_indexed(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_jpeg_index index;
+    set_index(r, task, &index);
+    const struct bench_outcome outcome = finish(r, r->val, task);
+    sluice_scratch_set_jpeg_index(r->scratch, NULL);
+    sluice_jpeg_index_clear(&index);
+    return outcome;
+}
+
 static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
 {
     struct sluice_err err = {0};
@@ -392,6 +402,7 @@ const struct bench_route bench_routes[] = {
     {"exact f32, libjpeg whole", REFERENCE_WHOLE, TENSOR_TRAIN, whole_by_libjpeg},
     {"exact u8", REFERENCE_NONE, TENSOR_NONE, exact_u8},
     {"val f32", REFERENCE_VAL, TENSOR_VAL, exact_f32_val},
+    {"val f32, index", REFERENCE_VAL, TENSOR_VAL, exact_f32_val_indexed},
     {"stage decode", REFERENCE_DECODE, TENSOR_NONE, stage_decode},
     {"stage decode, libjpeg", REFERENCE_DECODE, TENSOR_NONE, libjpeg_decode},
     {"stage crop+resize", REFERENCE_RESIZE, TENSOR_NONE, stage_resize},

@@ -47,6 +47,9 @@ struct sluice_taps {
 /* The most taps that an output of such a pass can have. */
 uint32_t sluice_max_taps(uint32_t num_in, uint32_t num_out);
 
+/* What output `o` of such a pass looks at. */
+struct sluice_tap_span sluice_tap_span(uint32_t num_in, uint32_t num_out, uint32_t o);
+
 struct sluice_kernels {
     /* Fills the spans and coeffs of taps, of which num_in, num_out and stride (at least
      * sluice_max_taps) say the rest: antialiased bilinear, docs/NUMERICS.md.  `is_mirrored` stores

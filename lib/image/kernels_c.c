@@ -19,6 +19,18 @@ static double triangle(double x)
     return x < 1.0 ? 1.0 - x : 0.0;
 }
 
+struct sluice_tap_span sluice_tap_span(uint32_t num_in, uint32_t num_out, uint32_t o)
+{
+    const double scale = (double)num_in / num_out;
+    const double support = scale < 1.0 ? 1.0 : scale;
+    const double center = (o + 0.5) * scale;
+    int first = (int)(center - support + 0.5);
+    first = first < 0 ? 0 : first;
+    int end = (int)(center + support + 0.5);
+    end = end > (int)num_in ? (int)num_in : end;
+    return (struct sluice_tap_span){(uint32_t)first, (uint32_t)(end - first)};
+}
+
 /* Weights in fixed point.  The order of the floating-point operations
  * is Pillow's, because the last bit of a weight depends on it. */
 uint32_t sluice_weigh_c(const struct sluice_taps *taps, bool is_mirrored)
@@ -29,11 +41,9 @@ uint32_t sluice_weigh_c(const struct sluice_taps *taps, bool is_mirrored)
     uint32_t max_count = 1;
     for (uint32_t i = 0; i < taps->num_out; i++) {
         const double center = (i + 0.5) * scale;
-        int first = (int)(center - support + 0.5);
-        first = first < 0 ? 0 : first;
-        int end = (int)(center + support + 0.5);
-        end = end > (int)taps->num_in ? (int)taps->num_in : end;
-        const uint32_t count = (uint32_t)(end - first);
+        const struct sluice_tap_span span = sluice_tap_span(taps->num_in, taps->num_out, i);
+        const int first = (int)span.first;
+        const uint32_t count = span.count;
         assert(count >= 1 && count <= taps->stride);
 
         double sum = 0;
@@ -50,7 +60,7 @@ uint32_t sluice_weigh_c(const struct sluice_taps *taps, bool is_mirrored)
             }
             coeffs[k] = coeff;
         }
-        taps->spans[o] = (struct sluice_tap_span){(uint32_t)first, count};
+        taps->spans[o] = span;
         max_count = count > max_count ? count : max_count;
     }
     return max_count;

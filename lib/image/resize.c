@@ -86,27 +86,68 @@ static uint32_t taps_in_fours(uint32_t count)
     return (count + 3) & ~(uint32_t)3;
 }
 
+/* Outputs [from, from + count) of `out`, and the `in_count` inputs from `in_from` on, of `in`, that
+ * these look at. */
+struct axis {
+    uint32_t in, in_from, in_count;
+    uint32_t out, from, count;
+};
+
+/* An axis that keeps its size weighs each pixel by one. */
+static bool is_identity(const struct axis *axis)
+{
+    return axis->in == axis->out;
+}
+
+static struct axis find_axis(uint32_t in, uint32_t out, uint32_t from, uint32_t count)
+{
+    struct axis axis = {.in = in, .out = out, .from = from, .count = count};
+    if (in == out) {
+        axis.in_from = from;
+        axis.in_count = count;
+        return axis;
+    }
+    /* Neither end of a span ever moves back from one output to the next. */
+    const struct sluice_tap_span last = sluice_tap_span(in, out, from + count - 1);
+    axis.in_from = sluice_tap_span(in, out, from).first;
+    axis.in_count = last.first + last.count - axis.in_from;
+    return axis;
+}
+
 /* Weights of one pass.  `is_mirrored` stores the outputs from the last to the first. */
-static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direction, uint32_t in,
-                         uint32_t out, bool is_mirrored)
+static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direction,
+                         const struct axis *axis, bool is_mirrored)
 {
     struct pass *pass = direction == SLUICE_PASS_ACROSS ? &resizer->across : &resizer->down;
-    const size_t stride = taps_in_fours(sluice_max_taps(in, out));
+    const size_t stride = taps_in_fours(sluice_max_taps(axis->in, axis->out));
     size_t num_coeffs;
-    if (!sluice_mul_size(stride, out, &num_coeffs) || num_coeffs > SIZE_MAX / 8 ||
-        !grow(&pass->spans, out * sizeof(struct sluice_tap_span)) ||
+    if (!sluice_mul_size(stride, axis->out, &num_coeffs) || num_coeffs > SIZE_MAX / 8 ||
+        !grow(&pass->spans, axis->out * sizeof(struct sluice_tap_span)) ||
         !grow(&pass->coeffs, num_coeffs * sizeof(int32_t)) ||
-        !grow(&pass->plan, resizer->kernels->plan_len(direction, out, (uint32_t)stride)))
+        !grow(&pass->plan, resizer->kernels->plan_len(direction, axis->count, (uint32_t)stride)))
         return false;
     pass->taps = (struct sluice_taps){
-        .num_in = in,
-        .num_out = out,
+        .num_in = axis->in,
+        .num_out = axis->out,
         .stride = (uint32_t)stride,
         .spans = pass->spans.data,
         .coeffs = pass->coeffs.data,
         .plan = pass->plan.data,
     };
     pass->max_count = resizer->kernels->weigh(&pass->taps, is_mirrored);
+    /* From all of the image to the part. */
+    const uint32_t first = is_mirrored ? axis->out - axis->from - axis->count : axis->from;
+    pass->taps.num_in = axis->in_count;
+    pass->taps.num_out = axis->count;
+    pass->taps.spans += first;
+    pass->taps.coeffs += first * stride;
+    for (uint32_t o = 0; axis->in_count < axis->in && o < axis->count; o++) {
+        struct sluice_tap_span *span = &pass->taps.spans[o];
+        span->first -= axis->in_from;
+        /* Where the size is kept, the pixel beyond is a tap that weighs nothing. */
+        if (span->first + span->count > axis->in_count)
+            span->count = axis->in_count - span->first;
+    }
     resizer->kernels->make_plan(direction, &pass->taps);
     return true;
 }
@@ -159,45 +200,86 @@ static void run_both(struct sluice_resizer *resizer, const struct sluice_image_v
     }
 }
 
+static bool is_size(uint32_t width, uint32_t height)
+{
+    return width >= 1 && height >= 1 && width <= MAX_SIDE && height <= MAX_SIDE;
+}
+
+static sluice_status resize(struct sluice_resizer *resizer, const struct axis *across,
+                            const struct axis *down, const struct sluice_image_view *view,
+                            bool flip, uint8_t *out, struct sluice_err *err)
+{
+    /* A pass that keeps its size weighs each pixel by one: nothing to do. */
+    const bool is_across_identity = is_identity(across) && !flip;
+    const bool is_down_identity = is_identity(down);
+    const size_t row_bytes = (size_t)across->count * 3;
+    bool has_memory = true;
+    if (!is_across_identity)
+        has_memory = pass_prepare(resizer, SLUICE_PASS_ACROSS, across, flip);
+    if (has_memory && !is_down_identity) {
+        has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, down, false);
+        has_memory =
+            has_memory &&
+            grow(&resizer->rows,
+                 taps_in_fours(resizer->down.max_count) * sizeof(const uint8_t *)) &&
+            (is_across_identity ||
+             grow(&resizer->ring, ring_rows(&resizer->down) * ring_slot_bytes(across->count)));
+    }
+    if (!has_memory)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
+                           across->in, down->in, across->out, down->out);
+
+    if (!is_down_identity) {
+        run_both(resizer, view, across->count, is_across_identity, out);
+        return SLUICE_OK;
+    }
+    if (!is_across_identity) {
+        resizer->kernels->resize_rows(&resizer->across.taps, view->pixels, view->stride,
+                                      down->count, out, row_bytes);
+        return SLUICE_OK;
+    }
+    for (uint32_t y = 0; y < down->count; y++)
+        memcpy(out + y * row_bytes, view->pixels + y * view->stride, row_bytes);
+    return SLUICE_OK;
+}
+
 sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
                                 const struct sluice_image_view *view, uint32_t out_width,
                                 uint32_t out_height, bool flip, uint8_t *out,
                                 struct sluice_err *err)
 {
-    if (view->width < 1 || view->height < 1 || view->width > MAX_SIDE || view->height > MAX_SIDE ||
-        out_width < 1 || out_height < 1 || out_width > MAX_SIDE || out_height > MAX_SIDE)
+    if (!is_size(view->width, view->height) || !is_size(out_width, out_height))
         return sluice_fail(err, SLUICE_E_INVALID, "cannot resize %u x %u pixels to %u x %u",
                            view->width, view->height, out_width, out_height);
+    const struct axis across = {
+        view->width, 0, view->width, out_width, 0, out_width,
+    };
+    const struct axis down = {
+        view->height, 0, view->height, out_height, 0, out_height,
+    };
+    return resize(resizer, &across, &down, view, flip, out, err);
+}
 
-    /* A pass that keeps its size weighs each pixel by one: nothing to do. */
-    const bool is_across_identity = out_width == view->width && !flip;
-    const bool is_down_identity = out_height == view->height;
-    const size_t row_bytes = (size_t)out_width * 3;
-    bool has_memory = true;
-    if (!is_across_identity)
-        has_memory = pass_prepare(resizer, SLUICE_PASS_ACROSS, view->width, out_width, flip);
-    if (has_memory && !is_down_identity) {
-        has_memory = pass_prepare(resizer, SLUICE_PASS_DOWN, view->height, out_height, false);
-        has_memory = has_memory &&
-                     grow(&resizer->rows,
-                          taps_in_fours(resizer->down.max_count) * sizeof(const uint8_t *)) &&
-                     (is_across_identity ||
-                      grow(&resizer->ring, ring_rows(&resizer->down) * ring_slot_bytes(out_width)));
-    }
-    if (!has_memory)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to resize %u x %u pixels to %u x %u",
-                           view->width, view->height, out_width, out_height);
+struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part)
+{
+    const struct axis across =
+        find_axis(part->in_width, part->out_width, part->out.left, part->out.width);
+    const struct axis down =
+        find_axis(part->in_height, part->out_height, part->out.top, part->out.height);
+    return (struct sluice_box){across.in_from, down.in_from, across.in_count, down.in_count};
+}
 
-    if (!is_down_identity) {
-        run_both(resizer, view, out_width, is_across_identity, out);
-        return SLUICE_OK;
-    }
-    if (!is_across_identity) {
-        resizer->kernels->resize_rows(&resizer->across.taps, view->pixels, view->stride, out_height,
-                                      out, row_bytes);
-        return SLUICE_OK;
-    }
-    for (uint32_t y = 0; y < out_height; y++)
-        memcpy(out + y * row_bytes, view->pixels + y * view->stride, row_bytes);
-    return SLUICE_OK;
+sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
+                                     const struct sluice_resize_part *part,
+                                     const struct sluice_image_view *view, bool flip, uint8_t *out,
+                                     struct sluice_err *err)
+{
+    const struct axis across =
+        find_axis(part->in_width, part->out_width, part->out.left, part->out.width);
+    const struct axis down =
+        find_axis(part->in_height, part->out_height, part->out.top, part->out.height);
+    if (view->width != across.in_count || view->height != down.in_count)
+        return sluice_fail(err, SLUICE_E_INVALID, "%u x %u pixels for a part of %u x %u",
+                           view->width, view->height, across.in_count, down.in_count);
+    return resize(resizer, &across, &down, view, flip, out, err);
 }

@@ -3,6 +3,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "image/codec.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +40,24 @@ SLUICE_MUST_USE sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
                                                 const struct sluice_image_view *view,
                                                 uint32_t out_width, uint32_t out_height, bool flip,
                                                 uint8_t *out, struct sluice_err *err);
+
+/* A resize of an image of which only a part is wanted: the pixels of `out` in the out_width x
+ * out_height that all of in_width x in_height would become.  Sizes as above; the box is within. */
+struct sluice_resize_part {
+    uint32_t in_width, in_height, out_width, out_height;
+    struct sluice_box out;
+};
+
+/* The box of the input that such a part depends on. */
+struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part);
+
+/* The part to out.width x out.height x 3, the same pixels that it has in the whole, then mirrored
+ * if `flip`.  `view` is sluice_resize_part_input() of the image; SLUICE_E_INVALID: it has
+ * another size. */
+SLUICE_MUST_USE sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
+                                                     const struct sluice_resize_part *part,
+                                                     const struct sluice_image_view *view,
+                                                     bool flip, uint8_t *out,
+                                                     struct sluice_err *err);
 
 #endif

@@ -85,6 +85,8 @@ const struct sluice_op_class *sluice_op_class_find(const char *name, size_t len)
 /* The draws of random_resized_crop; `flip` stays false. */
 struct sluice_draws sluice_crop_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                                      unsigned index, struct sluice_size in);
+/* What center_crop keeps of an image that is at least as large. */
+struct sluice_box sluice_center_box(const struct sluice_op *op, struct sluice_size in);
 bool sluice_flip_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                       unsigned index);
 

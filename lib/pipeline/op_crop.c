@@ -180,6 +180,13 @@ static struct span center_span(uint32_t in, uint32_t size)
     return (struct span){.from = half + (rest & half & 1), .to = 0, .count = size};
 }
 
+struct sluice_box sluice_center_box(const struct sluice_op *op, struct sluice_size in)
+{
+    const struct span across = center_span(in.width, op->size);
+    const struct span down = center_span(in.height, op->size);
+    return (struct sluice_box){across.from, down.from, across.count, down.count};
+}
+
 static sluice_status apply_center_crop(const struct sluice_op *op,
                                        const struct sluice_op_context *context,
                                        const struct sluice_image_view *in, bool flip, uint8_t *out,

@@ -169,8 +169,9 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
 
 /* Whether ops up to `end`, for a sample that then leaves in `form`, look at no more than a box of
- * its image (a file of width x height pixels, at least 1), and where that lies: the crop
- * of random_resized_crop.  *box is untouched otherwise. */
+ * its image (a file of width x height pixels, at least 1), and where that lies: the crop of
+ * random_resized_crop, or what a center_crop keeps of the resize before it.  *box is untouched
+ * otherwise. */
 bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box);

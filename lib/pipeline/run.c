@@ -4,7 +4,7 @@
 #include "image/codec.h"
 #include "image/jpeg_crop.h"
 #include "image/pack.h"
-#include "pipeline/pipeline_private.h"
+#include "pipeline/run_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -13,38 +13,21 @@
 /* Running a sample.
  *
  * Ops go in groups, so that bytes are touched once where the result allows it:
- * decode makes only the box that a random_resized_crop after it draws, a flip rides
- * on the resize or the copy before it, and to_tensor with normalize (and a flip that
- * is left alone) is one table.  The groups decide where bytes are written, never
+ * decode makes only the box that a random_resized_crop after it draws or that a resize with a
+ * center_crop needs, a flip rides on the resize or the copy before it, and to_tensor with normalize
+ * (and a flip that is left alone) is one table.  The groups decide where bytes are written, never
  * which: the ops' results are the same in any grouping.
  *
  *     decode random_resized_crop hflip | to_tensor normalize
- *     decode | resize | center_crop hflip | to_tensor normalize
+ *     decode resize center_crop hflip | to_tensor normalize
  */
 
 #define DEFAULT_MAX_PIXELS 178956970u /* the codec's, which is Pillow's */
-
-struct sluice_scratch {
-    struct sluice_codec *codec;
-    struct sluice_resizer *resizer;
-    struct sluice_packer *packer;
-    struct sluice_buf_pool *pool;
-    uint64_t max_pixels;
-    bool measure_ops;
-    uint64_t op_ns[SLUICE_MAX_OPS];
-    const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
-};
 
 void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,
                                    const struct sluice_jpeg_index *index)
 {
     scratch->jpeg_index = index;
-}
-
-static const struct sluice_jpeg_index *index_of(const struct sluice_scratch *scratch,
-                                                const struct sluice_sample *sample)
-{
-    return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
 }
 
 sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
@@ -156,14 +139,6 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     return SLUICE_OK;
 }
 
-/* Ops [op, next) run as one; `flip` is what the hflip among them does. */
-struct group {
-    unsigned next;
-    bool flip;
-    bool is_nothing; /* the result is the input */
-    bool is_region;  /* decode and the crop after it, or the crop of a packed box */
-};
-
 /* Whether no more of a split than the box of the crop after it is packed. */
 static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
@@ -171,13 +146,13 @@ static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned sp
            pipeline->ops[1].class == &sluice_op_random_resized_crop;
 }
 
-static struct group next_group(const struct sluice_pipeline *pipeline,
-                               const struct sluice_scratch *scratch,
-                               const struct sluice_sample *sample, unsigned end)
+static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
+                                      const struct sluice_scratch *scratch,
+                                      const struct sluice_sample *sample, unsigned end)
 {
     const unsigned op = sample->ops_done;
     const struct sluice_op *ops = pipeline->ops;
-    struct group group = {.next = op + 1};
+    struct sluice_group group = {.next = op + 1};
     if (ops[op].class->family == SLUICE_OP_TENSOR) {
         if (op == pipeline->u8_split && !scratch->measure_ops)
             group.next = end;
@@ -195,6 +170,11 @@ static struct group next_group(const struct sluice_pipeline *pipeline,
     }
     if (sample->is_packed && is_packed_as_box(pipeline, op))
         group.is_region = true;
+    const unsigned first_image_op = op == 0 ? 1 : op;
+    if (sluice_has_part(pipeline, first_image_op, end) && !scratch->measure_ops) {
+        group.is_part = true;
+        group.next = first_image_op + 2;
+    }
     /* With op times a flip is an op of its own; one that does nothing costs nothing. */
     if (group.next > 1 && group.next < end && ops[group.next].class == &sluice_op_hflip) {
         const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
@@ -228,169 +208,26 @@ static struct sluice_image_view view_of(const struct sluice_sample *sample)
     };
 }
 
-/* The sample's new state; drops the buffer it replaces. */
-static void advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
-                    struct sluice_size size, struct sluice_buf *data)
-{
-    sluice_buf_unref(sample->data);
-    sample->data = data;
-    sample->ops_done = ops_done;
-    sample->kind = kind;
-    sample->width = size.width;
-    sample->height = size.height;
-    sample->channels = 3;
-    sample->is_jpeg_crop = false;
-    sample->is_packed = false;
-}
-
-static sluice_status run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
+sluice_status sluice_run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
                                 struct sluice_err *err)
 {
     struct sluice_rgb rgb;
-    sluice_codec_set_index(scratch->codec, index_of(scratch, sample));
+    sluice_codec_set_index(scratch->codec, sluice_scratch_index(scratch, sample));
     const sluice_status status =
         sluice_codec_decode(scratch->codec, sample->data->data, sample->data->len,
                             scratch->max_pixels, scratch->pool, &rgb, err);
     if (status)
         return status;
-    advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height}, rgb.pixels);
+    sluice_sample_advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height},
+                          rgb.pixels);
     return SLUICE_OK;
-}
-
-/* Where an image op of this result writes: to `out` if that is given, else to a new *data. */
-static sluice_status make_result(const struct sluice_op *op, struct sluice_scratch *scratch,
-                                 struct sluice_size size, uint8_t **out, struct sluice_buf **data,
-                                 struct sluice_err *err)
-{
-    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
-        (uint64_t)size.width * size.height > scratch->max_pixels)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
-                           op->class->name, size.width, size.height);
-    if (*out)
-        return SLUICE_OK;
-    const size_t bytes = (size_t)size.width * size.height * 3;
-    const sluice_status status = sluice_buf_create(scratch->pool, bytes, data, err);
-    if (status)
-        return status;
-    (*data)->len = bytes;
-    *out = (*data)->data;
-    return SLUICE_OK;
-}
-
-static struct sluice_box draw_box(const struct sluice_pipeline *pipeline,
-                                  const struct sluice_draw_key *key, uint32_t width,
-                                  uint32_t height)
-{
-    const struct sluice_draws draws =
-        sluice_crop_draw(&pipeline->ops[1], key, 1, (struct sluice_size){width, height});
-    return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
-}
-
-/* The box of random_resized_crop in the image that the sample's file holds, which is the
- * whole image or the part of it that was left. */
-static sluice_status find_box(const struct sluice_pipeline *pipeline,
-                              const struct sluice_scratch *scratch,
-                              const struct sluice_sample *sample, struct sluice_box *box,
-                              struct sluice_err *err)
-{
-    const struct sluice_buf *file = sample->data;
-    if (!sample->is_jpeg_crop) {
-        struct sluice_image_info info;
-        const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
-        if (status == SLUICE_OK)
-            *box = draw_box(pipeline, &sample->key, info.width, info.height);
-        return status;
-    }
-
-    struct sluice_jpeg_crop_box window;
-    const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, &window, err);
-    if (status)
-        return status;
-    if ((uint64_t)window.full_width * window.full_height > scratch->max_pixels)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels is over the limit",
-                           window.full_width, window.full_height);
-    struct sluice_box drawn =
-        draw_box(pipeline, &sample->key, window.full_width, window.full_height);
-    if (drawn.left < window.left || drawn.top < window.top ||
-        drawn.left + drawn.width > window.left + window.width ||
-        drawn.top + drawn.height > window.top + window.height)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for another crop");
-    drawn.left -= window.left;
-    drawn.top -= window.top;
-    *box = drawn;
-    return SLUICE_OK;
-}
-
-/* The pixels of the box that random_resized_crop draws, from a file or from a packed box. */
-static sluice_status read_box(const struct sluice_pipeline *pipeline,
-                              struct sluice_scratch *scratch, const struct sluice_sample *sample,
-                              struct sluice_rgb *rgb, struct sluice_err *err)
-{
-    const uint8_t *bytes = sample->data->data;
-    const size_t len = sample->data->len;
-    struct sluice_box box;
-    if (!sample->is_packed) {
-        const sluice_status status = find_box(pipeline, scratch, sample, &box, err);
-        if (status)
-            return status;
-        sluice_codec_set_index(scratch->codec,
-                               sample->is_jpeg_crop ? NULL : index_of(scratch, sample));
-        return sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
-                                          scratch->pool, rgb, err);
-    }
-
-    box = draw_box(pipeline, &sample->key, sample->width, sample->height);
-    struct sluice_rgb unpacked;
-    const sluice_status status =
-        sluice_unpack_rgb(scratch->packer, bytes, len, (uint64_t)box.width * box.height,
-                          scratch->pool, &unpacked, err);
-    if (status)
-        return status;
-    if (unpacked.width != box.width || unpacked.height != box.height) {
-        sluice_buf_unref(unpacked.pixels);
-        return sluice_fail(err, SLUICE_E_CORRUPT, "packed for another crop");
-    }
-    *rgb = unpacked;
-    return SLUICE_OK;
-}
-
-/* decode and random_resized_crop as one: only the drawn box is decoded.  To `out` if that
- * is given (the sample keeps its file then), else to a new buffer. */
-static sluice_status run_region(const struct sluice_pipeline *pipeline,
-                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                const struct group *group, uint8_t *out, struct sluice_err *err)
-{
-    const struct sluice_op *crop = &pipeline->ops[1];
-    struct sluice_rgb rgb;
-    sluice_status status = read_box(pipeline, scratch, sample, &rgb, err);
-    if (status)
-        return status;
-
-    const struct sluice_size size = {crop->size, crop->size};
-    struct sluice_buf *data = NULL;
-    status = make_result(crop, scratch, size, &out, &data, err);
-    if (!status) {
-        const struct sluice_image_view view = {
-            .pixels = rgb.pixels->data,
-            .stride = (size_t)rgb.width * 3,
-            .width = rgb.width,
-            .height = rgb.height,
-        };
-        status = sluice_resize_rgb(scratch->resizer, &view, size.width, size.height, group->flip,
-                                   out, err);
-    }
-    sluice_buf_unref(rgb.pixels);
-    if (status)
-        sluice_buf_unref(data);
-    else if (data)
-        advance(sample, group->next, SLUICE_KIND_U8, size, data);
-    return status;
 }
 
 /* To `out` if that is given (the sample keeps its input then), else to a new buffer. */
 static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                  const struct group *group, uint8_t *out, struct sluice_err *err)
+                                  const struct sluice_group *group, uint8_t *out,
+                                  struct sluice_err *err)
 {
     const unsigned index = sample->ops_done;
     const struct sluice_op *op = &pipeline->ops[index];
@@ -398,7 +235,7 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
         op->class->out_size(op, (struct sluice_size){sample->width, sample->height});
     struct sluice_buf *data = NULL;
     uint8_t *to = out;
-    sluice_status status = make_result(op, scratch, size, &to, &data, err);
+    sluice_status status = sluice_make_result(op, scratch, size, &to, &data, err);
     if (status)
         return status;
     const struct sluice_op_context context = {
@@ -410,7 +247,7 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
         return status;
     }
     if (!out)
-        advance(sample, group->next, SLUICE_KIND_U8, size, data);
+        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
     return SLUICE_OK;
 }
 
@@ -432,7 +269,7 @@ static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_
 
 static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
                                    struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                   const struct group *group, struct sluice_err *err)
+                                   const struct sluice_group *group, struct sluice_err *err)
 {
     const struct sluice_size size = {sample->width, sample->height};
     size_t bytes;
@@ -447,7 +284,7 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
     const bool is_plain = group->next == pipeline->u8_split + 1;
     tail_to(pipeline, sample, is_plain ? &pipeline->tensor_lookup : &pipeline->tail_lookup, false,
             (float *)(void *)data->data);
-    advance(sample, group->next, SLUICE_KIND_F32, size, data);
+    sluice_sample_advance(sample, group->next, SLUICE_KIND_F32, size, data);
     return SLUICE_OK;
 }
 
@@ -455,7 +292,8 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
  * where it led. */
 static sluice_status run_group(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
-                               const struct group *group, uint8_t *out, struct sluice_err *err)
+                               const struct sluice_group *group, uint8_t *out,
+                               struct sluice_err *err)
 {
     const unsigned op = sample->ops_done;
     const uint64_t started_ns = scratch->measure_ops ? sluice_thread_cpu_ns() : 0;
@@ -463,9 +301,11 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
     if (group->is_nothing)
         sample->ops_done = group->next;
     else if (group->is_region)
-        status = run_region(pipeline, scratch, sample, group, out, err);
+        status = sluice_run_region(pipeline, scratch, sample, group, out, err);
+    else if (group->is_part)
+        status = sluice_run_part(pipeline, scratch, sample, group, out, err);
     else if (op == 0)
-        status = run_decode(scratch, sample, err);
+        status = sluice_run_decode(scratch, sample, err);
     else if (op < pipeline->u8_split)
         status = run_image_op(pipeline, scratch, sample, group, out, err);
     else
@@ -494,8 +334,8 @@ static sluice_status unpack(const struct sluice_pipeline *pipeline, struct sluic
         return sluice_fail(err, SLUICE_E_CORRUPT, "packed pixels are %u x %u, not %u x %u",
                            rgb.width, rgb.height, sample->width, sample->height);
     }
-    advance(sample, sample->ops_done, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height},
-            rgb.pixels);
+    sluice_sample_advance(sample, sample->ops_done, SLUICE_KIND_U8,
+                          (struct sluice_size){rgb.width, rgb.height}, rgb.pixels);
     return SLUICE_OK;
 }
 
@@ -512,7 +352,7 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (!status && sample->ops_done < end)
         status = unpack(pipeline, scratch, sample, err);
     while (!status && sample->ops_done < end) {
-        const struct group group = next_group(pipeline, scratch, sample, end);
+        const struct sluice_group group = next_group(pipeline, scratch, sample, end);
         status = run_group(pipeline, scratch, sample, &group, NULL, err);
     }
     return status;
@@ -539,7 +379,7 @@ static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
 {
     const unsigned end = pipeline->u8_split;
     while (sample->ops_done < end) {
-        const struct group group = next_group(pipeline, scratch, sample, end);
+        const struct sluice_group group = next_group(pipeline, scratch, sample, end);
         const bool is_last = group.next > 1 && !group.is_nothing &&
                              is_last_change(pipeline, &sample->key, group.next, end);
         const sluice_status status =
@@ -582,7 +422,7 @@ static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
     const unsigned end = pipeline->u8_split;
     *flip = false;
     while (sample->ops_done < end) {
-        const struct group group = next_group(pipeline, scratch, sample, end);
+        const struct sluice_group group = next_group(pipeline, scratch, sample, end);
         if (pipeline->ops[sample->ops_done].class == &sluice_op_hflip && group.next == end &&
             !scratch->measure_ops) {
             *flip = group.flip;
@@ -638,7 +478,7 @@ static sluice_status pack_box(const struct sluice_pipeline *pipeline,
     if (status)
         return status;
     struct sluice_rgb rgb;
-    status = read_box(pipeline, scratch, sample, &rgb, err);
+    status = sluice_read_box(pipeline, scratch, sample, &rgb, err);
     if (status)
         return status;
     struct sluice_buf *packed = NULL;
@@ -651,7 +491,8 @@ static sluice_status pack_box(const struct sluice_pipeline *pipeline,
         sluice_buf_unref(packed);
         return sluice_fail(err, SLUICE_E_AGAIN, "packed pixels would not be smaller than the file");
     }
-    advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){info.width, info.height}, packed);
+    sluice_sample_advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){info.width, info.height},
+                          packed);
     sample->is_packed = true;
     return SLUICE_OK;
 }
@@ -672,8 +513,8 @@ sluice_status sluice_pipeline_pack(const struct sluice_pipeline *pipeline,
                              scratch->pool, &packed, err);
     if (status)
         return status;
-    advance(sample, end, SLUICE_KIND_U8, (struct sluice_size){sample->width, sample->height},
-            packed);
+    sluice_sample_advance(sample, end, SLUICE_KIND_U8,
+                          (struct sluice_size){sample->width, sample->height}, packed);
     sample->is_packed = true;
     return SLUICE_OK;
 }
@@ -682,11 +523,19 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box)
 {
+    if (sluice_has_part(pipeline, 1, end)) {
+        const struct sluice_resize_part part =
+            sluice_find_part(pipeline, 1, (struct sluice_size){width, height});
+        if (part.out_width > SLUICE_MAX_IMAGE_SIDE || part.out_height > SLUICE_MAX_IMAGE_SIDE)
+            return false;
+        *box = sluice_resize_part_input(&part);
+        return true;
+    }
     const bool is_cut = end == 0 && form == SLUICE_FORM_JPEG_CROP;
     const bool is_box = end == 1 && form == SLUICE_FORM_U8_PACKED;
     if (!sluice_pipeline_can_crop_jpeg(pipeline) || (end < 2 && !is_cut && !is_box))
         return false;
-    *box = draw_box(pipeline, key, width, height);
+    *box = sluice_draw_box(pipeline, key, width, height);
     return true;
 }
 
@@ -711,11 +560,11 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
         return status;
     if (info.format != SLUICE_IMAGE_JPEG)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "only a JPEG can be cut");
-    const struct sluice_box box = draw_box(pipeline, &sample->key, info.width, info.height);
+    const struct sluice_box box = sluice_draw_box(pipeline, &sample->key, info.width, info.height);
     const struct sluice_jpeg_crop_options options = {
         .optimal_huffman = optimal_huffman,
         .max_pixels = scratch->max_pixels,
-        .index = index_of(scratch, sample),
+        .index = sluice_scratch_index(scratch, sample),
     };
     struct sluice_buf *crop;
     status =

@@ -26,6 +26,8 @@ static const char *const specs[] = {
     "decode,hflip=1,random_resized_crop=16,to_tensor,normalize=imagenet",
     "decode,resize=40,center_crop=32,to_tensor,normalize=imagenet",
     "decode,resize=24,center_crop=32,hflip=1,to_tensor",
+    "decode,resize=37,center_crop=20,hflip=1,to_tensor",
+    "decode,hflip=1,resize=31,center_crop=31,to_tensor",
     "decode,center_crop=33,hflip=1,resize=21,to_tensor,normalize=imagenet",
     "decode,center_crop=16,to_tensor",
     "decode,resize=30",

@@ -168,6 +168,68 @@ static void levels_agree(void)
         sluice_resizer_destroy(at_level[l]);
 }
 
+/* At every level, and from nothing but the box that it depends on. */
+static void a_part_is_that_part_of_the_whole(void)
+{
+    const enum sluice_cpu_level levels[] = {SLUICE_CPU_C, SLUICE_CPU_AVX2, sluice_cpu_detected()};
+    for (size_t i = 0; i < 120; i++) {
+        const enum sluice_cpu_level level = levels[i % SLUICE_TEST_COUNT(levels)];
+        struct sluice_resizer *at_level;
+        if (level == SLUICE_CPU_AVX2 && sluice_cpu_detected() != SLUICE_CPU_AVX512)
+            continue;
+        CU_ASSERT_EQUAL_FATAL(sluice_resizer_create_at(level, &at_level, NULL), SLUICE_OK);
+        uint32_t s[4];
+        for (int k = 0; k < 4; k++)
+            s[k] = 1 + sluice_rng_below(&rng, i % 4 ? 60 : 400);
+        if (i % 7 == 0)
+            s[2] = s[0];
+        if (i % 5 == 0)
+            s[3] = s[1];
+        struct sluice_resize_part part = {s[0], s[1], s[2], s[3], {0}};
+        part.out.width = 1 + sluice_rng_below(&rng, s[2]);
+        part.out.height = 1 + sluice_rng_below(&rng, s[3]);
+        part.out.left = sluice_rng_below(&rng, s[2] - part.out.width + 1);
+        part.out.top = sluice_rng_below(&rng, s[3] - part.out.height + 1);
+        const bool flip = sluice_rng_below(&rng, 2) == 0;
+        const struct sluice_box in = sluice_resize_part_input(&part);
+        CU_ASSERT_FATAL(in.width >= 1 && in.left + in.width <= s[0] && in.height >= 1 &&
+                        in.top + in.height <= s[1]);
+        uint8_t *pixels = random_pixels(s[0], s[1]);
+        uint8_t *whole = resize(pixels, s[0], s[1], s[2], s[3], false);
+        /* No pixel around the box may matter, nor any beyond be read. */
+        uint8_t *box = malloc((size_t)in.width * in.height * 3);
+        for (size_t y = 0; y < in.height; y++)
+            memcpy(box + y * in.width * 3, pixels + ((in.top + y) * s[0] + in.left) * 3,
+                   (size_t)in.width * 3);
+        const struct sluice_image_view view = {box, (size_t)in.width * 3, in.width, in.height};
+        uint8_t *got = malloc((size_t)part.out.width * part.out.height * 3);
+        CU_ASSERT_EQUAL(sluice_resize_rgb_part(at_level, &part, &view, flip, got, NULL), SLUICE_OK);
+        size_t num_wrong = 0;
+        for (size_t y = 0; y < part.out.height; y++) {
+            for (size_t x = 0; x < part.out.width; x++) {
+                const size_t to = flip ? part.out.width - 1 - x : x;
+                num_wrong +=
+                    memcmp(got + (y * part.out.width + to) * 3,
+                           whole + ((part.out.top + y) * s[2] + part.out.left + x) * 3, 3) != 0;
+            }
+        }
+        if (num_wrong)
+            printf("%u x %u of %u x %u to %u x %u, flip %d, %s: %zu wrong\n", part.out.width,
+                   part.out.height, s[0], s[1], s[2], s[3], flip, sluice_cpu_level_name(level),
+                   num_wrong);
+        CU_ASSERT_EQUAL(num_wrong, 0);
+        const struct sluice_image_view larger = {box, (size_t)in.width * 3, in.width + 1,
+                                                 in.height};
+        CU_ASSERT_EQUAL(sluice_resize_rgb_part(at_level, &part, &larger, flip, got, NULL),
+                        SLUICE_E_INVALID);
+        free(pixels);
+        free(whole);
+        free(box);
+        free(got);
+        sluice_resizer_destroy(at_level);
+    }
+}
+
 static void the_same_size_copies(void)
 {
     uint8_t *pixels = random_pixels(23, 11);
@@ -257,6 +319,7 @@ int main(void)
         SLUICE_TEST(equals_the_definition_at_random_sizes),
         SLUICE_TEST(flip_mirrors_the_result),
         SLUICE_TEST(levels_agree),
+        SLUICE_TEST(a_part_is_that_part_of_the_whole),
         SLUICE_TEST(the_same_size_copies),
         SLUICE_TEST(one_colour_stays_that_colour),
         SLUICE_TEST(a_view_keeps_inside_its_box),

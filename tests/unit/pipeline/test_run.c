@@ -450,7 +450,8 @@ static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
         {TRAIN, 2, SLUICE_FORM_U8, true},
         {TRAIN, 3, SLUICE_FORM_U8_PACKED, true},
         {TRAIN, 5, SLUICE_FORM_F32, true},
-        {"decode,resize=32,center_crop=24", 3, SLUICE_FORM_U8, false},
+        {"decode,resize=32,center_crop=24", 2, SLUICE_FORM_U8, false},
+        {"decode,resize=24,center_crop=32", 3, SLUICE_FORM_U8, false},
         {"decode", 0, SLUICE_FORM_JPEG_CROP, false},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
@@ -466,6 +467,45 @@ static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
                                   : box.left == 12345);
         sluice_pipeline_destroy(p);
     }
+}
+
+static void a_file_box_is_what_a_crop_keeps_of_a_resize(void)
+{
+    struct sluice_pipeline *p = parse("decode,resize=30,center_crop=20,hflip,to_tensor");
+    const struct sluice_draw_key key = {.seed = 5};
+    struct sluice_box box;
+    for (unsigned end = 3; end <= 5; end++) {
+        /* To 40 x 30: columns 10 to 29 and rows 5 to 24, of ten pixels each and five on either
+         * side. */
+        CU_ASSERT(sluice_pipeline_file_box(p, &key, 400, 300, end,
+                                           end < 5 ? SLUICE_FORM_U8 : SLUICE_FORM_F32, &box));
+        CU_ASSERT(box.left == 95 && box.width == 210 && box.top == 45 && box.height == 210);
+    }
+    CU_ASSERT(!sluice_pipeline_file_box(p, &key, 1, 60000, 3, SLUICE_FORM_U8, &box));
+    sluice_pipeline_destroy(p);
+}
+
+/* As op by op: damage is found before a size that is too large. */
+static void a_crop_of_a_resize_fails_as_its_ops_do(void)
+{
+    struct sluice_pipeline *p = parse("decode,resize=30,center_crop=20");
+    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_buf *files[] = {make_file(1, 3000), make_file(200, 300)};
+    for (int i = 0; i < 2; i++) {
+        struct sluice_sample sample = file_sample(files[i], 0);
+        const sluice_status want = i == 0 ? SLUICE_E_NO_MEMORY : SLUICE_OK;
+        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 3, NULL), want);
+        CU_ASSERT_EQUAL(sample.ops_done, i == 0 ? 1 : 3);
+        sluice_sample_clear(&sample);
+        files[i]->len /= 2;
+        sample = file_sample(files[i], 0);
+        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 3, NULL), SLUICE_E_CORRUPT);
+        CU_ASSERT_EQUAL(sample.ops_done, 0);
+        sluice_sample_clear(&sample);
+        sluice_buf_unref(files[i]);
+    }
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(p);
 }
 
 /* The sample's own index, in place of the scratch's; it goes with the sample. */
@@ -767,6 +807,8 @@ int main(void)
         SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
         SLUICE_TEST(an_index_spares_the_rows_above),
         SLUICE_TEST(a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at),
+        SLUICE_TEST(a_file_box_is_what_a_crop_keeps_of_a_resize),
+        SLUICE_TEST(a_crop_of_a_resize_fails_as_its_ops_do),
         SLUICE_TEST(a_sample_brings_its_own_index),
         SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
         SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),

@@ -1,0 +1,81 @@
+#ifndef SLUICE_PIPELINE_RUN_PRIVATE_H
+#define SLUICE_PIPELINE_RUN_PRIVATE_H
+
+#include "image/codec.h"
+#include "image/pack.h"
+#include "pipeline/pipeline_private.h"
+
+/* Shared by run.c (any ops) and run_region.c (those that look at a box of their image). */
+
+struct sluice_scratch {
+    struct sluice_codec *codec;
+    struct sluice_resizer *resizer;
+    struct sluice_packer *packer;
+    struct sluice_buf_pool *pool;
+    uint64_t max_pixels;
+    bool measure_ops;
+    uint64_t op_ns[SLUICE_MAX_OPS];
+    const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
+};
+
+/* The sample's own, or the scratch's. */
+static inline const struct sluice_jpeg_index *
+sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_sample *sample)
+{
+    return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
+}
+
+/* Ops [op, next) run as one; `flip` is what the hflip among them does. */
+struct sluice_group {
+    unsigned next;
+    bool flip;
+    bool is_nothing; /* the result is the input */
+    bool is_region;  /* decode and the crop after it, or the crop of a packed box */
+    bool is_part;    /* resize and center_crop, with decode if that is where the sample stands */
+};
+
+/* The sample's new state; drops the buffer it replaces. */
+void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
+                           struct sluice_size size, struct sluice_buf *data);
+
+/* Where an image op of this result writes: to `out` if that is given, else to a new *data. */
+SLUICE_MUST_USE sluice_status sluice_make_result(const struct sluice_op *op,
+                                                 struct sluice_scratch *scratch,
+                                                 struct sluice_size size, uint8_t **out,
+                                                 struct sluice_buf **data, struct sluice_err *err);
+
+SLUICE_MUST_USE sluice_status sluice_run_decode(struct sluice_scratch *scratch,
+                                                struct sluice_sample *sample,
+                                                struct sluice_err *err);
+
+/* What random_resized_crop, the op after decode, draws. */
+struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
+                                  const struct sluice_draw_key *key, uint32_t width,
+                                  uint32_t height);
+
+/* Its pixels, from a file or from a packed box. */
+SLUICE_MUST_USE sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
+                                              struct sluice_scratch *scratch,
+                                              const struct sluice_sample *sample,
+                                              struct sluice_rgb *rgb, struct sluice_err *err);
+
+/* Groups that are a region or a part: to `out` if that is given (the sample keeps its input then),
+ * else to a new buffer. */
+SLUICE_MUST_USE sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
+                                                struct sluice_scratch *scratch,
+                                                struct sluice_sample *sample,
+                                                const struct sluice_group *group, uint8_t *out,
+                                                struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
+                                              struct sluice_scratch *scratch,
+                                              struct sluice_sample *sample,
+                                              const struct sluice_group *group, uint8_t *out,
+                                              struct sluice_err *err);
+
+/* Whether the ops at `op` and after it, which are before `end`, are a resize and a crop that lies
+ * within its result; and what that is in an image of this size. */
+bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end);
+struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
+                                           struct sluice_size size);
+
+#endif

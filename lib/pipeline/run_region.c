@@ -1,0 +1,231 @@
+/* Groups of ops that look at no more than a box of their image: decode and
+ * random_resized_crop, and resize and center_crop, with decode before them or not. */
+
+#include "pipeline/run_private.h"
+
+#include "base/buf.h"
+#include "image/codec.h"
+#include "image/jpeg_crop.h"
+#include "image/pack.h"
+
+void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
+                           struct sluice_size size, struct sluice_buf *data)
+{
+    sluice_buf_unref(sample->data);
+    sample->data = data;
+    sample->ops_done = ops_done;
+    sample->kind = kind;
+    sample->width = size.width;
+    sample->height = size.height;
+    sample->channels = 3;
+    sample->is_jpeg_crop = false;
+    sample->is_packed = false;
+}
+
+static sluice_status check_result(const struct sluice_op *op, const struct sluice_scratch *scratch,
+                                  struct sluice_size size, struct sluice_err *err)
+{
+    if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
+        (uint64_t)size.width * size.height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
+                           op->class->name, size.width, size.height);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_make_result(const struct sluice_op *op, struct sluice_scratch *scratch,
+                                 struct sluice_size size, uint8_t **out, struct sluice_buf **data,
+                                 struct sluice_err *err)
+{
+    const sluice_status status = check_result(op, scratch, size, err);
+    if (status || *out)
+        return status;
+    const size_t bytes = (size_t)size.width * size.height * 3;
+    const sluice_status made = sluice_buf_create(scratch->pool, bytes, data, err);
+    if (made)
+        return made;
+    (*data)->len = bytes;
+    *out = (*data)->data;
+    return SLUICE_OK;
+}
+
+struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
+                                  const struct sluice_draw_key *key, uint32_t width,
+                                  uint32_t height)
+{
+    const struct sluice_draws draws =
+        sluice_crop_draw(&pipeline->ops[1], key, 1, (struct sluice_size){width, height});
+    return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
+}
+
+/* The box of random_resized_crop in the image that the sample's file holds, which is the
+ * whole image or the part of it that was left. */
+static sluice_status find_box(const struct sluice_pipeline *pipeline,
+                              const struct sluice_scratch *scratch,
+                              const struct sluice_sample *sample, struct sluice_box *box,
+                              struct sluice_err *err)
+{
+    const struct sluice_buf *file = sample->data;
+    if (!sample->is_jpeg_crop) {
+        struct sluice_image_info info;
+        const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
+        if (status == SLUICE_OK)
+            *box = sluice_draw_box(pipeline, &sample->key, info.width, info.height);
+        return status;
+    }
+
+    struct sluice_jpeg_crop_box window;
+    const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, &window, err);
+    if (status)
+        return status;
+    if ((uint64_t)window.full_width * window.full_height > scratch->max_pixels)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels is over the limit",
+                           window.full_width, window.full_height);
+    struct sluice_box drawn =
+        sluice_draw_box(pipeline, &sample->key, window.full_width, window.full_height);
+    if (drawn.left < window.left || drawn.top < window.top ||
+        drawn.left + drawn.width > window.left + window.width ||
+        drawn.top + drawn.height > window.top + window.height)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for another crop");
+    drawn.left -= window.left;
+    drawn.top -= window.top;
+    *box = drawn;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
+                              struct sluice_scratch *scratch, const struct sluice_sample *sample,
+                              struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    const uint8_t *bytes = sample->data->data;
+    const size_t len = sample->data->len;
+    struct sluice_box box;
+    if (!sample->is_packed) {
+        const sluice_status status = find_box(pipeline, scratch, sample, &box, err);
+        if (status)
+            return status;
+        sluice_codec_set_index(scratch->codec,
+                               sample->is_jpeg_crop ? NULL : sluice_scratch_index(scratch, sample));
+        return sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
+                                          scratch->pool, rgb, err);
+    }
+
+    box = sluice_draw_box(pipeline, &sample->key, sample->width, sample->height);
+    struct sluice_rgb unpacked;
+    const sluice_status status =
+        sluice_unpack_rgb(scratch->packer, bytes, len, (uint64_t)box.width * box.height,
+                          scratch->pool, &unpacked, err);
+    if (status)
+        return status;
+    if (unpacked.width != box.width || unpacked.height != box.height) {
+        sluice_buf_unref(unpacked.pixels);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "packed for another crop");
+    }
+    *rgb = unpacked;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
+                                struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                const struct sluice_group *group, uint8_t *out,
+                                struct sluice_err *err)
+{
+    const struct sluice_op *crop = &pipeline->ops[1];
+    struct sluice_rgb rgb;
+    sluice_status status = sluice_read_box(pipeline, scratch, sample, &rgb, err);
+    if (status)
+        return status;
+
+    const struct sluice_size size = {crop->size, crop->size};
+    struct sluice_buf *data = NULL;
+    status = sluice_make_result(crop, scratch, size, &out, &data, err);
+    if (!status) {
+        const struct sluice_image_view view = {
+            .pixels = rgb.pixels->data,
+            .stride = (size_t)rgb.width * 3,
+            .width = rgb.width,
+            .height = rgb.height,
+        };
+        status = sluice_resize_rgb(scratch->resizer, &view, size.width, size.height, group->flip,
+                                   out, err);
+    }
+    sluice_buf_unref(rgb.pixels);
+    if (status)
+        sluice_buf_unref(data);
+    else if (data)
+        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
+    return status;
+}
+
+bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end)
+{
+    const struct sluice_op *ops = pipeline->ops;
+    return op + 1 < end && ops[op].class == &sluice_op_resize &&
+           ops[op + 1].class == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
+}
+
+struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
+                                           struct sluice_size size)
+{
+    const struct sluice_size whole = pipeline->ops[op].class->out_size(&pipeline->ops[op], size);
+    return (struct sluice_resize_part){
+        .in_width = size.width,
+        .in_height = size.height,
+        .out_width = whole.width,
+        .out_height = whole.height,
+        .out = sluice_center_box(&pipeline->ops[op + 1], whole),
+    };
+}
+
+sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
+                              struct sluice_scratch *scratch, struct sluice_sample *sample,
+                              const struct sluice_group *group, uint8_t *out,
+                              struct sluice_err *err)
+{
+    const bool is_file = sample->ops_done == 0;
+    const struct sluice_buf *input = sample->data;
+    const unsigned op = is_file ? 1 : sample->ops_done;
+    const struct sluice_op *resize = &pipeline->ops[op], *crop = &pipeline->ops[op + 1];
+    struct sluice_size in = {sample->width, sample->height};
+    sluice_status status = SLUICE_OK;
+    if (is_file) {
+        struct sluice_image_info info;
+        status = sluice_image_probe(input->data, input->len, &info, err);
+        if (status)
+            return status;
+        in = (struct sluice_size){info.width, info.height};
+    }
+    const struct sluice_resize_part part = sluice_find_part(pipeline, op, in);
+    const struct sluice_size whole = {part.out_width, part.out_height};
+    if (check_result(resize, scratch, whole, NULL) != SLUICE_OK) {
+        /* Damage in the file would have been found first. */
+        if (is_file)
+            status = sluice_run_decode(scratch, sample, err);
+        return status ? status : check_result(resize, scratch, whole, err);
+    }
+    const struct sluice_box box = sluice_resize_part_input(&part);
+    struct sluice_image_view view = {.width = box.width, .height = box.height};
+    struct sluice_rgb rgb = {0};
+    if (is_file) {
+        sluice_codec_set_index(scratch->codec, sluice_scratch_index(scratch, sample));
+        status = sluice_codec_decode_region(scratch->codec, input->data, input->len, &box,
+                                            scratch->max_pixels, scratch->pool, &rgb, err);
+        if (status)
+            return status;
+        view.pixels = rgb.pixels->data;
+        view.stride = (size_t)rgb.width * 3;
+    } else {
+        view.stride = (size_t)in.width * 3;
+        view.pixels = input->data + box.top * view.stride + (size_t)box.left * 3;
+    }
+    const struct sluice_size size = {crop->size, crop->size};
+    struct sluice_buf *data = NULL;
+    status = sluice_make_result(crop, scratch, size, &out, &data, err);
+    if (!status)
+        status = sluice_resize_rgb_part(scratch->resizer, &part, &view, group->flip, out, err);
+    sluice_buf_unref(rgb.pixels);
+    if (status)
+        sluice_buf_unref(data);
+    else if (data)
+        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
+    return status;
+}
