@@ -6,9 +6,10 @@
 
 /* A decoder of our own for what nearly every JPEG is, which reconstructs nothing but a box.
  *
- * All MCUs up to the last row needed go through the Huffman decoder, in steps of several
- * symbols where their values are not wanted; the box's blocks alone are transformed, its
- * pixels alone upsampled and converted.
+ * Without an index or restart markers, all MCUs up to the last row needed go through the Huffman
+ * decoder once without their values, to find where the box's rows begin; then these rows are read,
+ * the box's blocks alone are transformed, its pixels alone upsampled and converted.
+ * docs/NUMERICS.md
  *
  * Covers gray and YCbCr files with chroma sampled 1x1 and luma 1x1, 2x1, 1x2 or 2x2, and of
  * those what jpeg_entropy.h covers, without damage in the part that is read.  What it
