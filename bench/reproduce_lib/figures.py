@@ -1,6 +1,7 @@
 """The figures of a sweep, drawn by gnuplot: each as SVG and PNG, its script with the data beside
 them.  A figure is drawn only where there is something to compare."""
 import csv
+import math
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ COLOURS = {"no-off": "#4477aa", "all-off": "#ee6677", "resize-off": "#ccbb44", "
 TERMINALS = (("svg size 900,560 dynamic font 'sans,13' background rgb 'white'", "svg"),
              ("pngcairo size 900,560 font 'sans,11'", "png"))
 HEAD = """set encoding utf8
-set grid back linecolor rgb '#dddddd'
+set grid back linetype 1 linewidth 1 linecolor rgb '#dddddd'
 set border 3
 set tics nomirror
 set key outside right top vertical
@@ -20,6 +21,7 @@ set key outside right top vertical
 REFERENCE_MBIT = 500  # what the bars are of: the measured bandwidth nearest to it
 STAGES = (("raw", "file"), ("decoding", "decoded"), ("RandomResizedCrop", "cropped, u8"),
           ("Normalize", "float32"))
+FORMS = {"jpeg_crop@0": "file, cut to the crop", "u8_packed@3": "cropped, packed"}
 NUM_POINTS = 400
 
 
@@ -47,6 +49,17 @@ class Figure:
 
 def quote(text):
     return "'" + text.replace("'", "''") + "'"
+
+
+def log_tics(low, high):
+    """1, 2, 5, 10 ... within the range."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [digit * 10.0 ** exponent for exponent in exponents for digit in (1, 2, 5)]
+    return ", ".join(f"'{value:g}' {value:g}" for value in values if low <= value <= high)
+
+
+def log_range(values):
+    return min(values) * 0.8, max(values) * 1.25
 
 
 def title_of(mode):
@@ -122,9 +135,17 @@ def lines_over(summary, name, title, caption, axis, xlabel):
         if any(cell["plan_seconds"] is not None for cell in of_mode):
             figure.plots.append(f"${block} using 1:3 with lines lw 1 dt 2 "
                                 f"lc rgb '{COLOURS[mode]}' notitle")
+    if any(cell["plan_seconds"] is not None for cell in summary):
+        figure.plots.append("NaN with lines lw 1 dt 2 lc rgb '#444444' title 'dashed: planned'")
     values = sorted({cell[axis] for cell in summary})
     tics = ", ".join(f"'{value:g}' {value:g}" for value in values)
+    seconds = [cell["seconds"] for cell in summary] + \
+        [cell["plan_seconds"] for cell in summary if cell["plan_seconds"]]
+    low, high = log_range(seconds)
+    left, right = log_range(values)
     figure.settings.append(f"set logscale xy\nset xlabel {quote(xlabel)}\nset xtics ({tics})\n"
+                           f"set xrange [{left:g}:{right:g}]\nset yrange [{low:g}:{high:g}]\n"
+                           f"set ytics ({log_tics(low, high)})\n"
                            "set ylabel 'seconds for one pass over the images'\n")
     return figure
 
@@ -167,11 +188,11 @@ def plan_versus_measured(summary):
     figure = Figure("plan_versus_measured", "Measured epoch time over the plan's",
                     "cells.csv: measured_over_plan over plan_seconds; dashed: 10 % off.")
     ratios = [cell["measured_over_plan"] for cell in planned]
-    plans = [cell["plan_seconds"] for cell in planned]
+    low, high = log_range([cell["plan_seconds"] for cell in planned])
     figure.settings.append(
         "set logscale x\nset xlabel 'plan, seconds for one pass over the images'\n"
         "set ylabel 'measured / plan'\n"
-        f"set xrange [{min(plans) * 0.8:g}:{max(plans) * 1.25:g}]\n"
+        f"set xrange [{low:g}:{high:g}]\nset xtics ({log_tics(low, high)})\n"
         f"set yrange [{min(0.8, *ratios) - 0.02:g}:{max(1.2, *ratios) + 0.02:g}]")
     figure.plots = ["1 with lines lc rgb '#000000' notitle",
                     "1.1 with lines dt 2 lc rgb '#999999' notitle",
@@ -185,7 +206,21 @@ def plan_versus_measured(summary):
     yield figure
 
 
-def sizes_cdf(sizes_path, title, name):
+def sizes_in_forms(forms_path):
+    """{name: bytes of each sample} of the forms that the tables of sizes do not have."""
+    found = {}
+    try:
+        with open(forms_path, encoding="utf-8", newline="") as file:
+            file.readline()  # says what it is
+            for row in csv.DictReader(file, delimiter=";"):
+                if row["choice"] in FORMS:
+                    found.setdefault(row["choice"], []).append(int(row["bytes"]))
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def sizes_cdf(sizes_path, forms_path, title, name):
     """How the bytes of a sample spread at each stage."""
     try:
         with open(sizes_path, encoding="utf-8", newline="") as file:
@@ -196,8 +231,12 @@ def sizes_cdf(sizes_path, title, name):
         return
     figure = Figure(name, f"Bytes of a sample at each stage: {title}",
                     f"The sizes in {os.path.basename(sizes_path)}, {len(rows)} samples.")
-    for column, text in STAGES:
-        ordered = sorted(int(row[column]) for row in rows)
+    in_forms = sizes_in_forms(forms_path)
+    curves = [(column, text, [int(row[column]) for row in rows]) for column, text in STAGES]
+    curves += [(choice.split("@")[0], text, in_forms[choice])
+               for choice, text in FORMS.items() if choice in in_forms]
+    for column, text, sizes in curves:
+        ordered = sorted(sizes)
         figure.data(column, [(ordered[(len(ordered) - 1) * i // NUM_POINTS] / 1e3, i / NUM_POINTS)
                              for i in range(NUM_POINTS + 1)])
         figure.plots.append(f"${column} using 1:2 with lines lw 2 title {quote(text)}")
@@ -212,9 +251,10 @@ def all_figures(kept, summary):
         yield from over_bandwidth(summary)
         yield from over_storage_cores(summary)
         yield from plan_versus_measured(summary)
-    yield from sizes_cdf(kept.path("profile/prep_sizes.csv"), "the images measured here",
+    yield from sizes_cdf(kept.path("profile/prep_sizes.csv"),
+                         kept.path("profile/prep_forms.csv"), "the images measured here",
                          "sizes_cdf")
-    yield from sizes_cdf(kept.path("openimages_prep_sizes.csv"), "published sizes",
+    yield from sizes_cdf(kept.path("openimages_prep_sizes.csv"), "", "published sizes",
                          "sizes_cdf_openimages")
 
 
