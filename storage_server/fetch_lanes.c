@@ -180,7 +180,8 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
         return true;
     if (!s->backlog_first)
         return false;
-    return s->is_over || !s->in_flight ||
+    /* One that is larger than all the room must pass too, but not behind what waits to be sent. */
+    return s->is_over || (!s->in_flight && !queued) ||
            (s->in_flight < s->context->max_in_flight && s->in_flight_bytes + queued < STREAM_BYTES);
 }
 
