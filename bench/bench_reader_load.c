@@ -125,6 +125,28 @@ uint64_t load_samples(struct load *load)
     return samples;
 }
 
+static double cpu_s_of(pid_t pid)
+{
+    char path[64], line[1024] = "";
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    FILE *file = fopen(path, "re");
+    if (file && !fgets(line, sizeof(line), file))
+        line[0] = '\0';
+    if (file)
+        fclose(file);
+    unsigned long long user = 0, system = 0;
+    const char *rest = strrchr(line, ')'); /* the name before it may hold anything */
+    if (!rest || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
+                        &system) != 2)
+        bench_die("%s does not say the CPU time", path);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+double load_cpu_s(const struct load *load, bool with_client)
+{
+    return cpu_s_of(load->server) + (with_client ? cpu_s_of(load->client) : 0);
+}
+
 struct load *load_start(const struct load_options *options, const char *const *flags)
 {
     struct load *load = calloc(1, sizeof(*load));

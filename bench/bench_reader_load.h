@@ -27,6 +27,9 @@ struct load *load_start(const struct load_options *options, const char *const *f
 
 uint64_t load_samples(struct load *load); /* that the server has answered so far */
 
+/* CPU seconds that the server has had so far, and the client if it is to count. */
+double load_cpu_s(const struct load *load, bool with_client);
+
 void load_stop(struct load *load);
 
 #endif
