@@ -127,19 +127,28 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* The u8 value of one float, or -1.  The line through the table's ends points
- * within rounding of the right entry, so one or two looks suffice. */
-static int table_find(const float row[256], float value)
+/* A channel's table and the line through its ends, which points within rounding of the right
+ * entry. */
+struct inverse {
+    const float *row;
+    float first, per_value;
+};
+
+/* The u8 value of one float, or -1. */
+static inline int find_value(const struct inverse *inverse, float value)
 {
-    const float guess = (value - row[0]) / (row[255] - row[0]) * 255.0f + 0.5f;
+    const float *row = inverse->row;
+    const float guess = (value - inverse->first) * inverse->per_value + 0.5f;
     if (!(guess >= 0 && guess < 256)) /* also not a number */
         return -1;
     int v = (int)guess;
+    /* As bits: a negative zero is not the table's zero. */
+    if (bits_of(row[v]) == bits_of(value))
+        return v;
     while (v > 0 && row[v] > value)
         v--;
     while (v < 255 && row[v] < value)
         v++;
-    /* As bits: a negative zero is not the table's zero. */
     return bits_of(row[v]) == bits_of(value) ? v : -1;
 }
 
@@ -148,9 +157,11 @@ sluice_status sluice_tensor_to_u8(const sluice_pipeline_table table, const float
 {
     const size_t plane = (size_t)size.width * size.height;
     for (size_t c = 0; c < 3; c++) {
+        const float *row = table[c];
+        const struct inverse inverse = {row, row[0], 255.0f / (row[255] - row[0])};
         for (size_t i = 0; i < plane; i++) {
             const float value = values[c * plane + i];
-            const int v = table_find(table[c], value);
+            const int v = find_value(&inverse, value);
             if (v < 0)
                 return sluice_fail(err, SLUICE_E_CORRUPT,
                                    "float32 value %a of channel %zu comes from no pixel value",
