@@ -187,7 +187,7 @@ static const struct sluice_choice_weights pack = {{PER_SAMPLE(10e-6), OUTPUT_PIX
 static const struct sluice_choice_weights unpack = {{PER_SAMPLE(5e-6), OUTPUT_PIXEL(5.2e-9)}};
 static const struct sluice_choice_weights take_over = {{PER_SAMPLE(3e-6), OUTPUT_PIXEL(0.44e-9)}};
 static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.4e-9)}};
-static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(9.4e-9)}};
+static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(4.7e-9)}};
 static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
 
 static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
