@@ -40,6 +40,12 @@
  * price beside its own. */
 #define THRIFT 1e-3
 
+/* From plan to plan a priced use of the storage cores changes by no more than this. */
+#define STEP_UP 1.15
+#define STEP_DOWN 0.87
+#define LEAST_STEP 0.02 /* of the cores */
+#define USED_WEIGHT 0.5
+
 /* A resource is the limit, or close to it, from this share of the time of the slowest on; and one
  * with a price is. */
 #define NEAR_LIMIT 0.9
@@ -65,6 +71,9 @@ struct sluice_auto_plan {
     struct sluice_auto_plan_options options;
     struct sluice_rate_watch watch;
     struct sluice_auto_costs costs;
+    /* Those of the prices in force.  Where many samples are worth the same, prices that were found
+     * for other costs would choose alike for all of them. */
+    struct sluice_auto_costs taken_costs;
     double storage_price;
 
     struct sluice_auto_epoch epoch;
@@ -77,6 +86,9 @@ struct sluice_auto_plan {
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
+    double storage_used;   /* cores, of late */
+    double storage_step;   /* cores, that the plan is to use while it is stepping ... */
+    bool is_stepping;      /* ... towards what the storage node's price asks for */
     struct burden burden;
     struct state considered, taken;
     struct state turned; /* log of the last change of each that was the reason for a plan */
@@ -157,12 +169,13 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
     return capacities;
 }
 
-static void fill_menu(const struct sluice_auto_plan *plan, size_t index, struct sluice_menu *menu)
+static void fill_menu(const struct sluice_auto_plan *plan, const struct sluice_auto_costs *costs,
+                      size_t index, struct sluice_menu *menu)
 {
     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
     double offered[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
     const struct sluice_sample_facts facts = facts_of(plan, index);
-    sluice_auto_costs_of(&plan->costs, &facts, cost);
+    sluice_auto_costs_of(costs, &facts, cost);
     for (unsigned k = 0; k < plan->num_offered; k++)
         memcpy(offered[k], cost[plan->offered[k]], sizeof(offered[k]));
     sluice_menu_set(menu, plan->num_offered, (const double(*)[SLUICE_NUM_LOADS])offered);
@@ -179,7 +192,7 @@ static size_t fill_menus(struct sluice_auto_plan *plan, size_t next, size_t max_
         const size_t to = (size_t)((double)left * (double)(k + 1) / (double)count);
         const size_t width = to > from ? to - from : 1;
         const size_t at = from + (count < left ? sluice_rng_below(&rng, (uint32_t)width) : 0);
-        fill_menu(plan, next + (at < left ? at : left - 1), &plan->menus[k]);
+        fill_menu(plan, &plan->costs, next + (at < left ? at : left - 1), &plan->menus[k]);
     }
     return count;
 }
@@ -359,6 +372,7 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
                  uint64_t now_ns)
 {
     plan->prices = result->plan;
+    plan->taken_costs = plan->costs;
     plan->balance = (struct sluice_price_balance){0};
     plan->has_prices = true;
     plan->since_ns = now_ns;
@@ -445,7 +459,8 @@ unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index)
 {
     assert(plan->has_prices && index < plan->epoch.num_items);
     struct sluice_menu menu;
-    fill_menu(plan, index, &menu);
+    const bool is_priced = plan->storage_price > SLUICE_RATE_WATCH_PRICED;
+    fill_menu(plan, is_priced ? &plan->taken_costs : &plan->costs, index, &menu);
     plan->is_alone = is_latency_item(plan, index);
     return plan->offered[sluice_price_plan_choose(&plan->prices, &plan->balance, &menu)];
 }
@@ -505,12 +520,43 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     const bool is_draining = plan->latency_item != SIZE_MAX;
     if (!is_draining)
         sluice_rate_watch_learn(&plan->watch, &sight);
+    if (!is_draining && sight.seconds > 0)
+        plan->storage_used +=
+            USED_WEIGHT * (sight.used_per_s[SLUICE_WATCHED_STORAGE] - plan->storage_used);
     if (has_latency)
         plan->latency_item = SIZE_MAX;
     if (!is_draining && sight.seconds > 0)
         plan->seen_per_s = (double)sight.num_rows / sight.seconds;
     if (!is_draining && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
         plan->latency_item = next_item;
+}
+
+/* As solve(), but where a price divides the storage node's cores it is followed by steps: many
+ * samples are worth the same, and if all of a client's came and went at once the price could never
+ * rest. */
+static sluice_status solve_by_steps(struct sluice_auto_plan *plan, size_t count,
+                                    struct sluice_capacities *capacities,
+                                    struct sluice_lp_result *result)
+{
+    const double from = plan->is_stepping ? plan->storage_step : plan->storage_used;
+    plan->is_stepping = false;
+    if (!(plan->storage_price > SLUICE_RATE_WATCH_PRICED))
+        return solve(plan, count, capacities, result, NULL);
+    double *cores = &capacities->per_s[SLUICE_LOAD_STORAGE_CPU];
+    const double most = from * STEP_UP + LEAST_STEP * *cores, least = from * STEP_DOWN;
+    if (most < *cores) {
+        *cores = most;
+        plan->is_stepping = true;
+    }
+    const sluice_status status = solve(plan, count, capacities, result, NULL);
+    const double seconds = result->primal_s - result->priced_s;
+    plan->storage_step = result->busy_s[SLUICE_LOAD_STORAGE_CPU] * *cores / seconds;
+    if (status != SLUICE_OK || plan->storage_step >= least)
+        return status;
+    plan->is_stepping = true;
+    plan->storage_step = *cores = least;
+    capacities->price_s[SLUICE_LOAD_STORAGE_CPU] = THRIFT / least;
+    return solve(plan, count, capacities, result, NULL);
 }
 
 bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
@@ -523,8 +569,10 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
         return false;
     learn(plan, now_ns, next_item, rows, num_rows, trainer);
     const struct state state = state_of(plan);
-    const struct sluice_capacities capacities = capacities_of(plan);
-    if (next_item >= plan->epoch.num_items || !has_moved(plan, &capacities, &state))
+    struct sluice_capacities capacities = capacities_of(plan);
+    const bool was_stepping = plan->is_stepping;
+    if (next_item >= plan->epoch.num_items ||
+        !(was_stepping || has_moved(plan, &capacities, &state)))
         return false;
     plan->considered = state;
 
@@ -532,19 +580,22 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     const size_t count = fill_menus(plan, next_item, sample);
     struct sluice_lp_result result;
     /* Out of memory: the old prices are still good for something. */
-    if (solve(plan, count, &capacities, &result, NULL) != SLUICE_OK)
-        return false;
     find_load(plan, count, plan->burden.load);
+    if (solve_by_steps(plan, count, &capacities, &result) != SLUICE_OK)
+        return false;
     const struct burden before = plan->burden;
     const double slowest = slowest_s(before.load, &capacities) * (double)count;
     const double priced = priced_s(before.load, &capacities) * (double)count;
-    const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings_of_late(plan, now_ns));
+    const double swings = plan->is_stepping ? 0 : swings_of_late(plan, now_ns);
+    const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings);
     if (!(slowest + priced > result.primal_s * (1 + gain)))
         return false;
     take(plan, &result, count, now_ns);
     *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item,
                             slowest + priced - result.priced_s);
     const size_t most = name_changes(plan, &before, &capacities, &state, forecast);
+    if (was_stepping || plan->is_stepping)
+        append(forecast, ", by steps after the price of storage CPU");
     count_swing(plan, most, state.of[most], now_ns);
     plan->taken = state;
     return true;

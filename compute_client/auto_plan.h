@@ -29,6 +29,10 @@
  * Where the link has not been empty for 10 s, two items are asked for with nothing else under way,
  * to see its latency.
  *
+ * What is shared has a price from outside: a second of the storage node's cores.  Where it
+ * matters, it is followed by steps of some 15 %, since many samples are worth about the same and
+ * would otherwise come and go all at once.
+ *
  * Pure: no clock, I/O, threads or randomness but the seed's; the times come with the rows.
  * Threads: one at a time. */
 

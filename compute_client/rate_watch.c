@@ -5,6 +5,10 @@
 
 /* A wait as short as this is the scheduling of threads and the batching of messages. */
 #define MARGIN_NS 5000000u
+/* From this price of the storage node's cores on, the price divides them: a queue that it is about
+ * to shorten is no limit, and without a longer one they are believed to do more with each look. */
+#define PRICED_MARGIN_NS 100000000u
+#define PRICED_STEP 0.1
 
 /* What was waited for nearly all of the time was the limit; what was waited for less than half of
  * it was not. */
@@ -185,7 +189,9 @@ static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched w
         span->to_ns = row->started_ns;
         break;
     }
-    span->from_ns += MARGIN_NS;
+    const bool is_priced =
+        watched == SLUICE_WATCHED_STORAGE && row->storage_price > SLUICE_RATE_WATCH_PRICED;
+    span->from_ns += is_priced ? PRICED_MARGIN_NS : MARGIN_NS;
     return span->from_ns < span->to_ns;
 }
 
@@ -245,6 +251,7 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
         if (rows[i].status != SLUICE_OK)
             continue;
         sight.num_rows++;
+        sight.is_priced |= rows[i].storage_price > SLUICE_RATE_WATCH_PRICED;
         if (link_ns(&rows[i]) < watch->least_link_ns)
             watch->least_link_ns = link_ns(&rows[i]);
     }
@@ -335,6 +342,9 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
         return;
     if (sight->waiting[k] >= LIMITED) {
         *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s > 0);
+        hold(steps, *per_s);
+    } else if (k == SLUICE_WATCHED_STORAGE && sight->is_priced) {
+        *per_s *= 1 + PRICED_STEP;
         hold(steps, *per_s);
     } else if (used > *per_s) {
         *per_s = used;

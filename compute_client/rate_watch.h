@@ -25,6 +25,10 @@
  * steps, though the plan has kept off it.  Steps up that a wait soon takes back are
  * held off for longer and longer.
  *
+ * The storage node's cores are shared.  While they have a price (of their server's queue), that
+ * divides them: each client believes that it could have all of them, which at that price it does
+ * not want.  Only a wait that is much longer than the price aims at says that there are fewer.
+ *
  * Each resource is seen at the times when it was done with a row, so that one which lets
  * rows through in fits does not seem to make those before it uneven.
  *
@@ -50,10 +54,14 @@ enum sluice_watched {
 };
 const char *sluice_watched_name(enum sluice_watched watched); /* "link", "storage", ... */
 
+/* From this price of its cores on, the price divides them. */
+#define SLUICE_RATE_WATCH_PRICED 0.05
+
 /* One interval.  It ends with the last row, not when somebody looked. */
 struct sluice_rate_sight {
     double seconds; /* until the last row arrived; 0: nothing was seen */
     size_t num_rows;
+    bool is_priced; /* a price divides the storage node's cores */
     double used_per_s[SLUICE_NUM_WATCHED];
     double waiting[SLUICE_NUM_WATCHED]; /* share of the time that something waited for it */
 };

@@ -14,10 +14,13 @@
  * and the price comes to rest.  tests/property/test_several_clients.c: so do real plans. */
 #define MOST_GAIN 2.0
 #define LEAST_GAIN 0.125
-#define TURN_FACTOR 0.6
 #define TURN_SIGNAL 0.3 /* less is noise */
-#define FAR_SIGNAL 0.9
-#define FAR_S 3 /* longer than clients take to follow: their lag alone is not far to go */
+/* Octaves from turn to turn: a swing, which is to become smaller; and next to nothing. */
+#define WIDE 0.3
+#define NARROW 0.05
+#define WIDE_FACTOR 0.6
+#define NARROW_FACTOR 1.1
+#define FAR_S 4 /* longer than clients take to follow: their lag alone is not far to go */
 
 /* One look at the queue says no more than this of the time before. */
 #define MOST_STEP_S 0.25
@@ -29,7 +32,8 @@ static double clamp(double value, double least, double most)
 
 struct sluice_cpu_price sluice_cpu_price_init(uint64_t now_ns)
 {
-    return (struct sluice_cpu_price){.gain = MOST_GAIN, .last_ns = now_ns};
+    return (struct sluice_cpu_price){
+        .gain = MOST_GAIN, .turned_at = log2(SLUICE_CPU_PRICE_LEAST), .last_ns = now_ns};
 }
 
 /* The workers that followers could have: all that others leave, and at least their part. */
@@ -72,14 +76,18 @@ double sluice_cpu_price_update(struct sluice_cpu_price *p, uint64_t now_ns,
     p->signal += (seen - p->signal) * (1 - exp(-elapsed_s / SMOOTH_S));
     const double signal = clamp(p->signal, -1, 1);
 
+    const double octave = log2(fmax(p->price, SLUICE_CPU_PRICE_LEAST));
+    const double way = p->was_rising ? octave - p->turned_at : p->turned_at - octave;
     const double ahead = p->was_rising ? signal : -signal;
     if (ahead < -TURN_SIGNAL) {
+        if (way > WIDE)
+            p->gain = fmax(p->gain * WIDE_FACTOR, LEAST_GAIN);
+        else if (way < NARROW)
+            p->gain = fmin(p->gain * NARROW_FACTOR, MOST_GAIN);
         p->was_rising = !p->was_rising;
-        p->gain = fmax(p->gain * TURN_FACTOR, LEAST_GAIN);
+        p->turned_at = octave;
         p->far_s = 0;
-    } else if (ahead < FAR_SIGNAL) {
-        p->far_s = 0;
-    } else if ((p->far_s += step_s) > FAR_S) {
+    } else if ((p->far_s += ahead > TURN_SIGNAL ? step_s : 0) > FAR_S) {
         p->gain = fmin(p->gain * 2, MOST_GAIN);
         p->far_s = 0;
     }

@@ -19,9 +19,10 @@
  * than there are cores; the last term, within -1/2 and 1/2, lets a queue that is
  * too long shrink, at most at half speed; the product without the gain, smoothed, is
  * within -1 and 1.  The gain begins at two octaves a second, falls whenever the
- * price turns, which damps what would swing, and grows again while the price has
- * far to go.  Below SLUICE_CPU_PRICE_LEAST the price is 0, above SLUICE_CPU_PRICE_MOST
- * it does not go.
+ * price turns after it went some way, which damps what would swing, and grows again
+ * where it turns at once (that is noise, of jobs that come in fits) and while the price
+ * has far to go.  Below SLUICE_CPU_PRICE_LEAST the price is 0, above
+ * SLUICE_CPU_PRICE_MOST it does not go.
  *
  * Threads: a value; whoever holds it locks it. */
 
@@ -32,7 +33,8 @@
 struct sluice_cpu_price {
     double price;
     double gain;        /* octaves a second */
-    double far_s;       /* for so long the price has had far to go */
+    double turned_at;   /* log2 of the price when it turned last */
+    double far_s;       /* for so long it has gone the same way, since the gain was changed */
     double signal;      /* smoothed */
     double mean_s;      /* of a job */
     double num_waiting; /* at last_ns */

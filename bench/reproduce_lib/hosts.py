@@ -26,8 +26,8 @@ class HostError(Exception):
     pass
 
 
-def spawn(command, **options):
-    """A child that a terminal's Ctrl-C does not reach: we end it in our own order."""
+def dies_with_parent():
+    """For a child to call first: it ends when this process does."""
     parent = os.getpid()
 
     def die_with_parent():
@@ -35,8 +35,13 @@ def spawn(command, **options):
         if os.getppid() != parent:  # it was killed before that
             os._exit(1)
 
+    return die_with_parent
+
+
+def spawn(command, **options):
+    """A child that a terminal's Ctrl-C does not reach: we end it in our own order."""
     return subprocess.Popen([str(part) for part in command], start_new_session=True,
-                            preexec_fn=die_with_parent, **options)
+                            preexec_fn=dies_with_parent(), **options)
 
 
 def end(process, sig=signal.SIGTERM):

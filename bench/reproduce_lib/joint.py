@@ -5,6 +5,7 @@ planner says (`offload_profile plan`).  It falls and is convex in c, so the opti
 the cores follows from these curves alone.
 """
 import bisect
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -12,8 +13,8 @@ import subprocess
 
 # The planner takes whole cores, and rates may all be multiplied: a pass then takes so much less.
 SCALE = 10000
-NUM_POINTS = 40
-EPOCHS = (0, 1, 2)  # whose crops are planned for
+NUM_POINTS = 32
+EPOCHS = (0, 1)  # whose crops are planned for
 
 
 class JointError(Exception):
@@ -45,9 +46,10 @@ class Curve:
     """T(c) of one client, for c up to `most`."""
 
     def __init__(self, programs, profile, mbit, compute_cores, most):
-        self.cores = [most * (k or 0.1) / NUM_POINTS for k in range(NUM_POINTS + 1)]
-        self.seconds = [self._ask(programs, profile, mbit, compute_cores, cores)
-                        for cores in self.cores]
+        self.cores = [most * k / NUM_POINTS for k in range(NUM_POINTS + 1)]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            self.seconds = list(pool.map(
+                lambda cores: self._ask(programs, profile, mbit, compute_cores, cores), self.cores))
 
     @staticmethod
     def _ask(programs, profile, mbit, compute_cores, cores):

@@ -1,11 +1,14 @@
-/* Several clients of one storage node, in simulated time: their planners, the server's price and
- * its fair queue, against the best that could be made of the links and the shared cores. */
-#include "profiler/planner_lp.h"
+/* Several clients of one storage node, in simulated time: their plans as they run, the server's
+ * price and its fair queue, against the best that could be made of the links and the shared cores.
+ */
+#include "compute_client/auto_plan.h"
 #include "storage_server/cpu_price.h"
 #include "storage_server/fair_queue.h"
 
 #include "base/compiler.h"
 #include "base/rng.h"
+#include "image/coding.h"
+#include "profiler/form_menu.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -13,78 +16,104 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define PIPELINE "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
+#define FORMS (1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8_PACKED)
+#define NUM_FILES 300
+#define NUM_ITEMS 400000 /* more than any client gets through */
+#define PLAN_ITEMS 256
 #define MOST_CLIENTS 8
-#define NUM_SAMPLES 300 /* of each client's epoch */
-#define IN_FLIGHT 96    /* asked for and not finished */
-#define TICK_S 0.3      /* clients plan anew */
-#define LOOK_S 0.05     /* the server looks at its queue */
+#define MOST_OPEN 2048 /* items of a client, asked for and not done */
+#define TICK_S 0.25
+#define MIN_ROWS 16
+#define LOOK_S 0.05 /* the server looks at its queue */
+#define LATENCY_S 0.0005
+#define NOISE 0.3 /* each item's CPU time is off by up to so much */
 
-/* --- the samples --- */
+static struct sluice_pipeline *pipeline;
+static struct sluice_manifest *manifest;
+static uint32_t ids[NUM_FILES];
+static struct sluice_sampler_item items[NUM_ITEMS];
 
-enum { RAW, CROP, U8, PACKED, NUM_CHOICES };
-
-/* Like photographs of 110 kB: seconds and bytes of each choice go with the file's size, the crop's
- * part of it and how well its pixels pack. */
-static void make_menus(struct sluice_rng *rng, struct sluice_menu *menus)
+static void make_dataset(void)
 {
-    for (int i = 0; i < NUM_SAMPLES; i++) {
-        const double size = exp2(2.4 * (sluice_rng_double(rng) - 0.5));
-        const double crop = 0.25 + 0.5 * sluice_rng_double(rng);
-        const double packing = 0.35 + 0.4 * sluice_rng_double(rng);
-        const double decode_s = 0.004 * size * (0.3 + 0.7 * crop);
-        const double cost[NUM_CHOICES][SLUICE_NUM_LOADS] = {
-            [RAW] = {[SLUICE_LOAD_NET_DOWN] = 110e3 * size,
-                     [SLUICE_LOAD_COMPUTE_CPU] = decode_s + 0.0005},
-            [CROP] = {[SLUICE_LOAD_STORAGE_CPU] = 0.0011 * size,
-                      [SLUICE_LOAD_NET_DOWN] = 115e3 * size * crop,
-                      [SLUICE_LOAD_COMPUTE_CPU] = 0.004 * size * crop + 0.0005},
-            [U8] = {[SLUICE_LOAD_STORAGE_CPU] = decode_s + 0.0006,
-                    [SLUICE_LOAD_NET_DOWN] = 150528,
-                    [SLUICE_LOAD_COMPUTE_CPU] = 0.0001},
-            [PACKED] = {[SLUICE_LOAD_STORAGE_CPU] = decode_s + 0.0016,
-                        [SLUICE_LOAD_NET_DOWN] = 150528 * packing,
-                        [SLUICE_LOAD_COMPUTE_CPU] = 0.0007},
+    static char paths[NUM_FILES][16];
+    static struct sluice_manifest_entry entries[NUM_FILES];
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    for (uint32_t i = 0; i < NUM_FILES; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "a/%06u.jpg", i);
+        entries[i] = (struct sluice_manifest_entry){
+            .path = paths[i],
+            .bytes = (uint64_t)(110e3 * exp2(2.4 * (sluice_rng_double(&rng) - 0.5))),
+            .width = 500,
+            .height = 375,
+            .coding = SLUICE_CODING_JPEG_420,
         };
-        sluice_menu_set(&menus[i], NUM_CHOICES, cost);
+        ids[i] = i;
     }
+    for (uint32_t i = 0; i < NUM_ITEMS; i++)
+        items[i] = (struct sluice_sampler_item){.position = i * 77 % NUM_FILES,
+                                                .draw_epoch = i / NUM_FILES};
+    const char *const classes[] = {"a"};
+    if (sluice_manifest_create(entries, NUM_FILES, classes, 1, &manifest, NULL) != SLUICE_OK ||
+        sluice_pipeline_parse(PIPELINE, &pipeline, NULL) != SLUICE_OK)
+        abort();
+}
+
+static void costs_of(size_t index, double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    static struct sluice_choice_model model;
+    if (!(model.disk_s_per_sample > 0))
+        model = sluice_choice_model_default();
+    const struct sluice_draw_key key = {
+        .seed = 1, .epoch = items[index].draw_epoch, .sample_id = ids[items[index].position]};
+    const struct sluice_sample_facts facts =
+        sluice_sample_facts_of(pipeline, &manifest->entries[key.sample_id], &key);
+    sluice_choice_model_costs(&model, &facts, cost);
 }
 
 /* --- what could be reached --- */
 
 struct node {
     double link_bytes_per_s, compute_cores;
-    struct sluice_menu menus[NUM_SAMPLES];
 };
 
-static struct sluice_lp_result plan(const struct node *node, double storage_cores, double price)
+#define OPTIMUM_ITEMS 900
+
+/* The time of a sample with so many storage cores to itself. */
+static double best_s(const struct node *node, double storage_cores)
 {
-    struct sluice_capacities capacities = {
-        .price_s = {[SLUICE_LOAD_STORAGE_CPU] = price},
-    };
+    static struct sluice_menu menus[OPTIMUM_ITEMS];
+    static bool is_made;
+    for (size_t i = 0; i < OPTIMUM_ITEMS && !is_made; i++) {
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        costs_of(i, cost);
+        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_LOADS])cost);
+    }
+    is_made = true;
+    struct sluice_capacities capacities = {.price_s = {0}};
     for (int r = 0; r < SLUICE_NUM_LOADS; r++)
         capacities.per_s[r] = INFINITY;
     capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = storage_cores;
     capacities.per_s[SLUICE_LOAD_NET_DOWN] = node->link_bytes_per_s;
     capacities.per_s[SLUICE_LOAD_COMPUTE_CPU] = node->compute_cores;
-    const struct sluice_menu_source source = sluice_menu_array(node->menus, NUM_SAMPLES);
+    const struct sluice_menu_source source = sluice_menu_array(menus, OPTIMUM_ITEMS);
     struct sluice_lp_result result;
-    struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, NULL, &result, &err), SLUICE_OK);
-    return result;
+    CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, NULL, &result, NULL), SLUICE_OK);
+    return result.dual_s / OPTIMUM_ITEMS;
 }
 
 /* The least sum of epoch times: each client gets so many of the cores, and its epoch takes what the
  * linear program says with these.  That is convex in the cores, so giving each part to whoever
  * gains most from it is the optimum, to the size of a part.  (T as a function of the core seconds s
  * of an epoch is convex, piecewise a - c s; with u = s / T cores it is a / (1 + c u).) */
-#define NUM_PARTS 40
+#define NUM_PARTS 24
 
 static double joint_optimum(const struct node *nodes, int n, double cores)
 {
     static double table[MOST_CLIENTS][NUM_PARTS + 1];
     for (int j = 0; j < n; j++) {
         for (int k = 0; k <= NUM_PARTS; k++)
-            table[j][k] = plan(&nodes[j], k ? cores * k / NUM_PARTS : 1e-9, 0).dual_s;
+            table[j][k] = best_s(&nodes[j], k ? cores * k / NUM_PARTS : 1e-9);
     }
     int parts[MOST_CLIENTS] = {0};
     for (int p = 0; p < NUM_PARTS; p++) {
@@ -107,54 +136,64 @@ static double joint_optimum(const struct node *nodes, int n, double cores)
 
 /* --- the simulation --- */
 
-enum stage { STORAGE, LINK, COMPUTE, NUM_STAGES };
+enum stage { STORAGE, LINK, ARRIVAL, COMPUTE };
 
 struct item {
     struct sluice_job job; /* in the server's queue */
     int client;
-    unsigned sample, choice;
     enum stage stage;
-    double asked_s, done_s;
+    double due_s;
+    double storage_s, bytes, compute_s;
     uint64_t charged_ns;
     struct sluice_flow *flow;
-    double price; /* that its reply brings */
+    struct sluice_row_seen row;
+    struct item *next; /* in a station's queue or among the free */
 };
 
 /* First come, first served, by `num_servers` at once. */
 struct station {
-    struct item *queue[IN_FLIGHT];
-    int first, count, num_servers, num_busy;
+    struct item *first, **end;
+    int num_servers, num_busy;
 };
 
 struct client {
     const struct node *node;
-    bool is_greedy; /* knows no price */
+    bool is_greedy; /* asks for pixels, always, and does not follow the price */
     bool is_gone;   /* asks for nothing more */
-    struct sluice_price_plan plan;
-    struct sluice_price_balance balance;
-    double next_tick_s, price;
-    unsigned next_sample;
+    struct sluice_auto_plan *plan;
+    double last_tick_s;
+    size_t next_item;
+    unsigned num_open;
     uint64_t finished; /* while it counts */
     struct sluice_flow flow;
     struct station link, compute;
-    struct item items[IN_FLIGHT];
+    struct item items[MOST_OPEN], *free;
+    struct sluice_row_seen rows[8192];
+    size_t num_rows;
 };
 
 struct world {
     struct client clients[MOST_CLIENTS];
-    int n, cores, num_busy;
+    int n, workers, num_busy;
+    double speed; /* of a worker */
+    struct sluice_rng rng;
     struct sluice_fair_queue queue;
     struct sluice_cpu_price price;
     double now_s, next_look_s, held_s[2];
     uint64_t num_done;
-    struct item *heap[MOST_CLIENTS * IN_FLIGHT]; /* at work, the first to be done first */
+    struct item *heap[MOST_CLIENTS * MOST_OPEN]; /* at work, the first to be done first */
     int heap_size;
 };
+
+static uint64_t ns_of(double s)
+{
+    return (uint64_t)(s * 1e9);
+}
 
 static void heap_push(struct world *w, struct item *item)
 {
     int i = w->heap_size++;
-    for (; i && w->heap[(i - 1) / 2]->done_s > item->done_s; i = (i - 1) / 2)
+    for (; i && w->heap[(i - 1) / 2]->due_s > item->due_s; i = (i - 1) / 2)
         w->heap[i] = w->heap[(i - 1) / 2];
     w->heap[i] = item;
 }
@@ -167,9 +206,9 @@ static struct item *heap_pop(struct world *w)
         int child = 2 * i + 1;
         if (child >= w->heap_size)
             break;
-        if (child + 1 < w->heap_size && w->heap[child + 1]->done_s < w->heap[child]->done_s)
+        if (child + 1 < w->heap_size && w->heap[child + 1]->due_s < w->heap[child]->due_s)
             child++;
-        if (w->heap[child]->done_s >= last->done_s)
+        if (w->heap[child]->due_s >= last->due_s)
             break;
         w->heap[i] = w->heap[child];
         i = child;
@@ -178,20 +217,21 @@ static struct item *heap_pop(struct world *w)
     return top;
 }
 
-static double cost_of(const struct client *c, const struct item *item, enum sluice_load load)
+static void begin(struct world *w, struct item *item, enum stage stage, double seconds)
 {
-    return sluice_menu_cost(&c->node->menus[item->sample], load, item->choice);
+    item->stage = stage;
+    item->due_s = w->now_s + seconds;
+    heap_push(w, item);
 }
 
-static void begin(struct world *w, struct item *item, double seconds)
+static double speed_of(const struct node *node)
 {
-    item->done_s = w->now_s + seconds;
-    heap_push(w, item);
+    return node->compute_cores / fmax(1, floor(node->compute_cores));
 }
 
 static void start_storage(struct world *w)
 {
-    while (w->num_busy < w->cores) {
+    while (w->num_busy < w->workers) {
         struct sluice_flow *flow;
         uint64_t charged_ns;
         struct sluice_job *job = sluice_fair_queue_pop(&w->queue, &flow, &charged_ns);
@@ -200,59 +240,101 @@ static void start_storage(struct world *w)
         struct item *item = SLUICE_CONTAINER_OF(job, struct item, job);
         item->flow = flow;
         item->charged_ns = charged_ns;
+        item->row.storage_queue_ns = ns_of(w->now_s) - item->row.requested_ns;
         w->num_busy++;
-        begin(w, item, cost_of(&w->clients[item->client], item, SLUICE_LOAD_STORAGE_CPU));
+        begin(w, item, STORAGE, item->storage_s / w->speed);
     }
 }
 
-static void start_station(struct world *w, struct station *station, struct client *c)
+static void start_station(struct world *w, struct station *station, struct client *c,
+                          enum stage stage)
 {
-    while (station->count && station->num_busy < station->num_servers) {
-        struct item *item = station->queue[station->first];
-        station->first = (station->first + 1) % IN_FLIGHT;
-        station->count--;
+    while (station->first && station->num_busy < station->num_servers) {
+        struct item *item = station->first;
+        station->first = item->next;
+        if (!station->first)
+            station->end = &station->first;
         station->num_busy++;
-        const double seconds =
-            item->stage == LINK ? cost_of(c, item, SLUICE_LOAD_NET_DOWN) / c->node->link_bytes_per_s
-                                : cost_of(c, item, SLUICE_LOAD_COMPUTE_CPU);
-        begin(w, item, seconds);
+        if (stage == COMPUTE)
+            item->row.started_ns = ns_of(w->now_s);
+        begin(w, item, stage,
+              stage == LINK ? item->bytes / c->node->link_bytes_per_s
+                            : item->compute_s / speed_of(c->node));
     }
 }
 
 static void enter_station(struct world *w, struct station *station, struct item *item,
                           enum stage stage)
 {
-    item->stage = stage;
-    station->queue[(station->first + station->count++) % IN_FLIGHT] = item;
-    start_station(w, station, &w->clients[item->client]);
+    item->next = NULL;
+    *station->end = item;
+    station->end = &item->next;
+    start_station(w, station, &w->clients[item->client], stage);
 }
 
-static void ask(struct world *w, struct client *c, struct item *item)
+static void tick(struct world *w, struct client *c)
 {
-    item->sample = c->next_sample++ % NUM_SAMPLES;
-    item->choice = sluice_price_plan_choose(&c->plan, &c->balance, &c->node->menus[item->sample]);
-    if (cost_of(c, item, SLUICE_LOAD_STORAGE_CPU) > 0) {
-        item->stage = STORAGE;
-        if (sluice_fair_queue_push(&w->queue, &c->flow, &item->job)) {
-            start_storage(w);
-            return;
-        }
-        item->choice = RAW;
+    struct sluice_auto_forecast forecast;
+    const struct sluice_trainer_seen trainer = {0};
+    c->last_tick_s = w->now_s;
+    if (sluice_auto_plan_tick(c->plan, ns_of(w->now_s), c->next_item, c->rows, c->num_rows,
+                              &trainer, &forecast) &&
+        getenv("SLUICE_TEST_VERBOSE"))
+        printf("%d %.2f s: %s; %.2f s, was %.2f\n", (int)(c - w->clients), w->now_s,
+               forecast.reason, forecast.rest_s, forecast.kept_s);
+    c->num_rows = 0;
+}
+
+static void ask(struct world *w, struct client *c)
+{
+    if (w->now_s - c->last_tick_s >= TICK_S && c->num_rows >= MIN_ROWS)
+        tick(w, c);
+    struct item *item = c->free;
+    const size_t index = c->next_item++;
+    const unsigned chosen = c->is_greedy ? 3 : sluice_auto_plan_choose(c->plan, index % NUM_ITEMS);
+    const struct sluice_choice choice = sluice_choice_listed(chosen);
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    costs_of(index, cost);
+    c->free = item->next;
+    c->num_open++;
+    const double noise = 1 + NOISE * (2 * sluice_rng_double(&w->rng) - 1);
+    *item = (struct item){
+        .client = (int)(c - w->clients),
+        .storage_s = cost[chosen][SLUICE_LOAD_STORAGE_CPU] * noise,
+        .compute_s = cost[chosen][SLUICE_LOAD_COMPUTE_CPU] * noise,
+        .bytes = cost[chosen][SLUICE_LOAD_NET_DOWN],
+        .row = {.index = index,
+                .asked = choice,
+                .got = choice,
+                .requested_ns = ns_of(w->now_s),
+                .payload_bytes = (size_t)cost[chosen][SLUICE_LOAD_NET_DOWN],
+                .storage_cpu_ns = ns_of(cost[chosen][SLUICE_LOAD_STORAGE_CPU] * noise),
+                .compute_cpu_ns = ns_of(cost[chosen][SLUICE_LOAD_COMPUTE_CPU] * noise)},
+    };
+    if (choice.form != SLUICE_FORM_RAW && sluice_fair_queue_push(&w->queue, &c->flow, &item->job)) {
+        start_storage(w);
+        return;
     }
-    item->price = w->price.price;
+    item->row.storage_price = w->price.price;
     enter_station(w, &c->link, item, LINK);
 }
 
-static void replan(struct world *w, struct client *c)
+static unsigned most_open(const struct client *c)
 {
-    c->plan = plan(c->node, w->cores, c->is_greedy ? 0 : c->price).plan;
-    c->balance = (struct sluice_price_balance){0};
+    const unsigned most = c->is_greedy ? 512 : sluice_auto_plan_max_unfinished(c->plan);
+    return most < MOST_OPEN ? most : MOST_OPEN;
+}
+
+static void ask_on(struct world *w, struct client *c)
+{
+    while (!c->is_gone && c->free && (c->num_open == 0 || c->num_open < most_open(c)))
+        ask(w, c);
 }
 
 static void look(struct world *w)
 {
     struct sluice_cpu_load load = {
-        .num_workers = (unsigned)w->cores,
+        .num_workers = (unsigned)w->workers,
         .num_done = w->num_done,
         .held_s = w->held_s[false],
         .others_held_s = w->held_s[true],
@@ -264,34 +346,56 @@ static void look(struct world *w)
         load.num_others += is_active && c->is_greedy;
         load.num_waiting += c->is_greedy ? 0 : c->flow.depth;
     }
-    sluice_cpu_price_update(&w->price, (uint64_t)(w->now_s * 1e9), &load);
+    sluice_cpu_price_update(&w->price, ns_of(w->now_s), &load);
     w->held_s[false] = w->held_s[true] = 0;
     w->num_done = 0;
+    if (getenv("SLUICE_TEST_VERBOSE")) {
+        printf("%.2f s: price %.4f gain %.3f waiting %zu;", w->now_s, w->price.price, w->price.gain,
+               load.num_waiting);
+        for (int j = 0; j < w->n; j++)
+            printf(" %zu of %u, %.2f cores;", w->clients[j].flow.depth, most_open(&w->clients[j]),
+                   sluice_auto_plan_rates(w->clients[j].plan).storage_cores);
+        puts("");
+    }
 }
 
 static void finish(struct world *w, struct item *item)
 {
     struct client *c = &w->clients[item->client];
-    if (item->stage == STORAGE) {
-        const double spent_s = cost_of(c, item, SLUICE_LOAD_STORAGE_CPU);
-        sluice_fair_queue_done(&w->queue, item->flow, item->charged_ns, (uint64_t)(spent_s * 1e9));
+    switch (item->stage) {
+    case STORAGE: {
+        const double held_s = item->storage_s / w->speed;
+        sluice_fair_queue_done(&w->queue, item->flow, item->charged_ns, ns_of(item->storage_s));
         w->num_busy--;
-        w->held_s[c->is_greedy] += spent_s;
+        w->held_s[c->is_greedy] += held_s;
         w->num_done += !c->is_greedy;
-        item->price = w->price.price;
+        item->row.storage_price = w->price.price;
+        item->row.storage_ns = item->row.storage_queue_ns + ns_of(held_s);
         enter_station(w, &c->link, item, LINK);
         start_storage(w);
-    } else if (item->stage == LINK) {
+        break;
+    }
+    case LINK:
         c->link.num_busy--;
-        c->price = item->price;
+        begin(w, item, ARRIVAL, LATENCY_S);
+        start_station(w, &c->link, c, LINK);
+        break;
+    case ARRIVAL:
+        item->row.arrived_ns = ns_of(w->now_s);
         enter_station(w, &c->compute, item, COMPUTE);
-        start_station(w, &c->link, c);
-    } else {
+        break;
+    case COMPUTE:
         c->compute.num_busy--;
         c->finished++;
-        start_station(w, &c->compute, c);
-        if (!c->is_gone)
-            ask(w, c, item);
+        item->row.done_ns = ns_of(w->now_s);
+        if (c->num_rows < SLUICE_ARRAY_LEN(c->rows))
+            c->rows[c->num_rows++] = item->row;
+        item->next = c->free;
+        c->free = item;
+        c->num_open--;
+        start_station(w, &c->compute, c, COMPUTE);
+        ask_on(w, c);
+        break;
     }
 }
 
@@ -299,21 +403,12 @@ static void simulate(struct world *w, double seconds)
 {
     const double end_s = w->now_s + seconds;
     for (;;) {
-        double next_s = fmin(w->heap[0]->done_s, w->next_look_s);
-        struct client *due = NULL;
-        for (int j = 0; j < w->n; j++) {
-            if (w->clients[j].next_tick_s < next_s) {
-                due = &w->clients[j];
-                next_s = due->next_tick_s;
-            }
-        }
+        const bool is_look = !w->heap_size || w->next_look_s < w->heap[0]->due_s;
+        const double next_s = is_look ? w->next_look_s : w->heap[0]->due_s;
         if (next_s > end_s)
             break;
         w->now_s = next_s;
-        if (due) {
-            replan(w, due);
-            due->next_tick_s += TICK_S;
-        } else if (next_s == w->next_look_s) {
+        if (is_look) {
             look(w);
             w->next_look_s += LOOK_S;
         } else {
@@ -323,62 +418,82 @@ static void simulate(struct world *w, double seconds)
     w->now_s = end_s;
 }
 
-static struct world *create(const struct node *nodes, int n, int cores)
+static struct world *create(const struct node *nodes, int n, double cores, bool is_greedy_first)
 {
     struct world *w = calloc(1, sizeof(*w));
     if (!w)
         abort();
     w->n = n;
-    w->cores = cores;
+    w->workers = (int)fmax(1, floor(cores));
+    w->speed = cores / w->workers;
+    w->rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
     w->queue = sluice_fair_queue_init(2048);
     w->price = sluice_cpu_price_init(0);
     w->next_look_s = LOOK_S;
     for (int j = 0; j < n; j++) {
         struct client *c = &w->clients[j];
         c->node = &nodes[j];
+        c->is_greedy = is_greedy_first && j == 0;
         sluice_flow_init(&c->flow);
         c->link.num_servers = 1;
-        c->compute.num_servers = (int)nodes[j].compute_cores;
-        c->next_tick_s = TICK_S * (j + 1) / n;
-        replan(w, c);
-    }
-    for (int j = 0; j < n; j++) {
-        for (int i = 0; i < IN_FLIGHT; i++) {
-            w->clients[j].items[i].client = j;
-            ask(w, &w->clients[j], &w->clients[j].items[i]);
+        c->link.end = &c->link.first;
+        c->compute.num_servers = (int)fmax(1, floor(nodes[j].compute_cores));
+        c->compute.end = &c->compute.first;
+        for (int i = 0; i < MOST_OPEN; i++) {
+            c->items[i].next = c->free;
+            c->free = &c->items[i];
         }
+        const struct sluice_auto_plan_options options = {
+            .model = sluice_choice_model_default(),
+            .forms = FORMS,
+            .rates = {.link_bytes_per_s = nodes[j].link_bytes_per_s,
+                      .storage_cores = w->workers,
+                      .compute_cores = c->compute.num_servers,
+                      .gpu_samples_per_s = INFINITY},
+            .most = {.link_bytes_per_s = INFINITY,
+                     .storage_cores = w->workers,
+                     .compute_cores = c->compute.num_servers,
+                     .gpu_samples_per_s = INFINITY},
+            .sample_items = PLAN_ITEMS,
+        };
+        const struct sluice_auto_epoch epoch = {
+            .pipeline = pipeline,
+            .manifest = manifest,
+            .ids = ids,
+            .seed = 1,
+            .items = items,
+            .num_items = NUM_ITEMS,
+        };
+        struct sluice_auto_forecast forecast;
+        CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_create(&options, &c->plan, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(c->plan, &epoch, 0, &forecast, NULL),
+                              SLUICE_OK);
     }
+    for (int j = 0; j < n; j++)
+        ask_on(w, &w->clients[j]);
     return w;
 }
 
-/* Epoch times over `seconds` from here. */
+static void destroy(struct world *w)
+{
+    for (int j = 0; j < w->n; j++)
+        sluice_auto_plan_destroy(w->clients[j].plan);
+    free(w);
+}
+
+/* Times of a sample over `seconds` from here. */
 static void measure(struct world *w, double seconds, double time_s[MOST_CLIENTS])
 {
     for (int j = 0; j < w->n; j++)
         w->clients[j].finished = 0;
     simulate(w, seconds);
     for (int j = 0; j < w->n; j++)
-        time_s[j] = seconds * NUM_SAMPLES / (double)w->clients[j].finished;
+        time_s[j] = seconds / (double)w->clients[j].finished;
 }
 
 /* --- the promises --- */
 
-static const double equal_links[MOST_CLIENTS] = {62.5e6, 62.5e6, 62.5e6, 62.5e6,
-                                                 62.5e6, 62.5e6, 62.5e6, 62.5e6};
-static const double unequal_links[MOST_CLIENTS] = {125e6,  12.5e6, 62.5e6, 25e6,
-                                                   1250e6, 12.5e6, 62.5e6, 125e6};
-
-static const struct node *make_nodes(const double *links, int n)
-{
-    static struct node nodes[MOST_CLIENTS];
-    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    for (int j = 0; j < n; j++) {
-        nodes[j].link_bytes_per_s = links[j];
-        nodes[j].compute_cores = 4;
-        make_menus(&rng, nodes[j].menus);
-    }
-    return nodes;
-}
+#define MBIT 125e3
 
 static double sum_of(const double *values, int n)
 {
@@ -388,91 +503,121 @@ static double sum_of(const double *values, int n)
     return sum;
 }
 
-#define SETTLE_S 25
+#define SETTLE_S 20
 #define MEASURE_S 10
+
+/* The mean over the settings, and each of them: who needs the cores most is not told, but found. */
+#define MOST_MEAN 1.05
+#define MOST_RATIO 1.12
+/* No client may be slower by more than this than with an equal part of the cores to itself; the
+ * optimum itself takes some from those who need them least. */
+#define MOST_OF_FAIR 1.6
+
+static void print(const char *name, const struct world *w, const double *time_s, double ratio)
+{
+    if (!getenv("SLUICE_TEST_PRINT"))
+        return;
+    printf("\n%s, %d clients: %.3f of the optimum, price %.3f;", name, w->n, ratio, w->price.price);
+    const double part = w->workers * w->speed / w->n;
+    for (int j = 0; j < w->n; j++)
+        printf(" %.2f", time_s[j] / best_s(w->clients[j].node, part));
+}
+
+static const struct setting {
+    const char *name;
+    int n;
+    double cores;
+    struct node nodes[MOST_CLIENTS];
+} settings[] = {
+    {"alone", 1, 1, {{1000 * MBIT, 1}}},
+    {"equal", 2, 1, {{1000 * MBIT, 1}, {1000 * MBIT, 1}}},
+    {"unequal links", 2, 1, {{100 * MBIT, 1}, {500 * MBIT, 1}}},
+    {"very unequal cores", 2, 1, {{2000 * MBIT, 4}, {2000 * MBIT, 0.5}}},
+    {"both unequal", 4, 2, {{1000 * MBIT, 2}, {500 * MBIT, 4}, {250 * MBIT, 4}, {2000 * MBIT, 1}}},
+    {"unequal links",
+     8,
+     2,
+     {{1000 * MBIT, 1},
+      {100 * MBIT, 1},
+      {500 * MBIT, 1},
+      {200 * MBIT, 1},
+      {4000 * MBIT, 1},
+      {100 * MBIT, 1},
+      {500 * MBIT, 1},
+      {1000 * MBIT, 1}}},
+};
 
 static void clients_that_hear_the_price_end_near_the_joint_optimum(void)
 {
-    static const struct {
-        const double *links;
-        int n, cores;
-    } cases[] = {
-        {equal_links, 2, 1},   {equal_links, 4, 4},   {equal_links, 8, 4},
-        {unequal_links, 2, 1}, {unequal_links, 3, 2}, {unequal_links, 8, 4},
-    };
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        const int n = cases[i].n, cores = cases[i].cores;
-        const struct node *nodes = make_nodes(cases[i].links, n);
-        struct world *w = create(nodes, n, cores);
+    double sum = 0;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(settings); i++) {
+        const struct setting *setting = &settings[i];
+        struct world *w = create(setting->nodes, setting->n, setting->cores, false);
         simulate(w, SETTLE_S);
-        double time_s[MOST_CLIENTS];
+        double time_s[MOST_CLIENTS] = {0};
         measure(w, MEASURE_S, time_s);
-        const double ratio = sum_of(time_s, n) / joint_optimum(nodes, n, cores);
-        CU_ASSERT(ratio < 1.05);
+        const double ratio =
+            sum_of(time_s, setting->n) / joint_optimum(setting->nodes, setting->n, setting->cores);
+        sum += ratio;
+        CU_ASSERT(ratio < MOST_RATIO);
         CU_ASSERT(ratio > 0.97); /* else it is no optimum */
-        /* None is slower by more than a quarter than with a part of the cores of its own. */
-        for (int j = 0; j < n; j++)
-            CU_ASSERT(time_s[j] < 1.25 * plan(&nodes[j], (double)cores / n, 0).dual_s);
-        if (getenv("SLUICE_TEST_PRINT")) {
-            printf("\n%d clients, %s links, %d cores: %.3f of the optimum, price %.3f;", n,
-                   cases[i].links == equal_links ? "equal" : "unequal", cores, ratio,
-                   w->price.price);
-            for (int j = 0; j < n; j++)
-                printf(" %.2f", time_s[j] / plan(&nodes[j], (double)cores / n, 0).dual_s);
-        }
-        free(w);
+        const double part = setting->cores / setting->n;
+        for (int j = 0; j < setting->n; j++)
+            CU_ASSERT(time_s[j] < MOST_OF_FAIR * best_s(&setting->nodes[j], part));
+        print(setting->name, w, time_s, ratio);
+        destroy(w);
     }
+    const size_t num_settings = SLUICE_ARRAY_LEN(settings);
+    CU_ASSERT(sum < MOST_MEAN * (double)num_settings);
 }
 
-static void clients_that_do_not_hear_it_do_not(void)
-{
-    const struct node *nodes = make_nodes(unequal_links, 4);
-    struct world *w = create(nodes, 4, 2);
-    for (int j = 0; j < 4; j++)
-        w->clients[j].is_greedy = true;
-    simulate(w, SETTLE_S);
-    double time_s[MOST_CLIENTS];
-    measure(w, MEASURE_S, time_s);
-    CU_ASSERT(sum_of(time_s, 4) > 1.3 * joint_optimum(nodes, 4, 2));
-    free(w);
-}
+static const struct node four_equal[] = {
+    {1000 * MBIT, 1}, {1000 * MBIT, 1}, {1000 * MBIT, 1}, {1000 * MBIT, 1}};
 
 static void one_that_does_not_hear_it_starves_nobody(void)
 {
-    enum { N = 4, CORES = 2 };
-    const struct node *nodes = make_nodes(equal_links, N);
-    struct world *w = create(nodes, N, CORES);
-    w->clients[0].is_greedy = true;
+    struct world *w = create(four_equal, 4, 2, true);
     simulate(w, SETTLE_S);
-    double time_s[MOST_CLIENTS];
+    double time_s[MOST_CLIENTS] = {0};
     measure(w, MEASURE_S, time_s);
     /* It has at most its part of the cores and what the others leave of theirs. */
-    for (int j = 1; j < N; j++)
-        CU_ASSERT(time_s[j] < 1.25 * plan(&nodes[j], (double)CORES / N, 0).dual_s);
-    free(w);
+    for (int j = 1; j < 4; j++)
+        CU_ASSERT(time_s[j] < 1.1 * best_s(&four_equal[j], 2.0 / 4));
+    print("one greedy", w, time_s, sum_of(time_s, 4) / joint_optimum(four_equal, 4, 2));
+    destroy(w);
 }
 
 static void those_who_stay_take_over_what_others_leave(void)
 {
-    const struct node *nodes = make_nodes(equal_links, 6);
-    struct world *w = create(nodes, 6, 2);
+    struct world *w = create(four_equal, 4, 1, false);
     simulate(w, SETTLE_S);
-    for (int j = 2; j < 6; j++)
+    for (int j = 2; j < 4; j++)
         w->clients[j].is_gone = true;
     simulate(w, SETTLE_S);
-    double time_s[MOST_CLIENTS];
+    double time_s[MOST_CLIENTS] = {0};
+    w->n = 2;
     measure(w, MEASURE_S, time_s);
-    CU_ASSERT(sum_of(time_s, 2) < 1.05 * joint_optimum(nodes, 2, 2));
-    free(w);
+    const double ratio = sum_of(time_s, 2) / joint_optimum(four_equal, 2, 1);
+    CU_ASSERT(ratio < MOST_RATIO);
+    print("two of four left", w, time_s, ratio);
+    w->n = 4;
+    for (int j = 0; j < 4; j++)
+        w->clients[j].is_gone = true;
+    simulate(w, SETTLE_S);
+    CU_ASSERT_EQUAL(w->price.price, 0);
+    destroy(w);
 }
 
 int main(void)
 {
+    make_dataset();
     static const struct sluice_test tests[] = {
         SLUICE_TEST(clients_that_hear_the_price_end_near_the_joint_optimum),
-        SLUICE_TEST(clients_that_do_not_hear_it_do_not),
         SLUICE_TEST(one_that_does_not_hear_it_starves_nobody),
         SLUICE_TEST(those_who_stay_take_over_what_others_leave),
     };
-    return sluice_test_run("several_clients", tests, SLUICE_TEST_COUNT(tests));
+    const int code = sluice_test_run("several_clients", tests, SLUICE_TEST_COUNT(tests));
+    sluice_pipeline_destroy(pipeline);
+    sluice_manifest_destroy(manifest);
+    return code;
 }

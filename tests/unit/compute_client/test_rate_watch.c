@@ -26,6 +26,7 @@ static const struct sluice_trainer_seen no_trainer;
  * waited for so long at each station. */
 struct waits {
     uint64_t queue_ns, off_cpu_ns, link_ns, worker_ns;
+    double storage_price;
 };
 
 static void fill(struct sluice_row_seen *rows, uint64_t start_ns, struct waits waits)
@@ -43,6 +44,7 @@ static void fill(struct sluice_row_seen *rows, uint64_t start_ns, struct waits w
             .storage_ns = storage,
             .storage_queue_ns = waits.queue_ns,
             .storage_cpu_ns = 1 * MS,
+            .storage_price = waits.storage_price,
             .arrived_ns = arrived,
             .started_ns = arrived + waits.worker_ns,
             .done_ns = arrived + waits.worker_ns + 1 * MS,
@@ -128,6 +130,29 @@ static void short_waits_are_no_limit(void)
         see(&watch, (struct waits){.queue_ns = 4 * MS, .link_ns = 4 * MS, .worker_ns = 4 * MS});
     for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
         CU_ASSERT_EQUAL(sight.waiting[k], 0);
+}
+
+static void a_price_divides_the_storage_cores_unless_the_wait_is_long(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    watch.per_s[SLUICE_WATCHED_STORAGE] = 0.5;
+    /* Without a price this wait would say that half a core is all there is. */
+    for (int i = 0; i < 100; i++) {
+        const double before = watch.per_s[SLUICE_WATCHED_STORAGE];
+        const struct sluice_rate_sight sight =
+            see(&watch, (struct waits){.queue_ns = 60 * MS, .storage_price = 0.5});
+        CU_ASSERT(sight.is_priced);
+        sluice_rate_watch_learn(&watch, &sight);
+        CU_ASSERT(watch.per_s[SLUICE_WATCHED_STORAGE] > before || before == most.storage_cores);
+    }
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], most.storage_cores);
+    for (int i = 0; i < 20; i++) {
+        const struct sluice_rate_sight sight =
+            see(&watch, (struct waits){.queue_ns = 400 * MS, .storage_price = 0.5});
+        sluice_rate_watch_learn(&watch, &sight);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 0.5, 0.1);
+    CU_ASSERT(!see(&watch, (struct waits){.storage_price = 0.001}).is_priced);
 }
 
 static struct sluice_rate_sight sight_of(enum sluice_watched k, double used, double waiting)
@@ -373,6 +398,7 @@ int main(void)
         SLUICE_TEST(a_latency_that_nobody_sees_any_more_is_old_after_a_while),
         SLUICE_TEST(a_worker_that_is_off_the_cpu_is_not_a_slow_link),
         SLUICE_TEST(short_waits_are_no_limit),
+        SLUICE_TEST(a_price_divides_the_storage_cores_unless_the_wait_is_long),
         SLUICE_TEST(a_large_drop_is_believed_within_four_looks_and_noise_hardly),
         SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
         SLUICE_TEST(what_is_fully_used_without_a_wait_goes_up_by_growing_steps),

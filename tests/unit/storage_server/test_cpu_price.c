@@ -109,6 +109,19 @@ static void settles_where_the_cores_are_just_busy(void)
     }
 }
 
+static void noise_does_not_slow_it_down(void)
+{
+    /* A queue that swings twice a second and is too long on the whole. */
+    struct sluice_cpu_price price = sluice_cpu_price_init(0);
+    double now_s = 0;
+    for (int i = 0; i < 200; i++) {
+        now_s += 0.05;
+        look(&price, now_s, i / 5 % 2 ? 0.05 : 0.25, 0.05);
+    }
+    CU_ASSERT(price.gain > 1);
+    CU_ASSERT(price.price > 8 * SLUICE_CPU_PRICE_LEAST);
+}
+
 static void follows_when_clients_come_and_go(void)
 {
     struct sluice_cpu_price price = sluice_cpu_price_init(0);
@@ -203,6 +216,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(is_0_while_the_cores_suffice),
         SLUICE_TEST(settles_where_the_cores_are_just_busy),
+        SLUICE_TEST(noise_does_not_slow_it_down),
         SLUICE_TEST(follows_when_clients_come_and_go),
         SLUICE_TEST(falls_to_0_over_one_long_pause),
         SLUICE_TEST(one_late_look_does_not_raise_it_by_much),
