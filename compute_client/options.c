@@ -1,9 +1,10 @@
 #include "compute_client/options.h"
 
+#include "base/cgroup.h"
 #include "base/cli.h"
-#include "base/cpu.h"
 #include "datasets/jpeg_index_file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         .device = "auto",
         .host = "127.0.0.1:" DEFAULT_PORT,
         .batch_size = 256,
-        .workers = sluice_cpu_count(),
+        .workers = (uint64_t)ceil(sluice_cgroup_cores()),
         .epochs = 1,
         .print_freq = 10,
         .image_size = 224,

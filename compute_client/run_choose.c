@@ -1,6 +1,6 @@
 #include "compute_client/run_state.h"
 
-#include "base/cpu.h"
+#include "base/cgroup.h"
 #include "base/log.h"
 #include "profiler/model_file.h"
 
@@ -16,11 +16,11 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     const struct sluice_options *options = run->options;
     const double storage =
         options->remote_cpus ? (double)options->remote_cpus : run->info.prep_cores;
-    const uint64_t cpus = sluice_cpu_count();
+    const double cores = sluice_cgroup_cores();
     *rates = (struct sluice_rates){
         .link_bytes_per_s = options->net_bw,
         .storage_cores = storage > 0 ? storage : 1,
-        .compute_cores = (double)(options->workers < cpus ? options->workers : cpus),
+        .compute_cores = fmin((double)options->workers, cores),
         .gpu_samples_per_s = options->gpu_rate > 0       ? options->gpu_rate
                              : options->consume_rate > 0 ? options->consume_rate
                                                          : INFINITY,
@@ -153,7 +153,7 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
         options.most.link_bytes_per_s = INFINITY;
     if (o->remote_cpus == 0)
         options.most.storage_cores = INFINITY;
-    options.most.compute_cores = (double)sluice_cpu_count();
+    options.most.compute_cores = sluice_cgroup_cores();
     if (o->gpu_rate <= 0)
         options.most.gpu_samples_per_s = INFINITY;
     return sluice_auto_chooser_create(&options, &run->auto_chooser, err);

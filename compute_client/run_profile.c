@@ -1,7 +1,7 @@
 #include "compute_client/run_state.h"
 
+#include "base/cgroup.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "profiler/choice_fit.h"
@@ -234,14 +234,13 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
 {
     const struct sluice_options *o = run->options;
     const struct sluice_choice_model preset = sluice_choice_model_default();
-    const uint64_t cpus = sluice_cpu_count();
     struct sluice_model_file file = {
         .num_samples = o->profile_samples && o->profile_samples < run->train.num_ids
                            ? o->profile_samples
                            : run->train.num_ids,
         .transport = sluice_transport_cost_default(),
         .storage_cores = run->client ? run->info.prep_cores : 0,
-        .compute_cores = (double)(o->workers < cpus ? o->workers : cpus),
+        .compute_cores = fmin((double)o->workers, sluice_cgroup_cores()),
     };
     sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
     struct sluice_client_probed probed = {0};

@@ -1,5 +1,7 @@
 #include "base/cgroup.h"
 
+#include "base/cpu.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -256,4 +258,9 @@ double sluice_cgroup_quota(const char *root, pid_t tid)
         least = fmin(least, quota_of(group.version, group.folder));
     }
     return least;
+}
+
+double sluice_cgroup_cores(void)
+{
+    return fmin(sluice_cpu_count(), sluice_cgroup_quota("", 0));
 }

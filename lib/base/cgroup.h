@@ -41,4 +41,8 @@ SLUICE_MUST_USE sluice_status sluice_cgroup_find_at(const char *root, const char
  * (cpu.max of version 2, cpu.cfs_quota_us of version 1); INFINITY: no limit is known. */
 double sluice_cgroup_quota(const char *root, pid_t tid);
 
+/* As many cores as the calling thread may use: the CPUs of its affinity, as far as its groups'
+ * quota goes.  Above 0; may be a fraction. */
+double sluice_cgroup_cores(void);
+
 #endif

@@ -262,6 +262,7 @@ static void reads_this_machine(void)
     struct sluice_err err = {0};
     CU_ASSERT(sluice_cgroup_quota("", 0) > 0);
     CU_ASSERT_EQUAL(sluice_cgroup_quota("", 0), sluice_cgroup_quota("", gettid()));
+    CU_ASSERT_EQUAL(sluice_cgroup_cores(), fmin(sluice_cpu_count(), sluice_cgroup_quota("", 0)));
     if (sluice_cgroup_find("", "cpu", 0, &group, &err) != SLUICE_OK) {
         printf("not on this machine: %s\n", err.text);
         return;
