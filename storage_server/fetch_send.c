@@ -55,10 +55,11 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
     if (status == SLUICE_OK) {
         const struct sluice_worker_pool_stats prep =
             sluice_workers_stats(s->context->workers, SLUICE_LANE_PREP);
+        const struct sluice_workers_offer offer = sluice_workers_offer(s->context->workers);
         const struct sluice_wire_load load = {
             .queue_depth = (uint32_t)prep.queue_depth,
-            .cpu_price = sluice_workers_cpu_price(s->context->workers),
-            .prep_cores = sluice_workers_prep_cores_then(s->context->workers),
+            .cpu_price = offer.cpu_price,
+            .prep_cores = offer.prep_cores,
         };
         status = sluice_wire_put_load(&load, &message, &err);
     }

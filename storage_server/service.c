@@ -386,7 +386,7 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
     stats.queue_peak = (uint32_t)prep.queue_peak;
     stats.prep_cores = sluice_workers_prep_cores(context->workers);
     stats.prep_workers = whole_cores(stats.prep_cores);
-    stats.cpu_price = sluice_workers_cpu_price(context->workers);
+    stats.cpu_price = sluice_workers_offer(context->workers).cpu_price;
     stats.busy_cores = stats.uptime_s > 0 ? (double)prep.busy_ns * 1e-9 / stats.uptime_s : 0;
     return stats;
 }

@@ -396,7 +396,7 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
     return sluice_worker_pool_stats(w->lanes[lane].pool);
 }
 
-double sluice_workers_cpu_price(struct sluice_workers *w)
+struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
 {
     pthread_mutex_lock(&w->lock);
     const uint64_t now_ns = sluice_clock_ns();
@@ -418,21 +418,13 @@ double sluice_workers_cpu_price(struct sluice_workers *w)
         sluice_cpu_price_update(&w->price, now_ns, &load);
         memset(w->seen, 0, sizeof(w->seen));
     }
-    const double price = w->price.price;
+    struct sluice_workers_offer offer = {w->price.price, w->prep_cores};
     pthread_mutex_unlock(&w->lock);
     if (is_due) {
-        const double cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */
+        offer.prep_cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */
         pthread_mutex_lock(&w->lock);
-        w->prep_cores = cores;
+        w->prep_cores = offer.prep_cores;
         pthread_mutex_unlock(&w->lock);
     }
-    return price;
-}
-
-double sluice_workers_prep_cores_then(struct sluice_workers *w)
-{
-    pthread_mutex_lock(&w->lock);
-    const double cores = w->prep_cores;
-    pthread_mutex_unlock(&w->lock);
-    return cores;
+    return offer;
 }

@@ -89,10 +89,12 @@ double sluice_workers_prep_cores(const struct sluice_workers *workers);
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
                                                      enum sluice_lane lane);
 
-/* The price of PREP's cores (cpu_price.h), by what is seen whenever it is asked for. */
-double sluice_workers_cpu_price(struct sluice_workers *workers);
-/* What sluice_workers_prep_cores() said when the price was last made: cheap enough for every
- * message. */
-double sluice_workers_prep_cores_then(struct sluice_workers *workers);
+/* What every message tells of PREP's cores: cheap, as both are made anew every now and then only.
+ */
+struct sluice_workers_offer {
+    double cpu_price;  /* cpu_price.h, by what is seen whenever it is asked for */
+    double prep_cores; /* what sluice_workers_prep_cores() said when the price was last made */
+};
+struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *workers);
 
 #endif

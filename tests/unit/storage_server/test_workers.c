@@ -419,7 +419,7 @@ static void cores_are_no_more_than_workers_or_cpus(void)
         create(counts[i], 1);
         CU_ASSERT_EQUAL(sluice_workers_prep_cores(workers),
                         counts[i] ? fmin(counts[i], cores) : cores);
-        CU_ASSERT_EQUAL(sluice_workers_prep_cores_then(workers),
+        CU_ASSERT_EQUAL(sluice_workers_offer(workers).prep_cores,
                         sluice_workers_prep_cores(workers));
         destroy();
     }
