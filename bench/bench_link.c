@@ -2,12 +2,12 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/bench.h"
+#include "bench/bench_way.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,6 @@
  * front of the wire is little, so that the senders feel it.  Lines on the standard input say
  * "rate MBIT"; its end ends the program. */
 
-#define CHUNK_BYTES 65536
 #define NUM_CHUNKS 64
 #define MAX_WAYS 64
 
@@ -38,19 +37,10 @@ struct wire { /* one for each direction */
     uint64_t free_ns;
 };
 
-struct way { /* from one socket to another; each connection has two */
-    int from, to;
+static struct way { /* each connection has two; way is NULL where there is none */
+    struct bench_way *way;
     struct wire *wire;
-    bool is_open;
-    size_t first, count;
-    struct chunk {
-        uint64_t due_ns;
-        size_t len, sent;
-        uint8_t *bytes;
-    } chunks[NUM_CHUNKS];
-};
-
-static struct way *ways[MAX_WAYS];
+} ways[MAX_WAYS];
 static size_t num_ways;
 static struct wire there, back;
 static double bytes_per_s;
@@ -83,16 +73,11 @@ static int listen_on(int *port)
 static void add_way(int from, int to, struct wire *wire)
 {
     size_t at = 0;
-    while (at < num_ways && ways[at])
+    while (at < num_ways && ways[at].way)
         at++;
-    struct way *way = at < MAX_WAYS ? calloc(1, sizeof(*way)) : NULL;
-    if (!way)
+    if (at == MAX_WAYS)
         bench_die("too many connections");
-    way->from = from;
-    way->to = to;
-    way->wire = wire;
-    way->is_open = true;
-    ways[at] = way;
+    ways[at] = (struct way){bench_way_create(from, to, NUM_CHUNKS), wire};
     if (at == num_ways)
         num_ways++;
 }
@@ -117,79 +102,28 @@ static void connect_through(int listener, int port)
 
 static void take_in(struct way *way, uint64_t now_ns)
 {
-    struct chunk *chunk = &way->chunks[(way->first + way->count) % NUM_CHUNKS];
-    if (!chunk->bytes && !(chunk->bytes = malloc(CHUNK_BYTES)))
-        bench_die("no memory");
-    const ssize_t got = recv(way->from, chunk->bytes, CHUNK_BYTES, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    struct bench_chunk *chunk = bench_way_take_in(way->way);
+    if (!chunk)
         return;
-    if (got <= 0) {
-        way->is_open = false;
-        return;
-    }
     struct wire *wire = way->wire;
     wire->free_ns = (wire->free_ns > now_ns ? wire->free_ns : now_ns) +
-                    (uint64_t)((double)got * 1e9 / bytes_per_s);
-    chunk->len = (size_t)got;
-    chunk->sent = 0;
+                    (uint64_t)((double)chunk->len * 1e9 / bytes_per_s);
     chunk->due_ns = wire->free_ns + delay_ns;
-    way->count++;
-}
-
-static void let_out(struct way *way, uint64_t now_ns)
-{
-    while (way->count > 0) {
-        struct chunk *chunk = &way->chunks[way->first];
-        if (chunk->due_ns > now_ns)
-            return;
-        const ssize_t put = send(way->to, chunk->bytes + chunk->sent, chunk->len - chunk->sent,
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (put < 0 && errno != EAGAIN && errno != EINTR) {
-            way->is_open = false;
-            way->count = 0;
-        }
-        if (put < 0)
-            return;
-        chunk->sent += (size_t)put;
-        if (chunk->sent < chunk->len)
-            return;
-        way->first = (way->first + 1) % NUM_CHUNKS;
-        way->count--;
-    }
 }
 
 /* Either way that ends takes its connection along, once both are empty. */
 static void clear_closed(void)
 {
     for (size_t w = 0; w + 1 < num_ways; w += 2) {
-        if (!ways[w] || (ways[w]->is_open && ways[w + 1]->is_open) || ways[w]->count > 0 ||
-            ways[w + 1]->count > 0)
+        struct bench_way *near = ways[w].way, *far = ways[w + 1].way;
+        if (!near || (near->is_open && far->is_open) || near->count > 0 || far->count > 0)
             continue;
-        close(ways[w]->from);
-        close(ways[w]->to);
-        for (size_t k = w; k <= w + 1; k++) {
-            for (size_t c = 0; c < NUM_CHUNKS; c++)
-                free(ways[k]->chunks[c].bytes);
-            free(ways[k]);
-            ways[k] = NULL;
-        }
+        close(near->from);
+        close(near->to);
+        bench_way_destroy(near);
+        bench_way_destroy(far);
+        ways[w].way = ways[w + 1].way = NULL;
     }
-}
-
-/* Until something can be done, which is now, when the next chunk is due, or when a wire has room.
- */
-static void wait_for(struct pollfd *polls, nfds_t num_polls, uint64_t now_ns, uint64_t wake_ns)
-{
-    for (size_t w = 0; w < num_ways; w++) {
-        const struct way *way = ways[w];
-        if (way && way->count > 0 && way->chunks[way->first].due_ns > now_ns &&
-            way->chunks[way->first].due_ns < wake_ns)
-            wake_ns = way->chunks[way->first].due_ns;
-    }
-    const uint64_t wait_ns = wake_ns == UINT64_MAX ? 0 : wake_ns > now_ns ? wake_ns - now_ns : 0;
-    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / 1000000000u),
-                                  .tv_nsec = (long)(wait_ns % 1000000000u)};
-    (void)ppoll(polls, num_polls, wake_ns == UINT64_MAX ? NULL : &wait, NULL);
 }
 
 /* Of the standard input: whole lines as they come. */
@@ -225,26 +159,30 @@ static void run(int listener, int port)
         uint64_t now_ns = sluice_clock_ns(), wake_ns = UINT64_MAX;
         const size_t num_polled = num_ways;
         for (size_t w = 0; w < num_polled; w++) {
-            const struct way *way = ways[w];
+            const struct bench_way *way = ways[w].way;
+            const uint64_t free_ns = way ? ways[w].wire->free_ns : 0;
             const uint64_t full_ns = now_ns + (uint64_t)(QUEUE_S * 1e9);
-            const bool is_full = way && way->wire->free_ns > full_ns;
-            const bool has_room = way && way->is_open && way->count < NUM_CHUNKS && !is_full;
-            const bool has_due = way && way->count > 0 && way->chunks[way->first].due_ns <= now_ns;
-            if (is_full && way->is_open && way->wire->free_ns - (full_ns - now_ns) < wake_ns)
-                wake_ns = way->wire->free_ns - (full_ns - now_ns);
+            const bool is_full = free_ns > full_ns;
+            const bool has_room = way && bench_way_has_room(way) && !is_full;
+            const uint64_t due_ns = way ? bench_way_due_ns(way) : UINT64_MAX;
+            const bool has_due = way && due_ns <= now_ns;
+            if (is_full && way->is_open && free_ns - (full_ns - now_ns) < wake_ns)
+                wake_ns = free_ns - (full_ns - now_ns);
+            if (due_ns > now_ns && due_ns < wake_ns)
+                wake_ns = due_ns;
             polls[num_polls++] = (struct pollfd){.fd = has_room ? way->from : -1, .events = POLLIN};
             polls[num_polls++] = (struct pollfd){.fd = has_due ? way->to : -1, .events = POLLOUT};
         }
-        wait_for(polls, num_polls, now_ns, wake_ns);
+        bench_way_poll(polls, num_polls, now_ns, wake_ns);
         now_ns = sluice_clock_ns();
         if (polls[0].revents)
             obey();
         for (size_t w = 0; w < num_polled; w++) {
-            if (!ways[w])
+            if (!ways[w].way)
                 continue;
             if (polls[2 + 2 * w].revents)
-                take_in(ways[w], now_ns);
-            let_out(ways[w], now_ns);
+                take_in(&ways[w], now_ns);
+            bench_way_let_out(ways[w].way, now_ns);
         }
         clear_closed();
         if (polls[1].revents)

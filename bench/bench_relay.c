@@ -1,36 +1,23 @@
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/bench_rpc.h"
+#include "bench/bench_way.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 /* A link with a delay: what comes in at one end leaves at the other so many ns later, as much as
- * QUEUE_BYTES in between.  Each end talks to a TCP next door, so it is the round trips of what
- * runs above TCP that are delayed: HTTP/2's windows, credits, requests. */
+ * NUM_CHUNKS chunks in between.  Each end talks to a TCP next door, so it is the round trips of
+ * what runs above TCP that are delayed: HTTP/2's windows, credits, requests. */
 
-#define CHUNK_BYTES (64u << 10)
 #define NUM_CHUNKS 256
 #define MAX_WAYS 16
 
-struct way { /* from one socket to another; each connection has two */
-    int from, to;
-    bool is_open;
-    size_t first, count;
-    struct chunk {
-        uint64_t due_ns;
-        size_t len, sent;
-        uint8_t *bytes;
-    } chunks[NUM_CHUNKS];
-};
-
-static struct way *ways[MAX_WAYS];
+static struct bench_way *ways[MAX_WAYS];
 static size_t num_ways;
 
 static int listen_on(int *port)
@@ -47,13 +34,9 @@ static int listen_on(int *port)
 
 static void add_way(int from, int to)
 {
-    struct way *way = calloc(1, sizeof(*way));
-    if (!way || num_ways == MAX_WAYS)
+    if (num_ways == MAX_WAYS)
         bench_die("too many connections through the relay");
-    way->from = from;
-    way->to = to;
-    way->is_open = true;
-    ways[num_ways++] = way;
+    ways[num_ways++] = bench_way_create(from, to, NUM_CHUNKS);
 }
 
 static void connect_through(int listener, int port)
@@ -71,64 +54,6 @@ static void connect_through(int listener, int port)
     add_way(far, near);
 }
 
-static void take_in(struct way *way, uint64_t due_ns)
-{
-    struct chunk *chunk = &way->chunks[(way->first + way->count) % NUM_CHUNKS];
-    if (!chunk->bytes)
-        chunk->bytes = malloc(CHUNK_BYTES);
-    if (!chunk->bytes)
-        bench_die("no memory for the relay");
-    const ssize_t got = recv(way->from, chunk->bytes, CHUNK_BYTES, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got <= 0) {
-        way->is_open = false;
-        return;
-    }
-    chunk->len = (size_t)got;
-    chunk->sent = 0;
-    chunk->due_ns = due_ns;
-    way->count++;
-}
-
-static void let_out(struct way *way, uint64_t now_ns)
-{
-    while (way->count > 0) {
-        struct chunk *chunk = &way->chunks[way->first];
-        if (chunk->due_ns > now_ns)
-            return;
-        const ssize_t put = send(way->to, chunk->bytes + chunk->sent, chunk->len - chunk->sent,
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (put < 0 && errno != EAGAIN && errno != EINTR) {
-            way->is_open = false;
-            way->count = 0;
-        }
-        if (put < 0)
-            return;
-        chunk->sent += (size_t)put;
-        if (chunk->sent < chunk->len)
-            return;
-        way->first = (way->first + 1) % NUM_CHUNKS;
-        way->count--;
-    }
-}
-
-/* Until something can be done, which is now or when the next chunk is due. */
-static void wait_for(struct pollfd *polls, nfds_t num_polls, uint64_t now_ns)
-{
-    uint64_t due_ns = UINT64_MAX;
-    for (size_t w = 0; w < num_ways; w++) {
-        const struct way *way = ways[w];
-        if (way->count > 0 && way->chunks[way->first].due_ns > now_ns &&
-            way->chunks[way->first].due_ns < due_ns)
-            due_ns = way->chunks[way->first].due_ns;
-    }
-    const uint64_t wait_ns = due_ns == UINT64_MAX ? 0 : due_ns - now_ns;
-    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / 1000000000u),
-                                  .tv_nsec = (long)(wait_ns % 1000000000u)};
-    (void)ppoll(polls, num_polls, due_ns == UINT64_MAX ? NULL : &wait, NULL);
-}
-
 void bench_relay(const struct bench_ports *ports, uint64_t delay_ns, int control)
 {
     /* One listener for each transport; two of the ports may be the same server's. */
@@ -144,23 +69,29 @@ void bench_relay(const struct bench_ports *ports, uint64_t delay_ns, int control
         polls[num_polls++] = (struct pollfd){.fd = control, .events = POLLIN};
         for (int t = 0; t < NUM_TRANSPORTS; t++)
             polls[num_polls++] = (struct pollfd){.fd = listeners[t], .events = POLLIN};
-        uint64_t now_ns = sluice_clock_ns();
+        uint64_t now_ns = sluice_clock_ns(), wake_ns = UINT64_MAX;
         const size_t num_polled = num_ways;
         for (size_t w = 0; w < num_polled; w++) {
-            const struct way *way = ways[w];
-            const bool has_room = way->is_open && way->count < NUM_CHUNKS;
-            const bool has_due = way->count > 0 && way->chunks[way->first].due_ns <= now_ns;
-            polls[num_polls++] = (struct pollfd){.fd = has_room ? way->from : -1, .events = POLLIN};
-            polls[num_polls++] = (struct pollfd){.fd = has_due ? way->to : -1, .events = POLLOUT};
+            const struct bench_way *way = ways[w];
+            const uint64_t due_ns = bench_way_due_ns(way);
+            if (due_ns > now_ns && due_ns < wake_ns)
+                wake_ns = due_ns;
+            polls[num_polls++] =
+                (struct pollfd){.fd = bench_way_has_room(way) ? way->from : -1, .events = POLLIN};
+            polls[num_polls++] =
+                (struct pollfd){.fd = due_ns <= now_ns ? way->to : -1, .events = POLLOUT};
         }
-        wait_for(polls, num_polls, now_ns);
+        bench_way_poll(polls, num_polls, now_ns, wake_ns);
         now_ns = sluice_clock_ns();
         if (polls[0].revents)
             _exit(0); /* its other end is closed: the bench is over */
         for (size_t w = 0; w < num_polled; w++) {
+            struct bench_chunk *chunk = NULL;
             if (polls[1 + NUM_TRANSPORTS + 2 * w].revents)
-                take_in(ways[w], now_ns + delay_ns);
-            let_out(ways[w], now_ns);
+                chunk = bench_way_take_in(ways[w]);
+            if (chunk)
+                chunk->due_ns = now_ns + delay_ns;
+            bench_way_let_out(ways[w], now_ns);
         }
         for (int t = 0; t < NUM_TRANSPORTS; t++) {
             if (polls[1 + t].revents)
