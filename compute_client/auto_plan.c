@@ -372,6 +372,7 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
                  uint64_t now_ns)
 {
     plan->prices = result->plan;
+    sluice_rate_watch_plan(&plan->watch);
     plan->taken_costs = plan->costs;
     plan->balance = (struct sluice_price_balance){0};
     plan->has_prices = true;

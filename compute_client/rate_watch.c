@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A wait as short as this is the scheduling of threads and the batching of messages. */
 #define MARGIN_NS 5000000u
@@ -29,6 +30,9 @@
 #define FREE 0.2
 #define FREE_LOOKS 2
 #define FREE_SIZE 2
+/* Steps that no plan has followed yet, as they were too small to be worth another, go on up to so
+ * many times what the plan is for; if that is worth none either, more is not. */
+#define MAX_UNPLANNED 4.0
 /* Steps that were right: this much and still no wait. */
 #define RISEN 1.5
 
@@ -75,7 +79,13 @@ struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *belie
         if (watch.per_s[k] > watch.most_per_s[k])
             watch.per_s[k] = watch.most_per_s[k];
     }
+    sluice_rate_watch_plan(&watch);
     return watch;
+}
+
+void sluice_rate_watch_plan(struct sluice_rate_watch *watch)
+{
+    memcpy(watch->planned_per_s, watch->per_s, sizeof(watch->planned_per_s));
 }
 
 void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns)
@@ -340,6 +350,8 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
     const double used = sight->used_per_s[k];
     if (!(used > 0))
         return;
+    const double planned = fmin(*per_s, watch->planned_per_s[k]);
+    const bool is_worth_more = *per_s < MAX_UNPLANNED * fmax(planned, used);
     if (sight->waiting[k] >= LIMITED) {
         *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s > 0);
         hold(steps, *per_s);
@@ -348,7 +360,7 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
         hold(steps, *per_s);
     } else if (used > *per_s) {
         *per_s = used;
-    } else if (used >= FULL * *per_s && steps->held == 0) {
+    } else if (used >= FULL * planned && is_worth_more && steps->held == 0) {
         /* While somebody waited it did this, or a little less, as short waits are not counted. */
         step_up(steps, per_s, sight->waiting[k],
                 sight->waiting[k] < IDLE ? INFINITY : fmax(*per_s, used / sight->waiting[k]));

@@ -21,8 +21,8 @@
  * resource was the limit, and what it did is its rate.  Elsewhere what it did is only
  * a lower bound; and a resource that does all that is believed of it while little
  * waits for it can do more: its rate goes up by steps that grow as long as this
- * goes on.  So a rate that fell is seen at once, and one that rose within a few
- * steps, though the plan has kept off it.  Steps up that a wait soon takes back are
+ * goes on, or until a plan is made for it.  So a rate that fell is seen at once, and one that rose
+ * within a few steps, though the plan has kept off it.  Steps up that a wait soon takes back are
  * held off for longer and longer.
  *
  * The storage node's cores are shared.  While they have a price (of their server's queue), that
@@ -68,7 +68,8 @@ struct sluice_rate_sight {
 
 struct sluice_rate_watch {
     double per_s[SLUICE_NUM_WATCHED]; /* what it is believed to do; INFINITY: never the limit */
-    double most_per_s[SLUICE_NUM_WATCHED]; /* it is not believed to do more */
+    double most_per_s[SLUICE_NUM_WATCHED];    /* it is not believed to do more */
+    double planned_per_s[SLUICE_NUM_WATCHED]; /* what the plan in force makes use of */
     struct sluice_rate_steps {
         unsigned size;     /* of the next step up, as a power of 2 */
         unsigned held;     /* looks until there may be one */
@@ -90,6 +91,9 @@ struct sluice_rate_watch {
 /* Begins with what is believed, and bounds it (the storage price is of no concern here). */
 struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *believed,
                                                 const struct sluice_rates *most);
+
+/* There is a plan for what is believed now. */
+void sluice_rate_watch_plan(struct sluice_rate_watch *watch);
 
 /* The next interval begins now: an epoch does. */
 void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns);

@@ -213,7 +213,8 @@ static void what_is_fully_used_without_a_wait_goes_up_by_growing_steps(void)
         last = watch.per_s[SLUICE_WATCHED_LINK];
     }
     CU_ASSERT(last > 400e6); /* ten times in a few seconds */
-    /* With something left of it, or with waits now and then, it stays. */
+    /* With something left of it that a plan is for, or with waits now and then, it stays. */
+    sluice_rate_watch_plan(&watch);
     struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 0.8 * last, 0.1);
     sluice_rate_watch_learn(&watch, &sight);
     CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], last);
@@ -223,6 +224,26 @@ static void what_is_fully_used_without_a_wait_goes_up_by_growing_steps(void)
         sluice_rate_watch_learn(&watch, &sight);
     }
     CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], last / 0.8, 1);
+}
+
+/* A step may be too small for other prices to be worth their change.  Then no plan makes use of it,
+ * and that is no sign that the resource could not do more. */
+static void steps_go_on_until_a_plan_makes_use_of_them_or_would_not(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 98e6, 0);
+    for (int i = 0; i < 20; i++)
+        sluice_rate_watch_learn(&watch, &sight);
+    const double untried = watch.per_s[SLUICE_WATCHED_LINK];
+    CU_ASSERT(untried >= 400e6 && untried < 600e6);
+    /* A plan for that which leaves the link in peace shows nothing of it. */
+    sluice_rate_watch_plan(&watch);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], untried);
+    /* One that uses it does. */
+    const struct sluice_rate_sight used = sight_of(SLUICE_WATCHED_LINK, untried, 0);
+    sluice_rate_watch_learn(&watch, &used);
+    CU_ASSERT(watch.per_s[SLUICE_WATCHED_LINK] > 1.04 * untried);
 }
 
 static void steps_up_that_lead_nowhere_become_rare(void)
@@ -402,6 +423,7 @@ int main(void)
         SLUICE_TEST(a_large_drop_is_believed_within_four_looks_and_noise_hardly),
         SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
         SLUICE_TEST(what_is_fully_used_without_a_wait_goes_up_by_growing_steps),
+        SLUICE_TEST(steps_go_on_until_a_plan_makes_use_of_them_or_would_not),
         SLUICE_TEST(steps_up_that_lead_nowhere_become_rare),
         SLUICE_TEST(what_the_storage_node_says_of_its_cores_counts_at_once),
         SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
