@@ -36,8 +36,8 @@
  * that while more is expected, so that a wrong forecast fills no queue. */
 #define AHEAD_S 0.2
 
-/* Of plans that are as fast, the one that leaves most of everything: each resource has so small a
- * price beside its own. */
+/* Where the storage node has a price, of plans that are as fast the one that leaves most of
+ * everything: each resource has so small a price beside its own. */
 #define THRIFT 1e-3
 
 /* From plan to plan a priced use of the storage cores changes by no more than this. */
@@ -162,6 +162,8 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
             [SLUICE_LOAD_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
             [SLUICE_LOAD_GPU] = rates.gpu_samples_per_s,
         }};
+    if (!(plan->storage_price > 0))
+        return capacities;
     capacities.price_s[SLUICE_LOAD_STORAGE_CPU] =
         plan->storage_price + THRIFT / rates.storage_cores;
     capacities.price_s[SLUICE_LOAD_COMPUTE_CPU] = THRIFT / rates.compute_cores;

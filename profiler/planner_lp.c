@@ -34,6 +34,32 @@ struct problem {
     double price_s[NUM_LOADS];    /* of a unit, from outside */
 };
 
+/* What no choice changes is in every plan's time and in no decision: it would only hide what the
+ * choices do to the rest.  True: all eight of each sample load r the same. */
+static void find_given(const struct problem *problem, bool is_given[NUM_LOADS])
+{
+    const struct sluice_menu_source *source = problem->source;
+    const uint64_t n = source->num_samples;
+    unsigned char left[NUM_LOADS];
+    unsigned num_left = 0;
+    for (int r = 0; r < NUM_LOADS; r++)
+        left[num_left++] = (unsigned char)r;
+    for (uint64_t i = 0; i < n && num_left > 0; i += SLUICE_MENU_BLOCK) {
+        const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
+        const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
+        for (size_t j = 0; j < count; j++) {
+            for (unsigned k = 0; k < num_left; k++) {
+                uint64_t shares[2];
+                memcpy(shares, menus[j].share[left[k]], sizeof(shares));
+                if (shares[0] != shares[1] || shares[0] != (shares[0] & 0xffff) * 0x1000100010001u)
+                    left[k--] = left[--num_left];
+            }
+        }
+    }
+    for (unsigned k = 0; k < num_left; k++)
+        is_given[left[k]] = true;
+}
+
 /* A plan of least priced cost: what it loads (seconds) and at which prices.  Since the plan is
  * cheapest there, loads . p is D(p), and above D at all other prices.  What the plan costs at the
  * prices from outside is in every load: the prices p sum to 1, so it is in loads . p once. */
@@ -450,13 +476,14 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
     return best;
 }
 
+/* *choice gets the plan, unless it is NULL; units[] what it loads. */
 static void round_plan(const struct problem *problem, const struct sluice_price_plan *plan,
-                       uint8_t *choice, double busy_s[NUM_LOADS], double *priced_s)
+                       uint8_t *choice, double units[NUM_LOADS])
 {
     const struct sluice_menu_source *source = problem->source;
     const uint64_t n = source->num_samples;
     struct sluice_price_balance balance = {0};
-    double units[NUM_LOADS] = {0};
+    memset(units, 0, NUM_LOADS * sizeof(*units));
     for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
         const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
         const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
@@ -468,9 +495,6 @@ static void round_plan(const struct problem *problem, const struct sluice_price_
                 units[r] += sluice_menu_cost(&menus[j], (enum sluice_load)r, c);
         }
     }
-    *priced_s = priced(problem, units);
-    for (int r = 0; r < NUM_LOADS; r++)
-        busy_s[r] = units[r] * problem->per_unit_s[r];
 }
 
 /* How far the loads are above the bound, squared and summed: falls when a change helps one
@@ -565,10 +589,25 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
         free(problem.scratch);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to plan");
     }
+    bool is_priced = false;
     for (int r = 0; r < NUM_LOADS; r++) {
         problem.per_unit_s[r] = 1 / capacities->per_s[r];
         problem.price_s[r] = capacities->price_s[r];
-        search->best_price[r] = 1.0 / NUM_LOADS;
+        is_priced |= capacities->price_s[r] > 0;
+    }
+    /* With prices from outside, how far it is worth to unburden the rest depends on the time that
+     * is given. */
+    bool is_given[NUM_LOADS] = {false};
+    if (!is_priced)
+        find_given(&problem, is_given);
+    unsigned num_given = 0;
+    for (int r = 0; r < NUM_LOADS; r++)
+        num_given += is_given[r];
+    for (int r = 0; r < NUM_LOADS; r++) {
+        problem.per_unit_s[r] *= !is_given[r];
+        search->best_price[r] = num_given == NUM_LOADS ? 1.0 / NUM_LOADS
+                                : is_given[r]          ? 0
+                                                       : 1.0 / (NUM_LOADS - num_given);
     }
 
     uint64_t stride = 1;
@@ -579,13 +618,27 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     search_prices(&problem, 1, WHOLE_TOLERANCE, search);
 
     struct sluice_lp_result made = {0};
+    double units[NUM_LOADS];
     make_price_plan(&problem, search, &made.plan);
-    round_plan(&problem, &made.plan, choice, made.busy_s, &made.priced_s);
+    round_plan(&problem, &made.plan, choice, units);
+    made.priced_s = priced(&problem, units);
+    for (int r = 0; r < NUM_LOADS; r++)
+        made.busy_s[r] = units[r] * problem.per_unit_s[r];
     made.num_passes = search->num_passes + 1;
     made.dual_s = search->best_s > 0 ? search->best_s * (1 - BOUND_SLACK) : 0;
     if (choice)
         repair(&problem, made.dual_s, choice, made.busy_s, &made.priced_s);
     memcpy(made.price, search->best_price, sizeof(made.price));
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (!is_given[r])
+            continue;
+        made.busy_s[r] = units[r] / capacities->per_s[r];
+        if (made.busy_s[r] * (1 - BOUND_SLACK) > made.dual_s) {
+            made.dual_s = made.busy_s[r] * (1 - BOUND_SLACK);
+            memset(made.price, 0, sizeof(made.price));
+            made.price[r] = 1;
+        }
+    }
     for (int r = 0; r < NUM_LOADS; r++) {
         if (made.busy_s[r] > made.primal_s) {
             made.primal_s = made.busy_s[r];

@@ -27,6 +27,11 @@
  *
  *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
  *
+ * A resource that every choice of each sample loads the same (the disk, where all of them read the
+ * whole file; PCIe; the GPU) has a part in T that no plan changes.  Without prices from outside, T
+ * is minimised over the others by themselves: where such a resource is the limit, and all plans
+ * below it as fast, the one is taken whose slowest other resource is the fastest.
+ *
  * Pure: no I/O, clock, randomness or threads, and only IEEE operations: equal
  * input gives the equal plan on every machine. */
 
@@ -50,7 +55,8 @@ struct sluice_lp_result {
     double priced_s; /* what its loads cost at the prices from outside; 0 without any */
     double gap;      /* primal_s / dual_s - 1; 0 if both are 0 */
     double busy_s[SLUICE_NUM_LOADS];
-    double price[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1 */
+    double
+        price[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1; all on the limit if no choice changes it */
     enum sluice_load slowest;
     unsigned num_passes; /* over all the samples */
     struct sluice_price_plan plan;

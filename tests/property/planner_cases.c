@@ -45,6 +45,11 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
                 case 6:
                     cost[c][r] = c % LOADS == r ? base[c][r] * (0.9 + 0.2 * u) : 0;
                     break;
+                case 7:
+                    cost[c][r] = r == PLANNER_GIVEN      ? 1e4 * size
+                                 : r == SLUICE_LOAD_DISK ? size
+                                                         : base[c][r] * (0.5 + u);
+                    break;
                 default:
                     cost[c][r] = i == 0 ? (double)num_samples * (1 + u) : u;
                 }

@@ -6,11 +6,14 @@
 
 /* Menus of every awkward sort, for tests of the plan over all resources. */
 
-#define PLANNER_NUM_KINDS 8
+#define PLANNER_NUM_KINDS 9
+#define PLANNER_KIND_GIVEN 7          /* no choice changes ... */
+#define PLANNER_GIVEN SLUICE_LOAD_GPU /* ... this one, nor the disk */
 
 /* Kind: 0 anything; 1 samples that differ in size alone; 2 all samples equal; 3 like photographs;
  * 4 half of the costs zero; 5 one resource alone matters; 6 each choice burdens one resource;
- * 7 one sample outweighs all others.  No prices from outside. */
+ * 7 two resources are loaded by every choice alike, the first of them more than enough to be the
+ * limit; 8 one sample outweighs all others.  No prices from outside. */
 void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
                        struct sluice_menu *menus, struct sluice_capacities *capacities);
 

@@ -212,6 +212,62 @@ static void a_higher_price_never_loads_more(void)
     free(menus);
 }
 
+/* Every plan takes as long, and yet they are not the same: what is left of the others is as much as
+ * if the limit were not there. */
+static void what_no_choice_changes_does_not_hide_the_rest(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 6);
+    enum { N = 10000 };
+    struct sluice_menu *menus = malloc(N * sizeof(*menus));
+    uint8_t *choice = malloc(N), *without = malloc(N);
+    for (int round = 0; round < 6; round++) {
+        struct sluice_capacities capacities;
+        const size_t n = round % 2 ? N : 1 + sluice_rng_below(&rng, 200);
+        planner_make_case(&rng, PLANNER_KIND_GIVEN, n, menus, &capacities);
+        capacities.per_s[PLANNER_GIVEN] = 1;
+        capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = 3;
+        const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
+        CU_ASSERT_EQUAL(result.slowest, PLANNER_GIVEN);
+        CU_ASSERT_EQUAL(result.price[PLANNER_GIVEN], 1);
+        CU_ASSERT(result.gap < 1e-5);
+        CU_ASSERT_EQUAL(result.busy_s[PLANNER_GIVEN], result.primal_s);
+
+        capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_LOAD_DISK] = INFINITY;
+        const struct sluice_lp_result rest = plan(menus, n, &capacities, without);
+        CU_ASSERT_EQUAL(memcmp(choice, without, n), 0);
+        CU_ASSERT(rest.primal_s < result.primal_s);
+        CU_ASSERT(round % 2 == 0 || rest.gap < 1e-3);
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            CU_ASSERT(r == PLANNER_GIVEN || r == SLUICE_LOAD_DISK ||
+                      result.busy_s[r] == rest.busy_s[r]);
+    }
+    free(choice);
+    free(without);
+    free(menus);
+}
+
+/* One sample in many that has a choice there is enough for the resource to count again. */
+static void one_sample_with_a_choice_is_seen(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 7);
+    enum { N = 70000 };
+    struct sluice_menu *menus = malloc(N * sizeof(*menus));
+    uint8_t *choice = malloc(N);
+    struct sluice_capacities capacities;
+    planner_make_case(&rng, PLANNER_KIND_GIVEN, N, menus, &capacities);
+    capacities.per_s[PLANNER_GIVEN] = 1;
+    const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
+    struct sluice_menu *odd = &menus[N - 1 - sluice_rng_below(&rng, N / 2)];
+    const unsigned free_choice = choice[odd - menus] == 5 ? 6 : 5;
+    odd->share[PLANNER_GIVEN][free_choice] = 0;
+    const struct sluice_lp_result after = plan(menus, N, &capacities, choice);
+    CU_ASSERT_EQUAL(choice[odd - menus], free_choice);
+    CU_ASSERT(after.primal_s < before.primal_s);
+    CU_ASSERT(after.gap < 1e-3);
+    free(choice);
+    free(menus);
+}
+
 /* A source that makes its menus anew, and counts what is asked of it. */
 struct remade {
     const struct sluice_menu *menus;
@@ -272,6 +328,8 @@ int main(void)
         SLUICE_TEST(closes_the_gap_at_10000_samples),
         SLUICE_TEST(more_capacity_or_more_choice_is_never_worse),
         SLUICE_TEST(a_higher_price_never_loads_more),
+        SLUICE_TEST(what_no_choice_changes_does_not_hide_the_rest),
+        SLUICE_TEST(one_sample_with_a_choice_is_seen),
         SLUICE_TEST(streaming_gives_the_same_plan_and_its_choices_later),
     };
     return sluice_test_run("planner_properties", tests, SLUICE_TEST_COUNT(tests));

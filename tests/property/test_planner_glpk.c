@@ -90,9 +90,41 @@ static void dual_equals_the_linear_program(void)
     glp_free_env();
 }
 
+/* A limit that no choice changes leaves the rest at the optimum of a linear program that does not
+ * know it. */
+static void the_rest_is_minimal_beside_what_is_given(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
+    enum { N = 120 };
+    struct sluice_menu menus[N];
+    uint8_t choice[N];
+    for (int round = 0; round < 8; round++) {
+        struct sluice_capacities capacities;
+        planner_make_case(&rng, PLANNER_KIND_GIVEN, N, menus, &capacities);
+        capacities.per_s[PLANNER_GIVEN] = 1;
+        const struct sluice_menu_source source = sluice_menu_array(menus, N);
+        struct sluice_lp_result result = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(result.slowest, PLANNER_GIVEN);
+        capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_LOAD_DISK] = INFINITY;
+        const double optimum = solve_by_glpk(menus, N, &capacities);
+        double rest_s = 0;
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            rest_s =
+                fmax(rest_s, r == PLANNER_GIVEN || r == SLUICE_LOAD_DISK ? 0 : result.busy_s[r]);
+        CU_ASSERT(rest_s >= optimum * (1 - 1e-6));
+        CU_ASSERT(rest_s <= optimum * 1.1); /* so few samples cannot be divided */
+    }
+    glp_free_env();
+}
+
 int main(void)
 {
-    static const struct sluice_test tests[] = {SLUICE_TEST(dual_equals_the_linear_program)};
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(dual_equals_the_linear_program),
+        SLUICE_TEST(the_rest_is_minimal_beside_what_is_given),
+    };
     return sluice_test_run("planner_glpk", tests, SLUICE_TEST_COUNT(tests));
 }
 

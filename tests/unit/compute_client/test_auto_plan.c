@@ -496,6 +496,30 @@ static void what_is_no_limit_is_no_reason(void)
     sluice_auto_plan_destroy(plan);
 }
 
+/* What the plan asks for where nothing but the trainer is the limit is what it would ask for
+ * without one, not whichever plan is as fast: little is left to chance from epoch to epoch. */
+static void a_slow_trainer_leaves_the_plan_as_it_is(void)
+{
+    size_t counts[3][SLUICE_NUM_CHOICES] = {{0}};
+    for (int k = 0; k < 3; k++) {
+        struct sluice_rates rates = RATES(1000, 4);
+        rates.gpu_samples_per_s = k == 0 ? INFINITY : 50;
+        rates.link_bytes_per_s *= k == 2 ? 1.03 : 1; /* as another epoch may find it */
+        struct sluice_auto_plan *plan = make_plan(&rates, false);
+        const struct sluice_auto_epoch epoch = epoch_of(4000);
+        struct sluice_auto_forecast forecast;
+        CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &forecast, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(forecast.slowest == SLUICE_LOAD_GPU, k > 0);
+        for (size_t i = 0; i < epoch.num_items; i++)
+            counts[k][sluice_auto_plan_choose(plan, i)]++;
+        sluice_auto_plan_destroy(plan);
+    }
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        CU_ASSERT_EQUAL(counts[0][c], counts[1][c]);
+        CU_ASSERT_DOUBLE_EQUAL((double)counts[1][c], (double)counts[2][c], 0.05 * 4000);
+    }
+}
+
 static void a_fixed_plan_stays_whatever_is_seen(void)
 {
     static const struct phase phases[] = {{1, RATES(1000, 4), 0}, {1e9, RATES(100, 0.5), 0}};
@@ -633,6 +657,7 @@ int main(void)
         SLUICE_TEST(a_longer_way_is_not_taken_for_a_slow_link_for_good),
         SLUICE_TEST(what_is_no_limit_is_no_reason),
         SLUICE_TEST(noise_does_not_make_it_swing),
+        SLUICE_TEST(a_slow_trainer_leaves_the_plan_as_it_is),
         SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
         SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),
         SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
