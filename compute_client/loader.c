@@ -443,6 +443,7 @@ static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *ba
         .backlog_ns = row->result.backlog_ns,
         .disk_ns = row->result.disk_ns,
         .storage_ns = row->result.storage_ns,
+        .queue_ns = row->result.storage_queue_ns,
     };
     sluice_stall_attribute(&times, from, to, batch->stall_ns);
     for (int i = 0; i < SLUICE_NUM_STALLS; i++)

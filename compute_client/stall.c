@@ -37,8 +37,14 @@ void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t fr
                             uint64_t ns[SLUICE_NUM_STALLS])
 {
     const uint64_t away = times->arrived_ns - times->requested_ns;
-    const uint64_t disk = at_most(times->disk_ns, away);
-    const uint64_t storage = at_most(times->storage_ns, away - disk);
+    const uint64_t read_ns = at_most(times->disk_ns, away);
+    const uint64_t at_storage = at_most(times->storage_ns, away - read_ns);
+    const uint64_t queue = at_most(times->queue_ns, at_storage);
+    const uint64_t served = at_storage - queue + read_ns;
+    const uint64_t queue_for_disk =
+        served > 0 ? (uint64_t)((double)queue * ((double)read_ns / (double)served)) : 0;
+    const uint64_t disk = read_ns + queue_for_disk;
+    const uint64_t storage = at_storage - queue_for_disk;
     const uint64_t backlog = at_most(times->backlog_ns, away - disk - storage);
     /* A backlog that is all there is says nothing of what it waited for. */
     const double stretch = backlog < away ? (double)away / (double)(away - backlog) : 1;

@@ -27,14 +27,17 @@ struct sluice_sample_times {
     uint64_t backlog_ns; /* waited behind other samples, for whatever those waited for */
     uint64_t disk_ns;    /* its file was read */
     uint64_t storage_ns; /* waited for a storage node's worker, and was worked on */
+    uint64_t queue_ns;   /* of storage_ns, the wait */
 };
 
 /* Puts the wait [from, to) for a sample down to what the sample was waiting for:
  *
  *     requested -- storage -- disk -- network -- arrived -- compute CPU -- done
  *
- * `network` is what is left between request and arrival.  The backlog waited for the same things
- * as the sample after it, in the same proportion, and so they are stretched to cover it.  The part
+ * `network` is what is left between request and arrival.  The wait for a worker was for what
+ * workers do: read files and work on them, in the proportion in which this sample's did.  The
+ * backlog waited for the same things as the sample after it, in the same proportion, and so they
+ * are stretched to cover it.  The part
  * of the wait outside [requested, done) goes to where the sample itself spent most: before it was
  * asked for, the read-ahead was full of others in the same state.  Adds to ns[], in sum to - from.
  */

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """One digest: six modes, one and four workers on either side, and a server killed twice."""
-import csv
 import json
 import os
 import pathlib
@@ -146,30 +145,13 @@ class ModesTest(unittest.TestCase):
             check=True, capture_output=True, text=True)
         self.assertEqual(json.loads(forecast.stdout)["costs"], "model")
 
-    def test_what_an_epoch_waited_for(self):
-        log = pathlib.Path(self.folder.name, "batches.csv")
-        for flags, limits, cause in ((["--consume-rate", "60"], [], "trainer"),
-                                     ([], ["--link-limit", "4mbit"], "network")):
-            server = Server(self.root, 0, 1, *limits)
-            try:
-                (report,), _ = self.train("remote_nooff", ["--host", server.address, *flags,
-                                                           "--batch-log", log])
-            finally:
-                server.kill()
-            with self.subTest(cause=cause):
-                self.assertEqual(report["bound_by"], cause)
-                self.assertEqual(report["digest"], self.digest)
-                with open(log, newline="") as file:
-                    batches = list(csv.DictReader(file))
-                self.assertEqual([int(b["batch"]) for b in batches], [0, 1, 2, 3])
-                self.assertEqual(sum(int(b["samples"]) for b in batches), NUM_TRAIN)
-                causes = [key for key in batches[0] if key.endswith("_s")]
-                self.assertEqual(causes, [name + "_s" for name in report["stalls"]])
-                for name, share in report["stalls"].items():
-                    waited = sum(float(b[name + "_s"]) for b in batches)
-                    self.assertLessEqual(waited, share * report["seconds"] + 0.001)
-        self.train("remote_nooff", ["--host", server.address, "--batch-log", "/nowhere/b.csv",
-                                    "--retry-for", "0"], code=1)
+    def test_a_log_that_cannot_be_written(self):
+        server = Server(self.root)
+        try:
+            self.train("remote_nooff", ["--host", server.address, "--batch-log", "/nowhere/b.csv",
+                                        "--retry-for", "0"], code=1)
+        finally:
+            server.kill()
 
     def test_cut_files(self):
         server = Server(self.root, 0, 2)

@@ -53,6 +53,20 @@ static void a_backlog_waited_for_the_same_as_the_sample_after_it(void)
     expect(&local, 1000, 2000, (uint64_t[SLUICE_NUM_STALLS]){[D] = 1000});
 }
 
+static void a_wait_for_a_worker_was_for_what_workers_do(void)
+{
+    /* 600 in the queue, 300 on the disk and 100 of work. */
+    struct sluice_sample_times t = times(0, 700, 300);
+    t.queue_ns = 600;
+    expect(&t, 1000, 2000, (uint64_t[SLUICE_NUM_STALLS]){[S] = 250, [D] = 750});
+    t = times(0, 700, 0);
+    t.queue_ns = 700;
+    expect(&t, 1000, 2000, (uint64_t[SLUICE_NUM_STALLS]){[S] = 700, [N] = 300});
+    t = times(500, 400, 100);
+    t.queue_ns = 400;
+    expect(&t, 1000, 2000, (uint64_t[SLUICE_NUM_STALLS]){[D] = 1000});
+}
+
 static void time_before_the_request_goes_to_where_the_sample_spent_most(void)
 {
     const struct sluice_sample_times t = times(0, 700, 0);
@@ -78,6 +92,7 @@ static void nothing_is_added_twice_or_lost(void)
         t.backlog_ns = sluice_rng_below(&rng, 1200);
         t.storage_ns = sluice_rng_below(&rng, 1200);
         t.disk_ns = sluice_rng_below(&rng, 1200);
+        t.queue_ns = sluice_rng_below(&rng, 1200);
         const uint64_t from = sluice_rng_below(&rng, 3000),
                        to = from + sluice_rng_below(&rng, 3000);
         uint64_t ns[SLUICE_NUM_STALLS] = {1, 1, 1, 1, 1}, sum = 0;
@@ -106,6 +121,7 @@ int main(void)
         SLUICE_TEST(a_whole_wait_is_split_as_the_sample_spent_it),
         SLUICE_TEST(a_wait_that_begins_late_leaves_out_what_was_over),
         SLUICE_TEST(a_backlog_waited_for_the_same_as_the_sample_after_it),
+        SLUICE_TEST(a_wait_for_a_worker_was_for_what_workers_do),
         SLUICE_TEST(time_before_the_request_goes_to_where_the_sample_spent_most),
         SLUICE_TEST(what_a_server_claims_is_taken_up_to_what_fits),
         SLUICE_TEST(nothing_is_added_twice_or_lost),

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Why an epoch is slow: one thing at a time is made the limit, and the epoch and its batches name it."""
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
+NUM_TRAIN, BATCH = 64, 16
+TIMEOUT_S = 120
+
+
+def spawn(command, **options):
+    return subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True,
+                            **options)
+
+
+def slow_disk(us):
+    """The environment of a program whose reads of files take so much longer."""
+    return {**os.environ, "LD_PRELOAD": SLOW_READ, "SLOW_READ_US": str(us),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
+def quota_group():
+    """A control group with a fifth of a core, whose every thread is to share it; None: not here."""
+    for top, files in (("/sys/fs/cgroup", {"cpu.max": "2000 10000"}),
+                       ("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "10000",
+                                               "cpu.cfs_quota_us": "2000"})):
+        folder = pathlib.Path(top, f"sluice-attribution-{os.getpid()}")
+        try:
+            folder.mkdir()
+            for name, value in files.items():
+                if not (folder / name).exists():
+                    raise OSError(f"no {name}")
+                (folder / name).write_text(value)
+            return folder
+        except OSError:
+            if folder.exists():
+                folder.rmdir()
+    return None
+
+
+class AttributionTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name, "set")
+        cls.log = pathlib.Path(cls.folder.name, "batches.csv")
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_TRAIN),
+                        "--num-val", "0", "--classes", "2", "-j", "1"], check=True,
+                       capture_output=True)
+        cls.digest = None
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def train(self, flags, **options):
+        process = spawn([BIN / "offload_train", "--device", "none", "--json", "-b", BATCH, "-p", 0,
+                         "--image-size", 64, "--batch-log", self.log, *flags],
+                        stderr=subprocess.PIPE, **options)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(process.returncode, 0, err)
+        return json.loads(out)
+
+    def epoch(self, mode, client_flags=(), server_flags=(), server=None, client=None):
+        process = spawn([BIN / "offload_server", "--root", self.root, "--listen", "127.0.0.1:0",
+                         "--prep-workers", 1, "--grpc-workers", 1, *server_flags],
+                        stderr=subprocess.DEVNULL, **(server or {}))
+        try:
+            address = process.stdout.readline().split()[-1]
+            return self.train(["--host", address, "--dataset-mode", mode, *client_flags],
+                              **(client or {}))
+        finally:
+            process.kill()
+            process.communicate()
+
+    def check(self, report, cause):
+        self.assertEqual(report["bound_by"], cause, report)
+        self.assertEqual(max(report["stalls"], key=report["stalls"].get), cause)
+        self.assertLessEqual(sum(report["stalls"].values()), 1)
+        # Whatever was waited for, the same came.
+        type(self).digest = self.digest or report["digest"]
+        self.assertEqual(report["digest"], self.digest)
+        with open(self.log, newline="", encoding="utf-8") as file:
+            batches = list(csv.DictReader(file))
+        self.assertEqual([int(b["batch"]) for b in batches], list(range(NUM_TRAIN // BATCH)))
+        self.assertEqual(sum(int(b["samples"]) for b in batches), NUM_TRAIN)
+        self.assertEqual([key for key in batches[0] if key.endswith("_s")],
+                         [name + "_s" for name in report["stalls"]])
+        for batch in batches:
+            seconds = {name: float(batch[name + "_s"]) for name in report["stalls"]}
+            self.assertEqual(seconds[batch["bound_by"]], max(seconds.values()), batch)
+        for name, share in report["stalls"].items():
+            self.assertLessEqual(sum(float(b[name + "_s"]) for b in batches),
+                                 share * report["seconds"] + 0.001)
+        # The first may have waited for what comes once, and one that came together with another for
+        # nothing.
+        usual = sum(report["stalls"].values()) * report["seconds"] / len(batches)
+        slow = [b for b in batches[1:]
+                if sum(float(b[name + "_s"]) for name in report["stalls"]) > 0.2 * usual]
+        self.assertEqual({b["bound_by"] for b in slow}, {cause}, batches)
+
+    def test_trainer(self):
+        self.check(self.epoch("remote_nooff", ["--consume-rate", 150]), "trainer")
+
+    def test_network(self):
+        self.check(self.epoch("remote_nooff", [], ["--link-limit", "100mbit"]), "network")
+
+    def test_network_with_work_on_either_side(self):
+        for mode in ("remote_piloff", "remote_auto"):
+            self.check(self.epoch(mode, ["--net-bw", 10], ["--link-limit", "10mbit"]), "network")
+
+    def test_storage_cpu(self):
+        flags = ["--prep-cpu-max", "0.2"]
+        try:
+            report = self.epoch("remote_piloff", [], flags)
+        except IndexError:
+            self.skipTest("no control group can be made here")
+        self.check(report, "storage_cpu")
+
+    def test_compute_cpu(self):
+        group = quota_group()
+        if not group:
+            self.skipTest("no control group can be made here")
+
+        def enter():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            self.check(self.epoch("remote_nooff", ["-j", 1], client={"preexec_fn": enter}),
+                       "compute_cpu")
+        finally:
+            group.rmdir()
+
+    @unittest.skipUnless(SLOW_READ, "no slow_read was built")
+    def test_disk(self):
+        for mode in ("remote_nooff", "remote_piloff"):
+            report = self.epoch(mode, server_flags=["--io-workers", 1],
+                                server={"env": slow_disk(4000)})
+            self.check(report, "disk")
+
+    @unittest.skipUnless(SLOW_READ, "no slow_read was built")
+    def test_disk_of_this_node(self):
+        self.check(self.train(["--dataset-mode", "local", "-j", 1, self.root],
+                              env=slow_disk(4000)), "disk")
+
+
+if __name__ == "__main__":
+    os.environ.pop("LD_PRELOAD", None)
+    unittest.main(verbosity=2)
