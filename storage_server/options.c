@@ -79,7 +79,7 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
          .value = &o->prep_io,
          .choices = io_choices,
          .help = "Priority of their reads: as the nice value has it, last of all programs that "
-                 "are not idle, or only when the disk is idle."},
+                 "are not idle, or, whatever the disk's scheduler, behind everybody's."},
         {.name = "prep-cgroup",
          .type = SLUICE_OPTION_STRING,
          .value = &o->prep_cgroup,

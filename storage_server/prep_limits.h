@@ -38,7 +38,8 @@ struct sluice_prep_limits_options {
     bool has_nice;
     int nice;             /* 0 to 19 */
     const char *policy;   /* "normal", or "idle": SCHED_IDLE, which everything else preempts */
-    const char *io_class; /* "normal", "low" (the last of best effort) or "idle" */
+    const char *io_class; /* "normal", "low" (the last of best effort) or "idle"; disk_gate.h
+                             does what schedulers without classes do not */
 
     /* NULL: none, or with cpu_max one for this process.  "a/b": beneath the group that the process
      * is in, where the cpu controller is; with version 1 those of this name that blkio and cpuset

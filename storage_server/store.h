@@ -14,6 +14,7 @@
  * Threads: read and relative from any thread; both may block on the disk. */
 
 struct sluice_buf;
+struct sluice_disk_gate;
 struct sluice_buf_pool;
 
 #define SLUICE_STORE_MAX_PARTS 3
@@ -52,7 +53,8 @@ struct sluice_store {
 struct sluice_store_file_options {
     const char *root;
     uint64_t max_file_bytes;
-    bool avoid_openat2; /* take the way of systems without it (Linux before 5.6) */
+    struct sluice_disk_gate *gate; /* what needs the disk takes turns; borrowed; NULL: none */
+    bool avoid_openat2;            /* take the way of systems without it (Linux before 5.6) */
 };
 
 /* Files of a folder.  Links are followed while they stay beneath it.

@@ -1,6 +1,8 @@
 #include "storage_server/store.h"
 
 #include "base/buf.h"
+#include "storage_server/disk_gate.h"
+#include "storage_server/disk_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,7 @@ struct store_file {
     char *root;      /* as given, without trailing slashes */
     char *real_root; /* links resolved */
     uint64_t max_file_bytes;
+    struct sluice_file_turns turns; /* at the disk; take is NULL without a gate */
     /* Set once the system has shown that it lacks openat2; relaxed, a hint. */
     atomic_bool lacks_openat2;
     atomic_uint_fast64_t refused; /* relaxed: a counter */
@@ -35,16 +38,19 @@ static struct store_file *from_store(struct sluice_store *store)
 /* Non-blocking so that a FIFO does not hold the thread; regular files do not care. */
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
-static int open_beneath(int root_fd, const char *path)
+/* As linux/openat2.h has it, which older headers lack: fail where a name is not in memory. */
+#define SLUICE_RESOLVE_CACHED 0x20u
+
+static int open_beneath(int root_fd, const char *path, uint64_t resolve)
 {
     struct open_how how = {
         .flags = OPEN_FLAGS,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
     };
     /* EAGAIN: something was renamed while the kernel walked over a "..". */
     for (int tries = 0;; tries++) {
         const int fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
-        if (fd >= 0 || errno != EAGAIN || tries == 8)
+        if (fd >= 0 || errno != EAGAIN || resolve || tries == 8)
             return fd;
     }
 }
@@ -218,9 +224,32 @@ struct request {
     struct sluice_buf_pool *pool;
 };
 
-static sluice_status read_file(int fd, uint64_t max_bytes, const struct request *request,
+static size_t take_turn(void *gate)
+{
+    return sluice_disk_gate_take(gate);
+}
+
+static void give_turn(void *gate)
+{
+    sluice_disk_gate_give(gate);
+}
+
+/* Those that reading the parts needs, or NULL. */
+static const struct sluice_file_turns *turns_for(const struct store_file *s, int fd,
+                                                 const struct sluice_file_part *parts,
+                                                 unsigned num_parts)
+{
+    for (unsigned i = 0; s->turns.take && i < num_parts; i++) {
+        if (!sluice_disk_is_cached(fd, parts[i].from, parts[i].to))
+            return &s->turns;
+    }
+    return NULL;
+}
+
+static sluice_status read_file(const struct store_file *s, int fd, const struct request *request,
                                struct sluice_buf **file, struct sluice_err *err)
 {
+    const uint64_t max_bytes = s->max_file_bytes;
     struct stat st;
     if (fstat(fd, &st) != 0)
         return sluice_fail(err, SLUICE_E_IO, "cannot stat: %s", strerror(errno));
@@ -239,28 +268,51 @@ static sluice_status read_file(int fd, uint64_t max_bytes, const struct request 
         num_parts =
             request->choose(request->ctx, size,
                             (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, parts);
-    /* Reading ahead would fetch from the disk what nobody wants. */
-    if (num_parts != 1 || parts[0].to - parts[0].from < size)
+    const struct sluice_file_turns *turns = turns_for(s, fd, parts, num_parts);
+    /* Reading ahead would fetch from the disk what nobody wants, or before its turn. */
+    if (turns || num_parts != 1 || parts[0].to - parts[0].from < size)
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-    return sluice_file_read_parts(fd, size, parts, num_parts, request->pool, file, err);
+    return sluice_file_read_parts(fd, size, parts, num_parts, turns, request->pool, file, err);
+}
+
+static int open_now(struct store_file *s, const char *path)
+{
+    if (!atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed)) {
+        const int fd = open_beneath(s->root_fd, path, 0);
+        /* Some sandboxes answer EPERM to calls they do not know. */
+        if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
+            return fd;
+        atomic_store_explicit(&s->lacks_openat2, true, memory_order_relaxed);
+    }
+    return walk_beneath(s->root_fd, path);
+}
+
+/* Names that are not in memory are the disk's, too. */
+static int open_in_turn(struct store_file *s, const char *path)
+{
+    if (!s->turns.take)
+        return open_now(s, path);
+    int fd = -1;
+    if (!atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed))
+        fd = open_beneath(s->root_fd, path, SLUICE_RESOLVE_CACHED);
+    if (fd >= 0)
+        return fd;
+    (void)s->turns.take(s->turns.ctx);
+    fd = open_now(s, path);
+    const int error = errno;
+    s->turns.give(s->turns.ctx);
+    errno = error;
+    return fd;
 }
 
 static sluice_status open_and_read(struct store_file *s, const char *path,
                                    const struct request *request, struct sluice_buf **file,
                                    struct sluice_err *err)
 {
-    int fd = -1;
-    if (!atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed)) {
-        fd = open_beneath(s->root_fd, path);
-        /* Some sandboxes answer EPERM to calls they do not know. */
-        if (fd < 0 && (errno == ENOSYS || errno == EPERM))
-            atomic_store_explicit(&s->lacks_openat2, true, memory_order_relaxed);
-    }
-    if (fd < 0 && atomic_load_explicit(&s->lacks_openat2, memory_order_relaxed))
-        fd = walk_beneath(s->root_fd, path);
+    const int fd = open_in_turn(s, path);
     if (fd < 0)
         return open_failed(s, errno, err);
-    const sluice_status status = read_file(fd, s->max_file_bytes, request, file, err);
+    const sluice_status status = read_file(s, fd, request, file, err);
     close(fd);
     return status;
 }
@@ -339,6 +391,8 @@ sluice_status sluice_store_file_open(const struct sluice_store_file_options *opt
         .destroy = store_file_destroy,
     };
     s->max_file_bytes = options->max_file_bytes;
+    if (options->gate)
+        s->turns = (struct sluice_file_turns){take_turn, give_turn, options->gate};
     atomic_init(&s->lacks_openat2, options->avoid_openat2);
     atomic_init(&s->refused, 0);
 

@@ -79,8 +79,9 @@ fail:
 }
 
 sluice_status sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts,
-                                     size_t num_parts, struct sluice_buf_pool *pool,
-                                     struct sluice_buf **out, struct sluice_err *err)
+                                     size_t num_parts, const struct sluice_file_turns *turns,
+                                     struct sluice_buf_pool *pool, struct sluice_buf **out,
+                                     struct sluice_err *err)
 {
     for (size_t i = 0; i < num_parts; i++) {
         if (parts[i].from > parts[i].to || parts[i].to > len)
@@ -93,13 +94,18 @@ sluice_status sluice_file_read_parts(int fd, size_t len, const struct sluice_fil
         return status;
     for (size_t i = 0; i < num_parts; i++) {
         for (size_t at = parts[i].from; at < parts[i].to;) {
-            const ssize_t got = pread(fd, buf->data + at, parts[i].to - at, (off_t)at);
-            if (got < 0 && errno == EINTR)
+            const size_t most = turns ? turns->take(turns->ctx) : SIZE_MAX;
+            const size_t left = parts[i].to - at;
+            const ssize_t got = pread(fd, buf->data + at, left < most ? left : most, (off_t)at);
+            const int error = errno;
+            if (turns)
+                turns->give(turns->ctx);
+            if (got < 0 && error == EINTR)
                 continue;
             if (got <= 0) {
                 sluice_buf_unref(buf);
                 return sluice_fail(err, SLUICE_E_IO, "cannot read: %s",
-                                   got < 0 ? strerror(errno) : "it shrank meanwhile");
+                                   got < 0 ? strerror(error) : "it shrank meanwhile");
             }
             at += (size_t)got;
         }

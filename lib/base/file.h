@@ -26,14 +26,22 @@ struct sluice_file_part {
     size_t from, to;
 };
 
+/* Whoever reads takes turns: take blocks until it may, and says how many bytes at most; give
+ * ends the turn. */
+struct sluice_file_turns {
+    size_t (*take)(void *ctx);
+    void (*give)(void *ctx);
+    void *ctx;
+};
+
 /* Reads parts of a file of `len` bytes, which is open, to their places in a new buffer of
  * that len; what lies between them is undefined.  The text does not name the file, whose path is
- * not known here.  SLUICE_E_INVALID: a part is not within the file. */
-SLUICE_MUST_USE sluice_status sluice_file_read_parts(int fd, size_t len,
-                                                     const struct sluice_file_part *parts,
-                                                     size_t num_parts, struct sluice_buf_pool *pool,
-                                                     struct sluice_buf **buf,
-                                                     struct sluice_err *err);
+ * not known here.  `turns` are of each read; NULL: none.  SLUICE_E_INVALID: a part is not within
+ * the file. */
+SLUICE_MUST_USE sluice_status
+sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts, size_t num_parts,
+                       const struct sluice_file_turns *turns, struct sluice_buf_pool *pool,
+                       struct sluice_buf **buf, struct sluice_err *err);
 
 /* Puts the bytes in place of `path` at once and for good: written beside it,
  * synced, renamed over it.  A reader sees the old file or the new one; after a

@@ -334,7 +334,8 @@ static void reads_parts_to_their_places(void)
     CU_ASSERT_FATAL(fd >= 0);
     struct sluice_buf *buf = NULL;
     const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {7, 10}};
-    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 10, parts, 3, NULL, &buf, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 10, parts, 3, NULL, NULL, &buf, NULL),
+                          SLUICE_OK);
     CU_ASSERT_EQUAL(buf->len, 10);
     CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 7, "789", 3) == 0);
     sluice_buf_unref(buf);
@@ -342,10 +343,52 @@ static void reads_parts_to_their_places(void)
     const struct sluice_file_part wrong[] = {{0, 11}, {5, 4}, {0, 12}};
     for (int i = 0; i < 3; i++) {
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_file_read_parts(fd, i < 2 ? 10 : 12, &wrong[i], 1, NULL, &buf, &err),
-                        i < 2 ? SLUICE_E_INVALID : SLUICE_E_IO);
+        CU_ASSERT_EQUAL(
+            sluice_file_read_parts(fd, i < 2 ? 10 : 12, &wrong[i], 1, NULL, NULL, &buf, &err),
+            i < 2 ? SLUICE_E_INVALID : SLUICE_E_IO);
         CU_ASSERT(err.text[0] != '\0');
     }
+    close(fd);
+}
+
+struct turns {
+    unsigned num_takes, num_gives;
+};
+
+static size_t take(void *ctx)
+{
+    struct turns *turns = ctx;
+    CU_ASSERT_EQUAL(turns->num_takes++, turns->num_gives);
+    return 3;
+}
+
+static void give(void *ctx)
+{
+    struct turns *turns = ctx;
+    CU_ASSERT_EQUAL(++turns->num_gives, turns->num_takes);
+}
+
+static void every_read_of_a_part_is_a_turn(void)
+{
+    char path[1024];
+    snprintf(path, sizeof(path), "%s/turns.bin", sluice_test_dir());
+    sluice_test_write_file(path, "0123456789", 10);
+    const int fd = open(path, O_RDONLY);
+    CU_ASSERT_FATAL(fd >= 0);
+    struct sluice_buf *buf = NULL;
+    struct turns seen = {0};
+    const struct sluice_file_turns turns = {take, give, &seen};
+    const struct sluice_file_part parts[] = {{0, 2}, {4, 4}, {5, 10}};
+    CU_ASSERT_EQUAL_FATAL(sluice_file_read_parts(fd, 10, parts, 3, &turns, NULL, &buf, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL(seen.num_takes, 3); /* of 2, 3 and 2 bytes */
+    CU_ASSERT(memcmp(buf->data, "01", 2) == 0 && memcmp(buf->data + 5, "56789", 5) == 0);
+    sluice_buf_unref(buf);
+    /* One that fails gives its turn back too. */
+    const struct sluice_file_part behind = {10, 12};
+    CU_ASSERT_EQUAL(sluice_file_read_parts(fd, 12, &behind, 1, &turns, NULL, &buf, NULL),
+                    SLUICE_E_IO);
+    CU_ASSERT_EQUAL(seen.num_gives, 4);
     close(fd);
 }
 
@@ -353,6 +396,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(reads_parts_to_their_places),
+        SLUICE_TEST(every_read_of_a_part_is_a_turn),
         SLUICE_TEST(print_atomic_writes_what_was_printed),
         SLUICE_TEST(reads_a_whole_file_of_any_size_up_to_the_limit),
         SLUICE_TEST(read_names_what_is_absent_or_no_file),

@@ -1,6 +1,7 @@
 #include "storage_server/store.h"
 
 #include "base/buf.h"
+#include "storage_server/disk_gate.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -10,6 +11,24 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+/* Linked with --wrap: a gate that counts. */
+size_t __wrap_sluice_disk_gate_take(struct sluice_disk_gate *gate);
+void __wrap_sluice_disk_gate_give(struct sluice_disk_gate *gate);
+static unsigned num_takes, num_gives;
+
+size_t __wrap_sluice_disk_gate_take(struct sluice_disk_gate *gate)
+{
+    (void)gate;
+    CU_ASSERT_EQUAL(num_takes++, num_gives);
+    return 5;
+}
+
+void __wrap_sluice_disk_gate_give(struct sluice_disk_gate *gate)
+{
+    (void)gate;
+    CU_ASSERT_EQUAL(++num_gives, num_takes);
+}
 
 /* Every test runs twice: with openat2, and with the walk of systems that lack it. */
 static bool avoid_openat2;
@@ -241,6 +260,36 @@ static void reads_the_parts_that_are_chosen_by_length_and_time(void)
     store->destroy(store);
 }
 
+static void what_is_not_in_memory_is_read_in_turns(void)
+{
+    sluice_test_write_file(outer("root/hole.jpg"), "", 0);
+    CU_ASSERT_EQUAL_FATAL(truncate(outer("root/hole.jpg"), 13), 0); /* never read */
+    int gate; /* its address is all that matters */
+    const struct sluice_store_file_options options = {
+        .root = outer("root"),
+        .max_file_bytes = 16,
+        .gate = (void *)&gate,
+        .avoid_openat2 = avoid_openat2,
+    };
+    struct sluice_store *store = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    num_takes = num_gives = 0;
+    struct sluice_buf *file = NULL;
+    CU_ASSERT_EQUAL_FATAL(store->read(store, "hole.jpg", NULL, &file, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(file->len, 13);
+    CU_ASSERT_EQUAL(memcmp(file->data, (const char[13]){0}, 13), 0);
+    sluice_buf_unref(file);
+    /* Three reads; the name, where the system cannot say that it is in memory. */
+    CU_ASSERT(num_takes == 3 || num_takes == 4);
+    CU_ASSERT_EQUAL(num_gives, num_takes);
+    num_takes = num_gives = 0;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(store->read(store, "out.jpg", NULL, &file, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(store->refused(store), 1);
+    CU_ASSERT_EQUAL(num_gives, num_takes);
+    store->destroy(store);
+}
+
 static void a_missing_root_is_named(void)
 {
     struct sluice_store *store = NULL;
@@ -262,6 +311,7 @@ int main(int argc, char **argv)
         SLUICE_TEST(names_missing_empty_and_large_files),
         SLUICE_TEST(relative_strips_the_root_and_refuses_other_absolute_paths),
         SLUICE_TEST(reads_the_parts_that_are_chosen_by_length_and_time),
+        SLUICE_TEST(what_is_not_in_memory_is_read_in_turns),
         SLUICE_TEST(a_missing_root_is_named),
     };
     return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));
