@@ -35,7 +35,7 @@
 struct bench {
     const char *images, *read_dir, *bin, *mode;
     double rate, seconds, warm_up_s, cpu_max;
-    uint64_t read_bytes, touch_us, rounds, attempts, prep_workers, client_cpus, nice;
+    uint64_t read_bytes, touch_us, rounds, attempts, prep_workers, io_workers, client_cpus, nice;
     bool is_cached; /* --keep-cache */
     cpu_set_t storage, client;
 };
@@ -226,9 +226,21 @@ struct a_case {
     const char *flags[MAX_FLAGS]; /* NULL at the end */
     bool is_refused;
     double us[NUM_QUANTILES][MAX_ROUNDS];
-    double others[MAX_ROUNDS]; /* their share of the storage node's CPUs */
-    double per_s[MAX_ROUNDS];  /* samples, of the server */
+    double others[MAX_ROUNDS];      /* their share of the storage node's CPUs */
+    double per_s[MAX_ROUNDS];       /* samples, of the server */
+    double alone_per_s[MAX_ROUNDS]; /* without the reader */
 };
+
+/* What the server does while the reader does nothing. */
+static double measure_alone(const struct bench *b, struct load *load)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    sleep_until(start_ns + (uint64_t)(b->warm_up_s * 1e9));
+    const uint64_t from = load_samples(load), from_ns = sluice_clock_ns();
+    sleep_until(from_ns + (uint64_t)(b->seconds * 1e9));
+    const uint64_t count = load_samples(load) - from;
+    return (double)count / ((double)(sluice_clock_ns() - from_ns) * 1e-9);
+}
 
 static void run_case(const struct bench *b, struct reader *reader, struct a_case *c, size_t round,
                      double *latencies, size_t room)
@@ -238,6 +250,7 @@ static void run_case(const struct bench *b, struct reader *reader, struct a_case
         .images = b->images,
         .mode = b->mode,
         .prep_workers = b->prep_workers,
+        .io_workers = b->io_workers,
         .storage = b->storage,
         .client = b->client,
     };
@@ -247,6 +260,7 @@ static void run_case(const struct bench *b, struct reader *reader, struct a_case
         fprintf(stderr, "bench_reader: '%s' is left out: the server refused it\n", c->name);
         return;
     }
+    c->alone_per_s[round] = load ? measure_alone(b, load) : NAN;
     (void)read_for(reader, b->warm_up_s, latencies, room);
     /* A round that others disturbed is measured again, and counts only if there is no better. */
     for (uint64_t attempt = 0; attempt < b->attempts; attempt++) {
@@ -302,6 +316,7 @@ static void report_case(struct bench_report *report, const struct bench *b, cons
     bench_row_number(report, "over_off_min", 2, bench_quantile(over_off, b->rounds, 0));
     bench_row_number(report, "over_off_max", 2, bench_quantile(over_off, b->rounds, 1));
     bench_row_number(report, "offload_per_s", 0, median(c->per_s, b->rounds));
+    bench_row_number(report, "alone_per_s", 0, median(c->alone_per_s, b->rounds));
     bench_row_number(report, "others", 3, median(c->others, b->rounds));
     bench_row_end(report);
 }
@@ -425,6 +440,7 @@ int main(int argc, char **argv)
         .touch_us = 100,
         .rounds = 5,
         .attempts = 3,
+        .io_workers = 2,
         .client_cpus = 1,
         .nice = 19,
     };
@@ -495,6 +511,13 @@ int main(int argc, char **argv)
          .help = "Of the server; 0 is one for each of the storage node's CPUs.",
          .min = 0,
          .max = 1024},
+        {.name = "io-workers",
+         .type = SLUICE_OPTION_UINT,
+         .value = &b.io_workers,
+         .arg = "N",
+         .help = "Of the server; raw files (--mode remote_nooff) are theirs.",
+         .min = 1,
+         .max = 1024},
         {.name = "nice",
          .type = SLUICE_OPTION_UINT,
          .value = &b.nice,
@@ -536,8 +559,8 @@ int main(int argc, char **argv)
         .num_options = SLUICE_ARRAY_LEN(options),
         .epilog = "us and p99_us are the 99th percentile, the median over the rounds; over_off is\n"
                   "that over the one without a server, round by round, with the least and the\n"
-                  "most; offload_per_s is what the server did meanwhile, others the share of its\n"
-                  "CPUs that went to other programs.\n",
+                  "most; offload_per_s is what the server did meanwhile, alone_per_s what it did\n"
+                  "without the reader, others the share of its CPUs that went to other programs.\n",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)

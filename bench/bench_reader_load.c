@@ -53,23 +53,15 @@ static int await(pid_t pid)
 static int start_server(struct load *load, const struct load_options *options,
                         const char *const *flags)
 {
-    char path[4096], workers[32];
+    char path[4096], workers[32], io_workers[32];
     snprintf(path, sizeof(path), "%s/offload_server", options->bin);
     snprintf(workers, sizeof(workers), "%llu", (unsigned long long)options->prep_workers);
-    const char *arguments[32] = {path,
-                                 "--root",
-                                 options->images,
-                                 "--listen",
-                                 "127.0.0.1:0",
-                                 "--prep-workers",
-                                 workers,
-                                 "--grpc-workers",
-                                 "1",
-                                 "--grace",
-                                 "0",
-                                 "--log-level",
-                                 "error"};
-    size_t count = 13;
+    snprintf(io_workers, sizeof(io_workers), "%llu", (unsigned long long)options->io_workers);
+    const char *arguments[32] = {
+        path,    "--root",       options->images, "--listen",       "127.0.0.1:0", "--prep-workers",
+        workers, "--io-workers", io_workers,      "--grpc-workers", "1",           "--grace",
+        "0",     "--log-level",  "error"};
+    size_t count = 15;
     while (*flags && count < SLUICE_ARRAY_LEN(arguments) - 1)
         arguments[count++] = *flags++;
 

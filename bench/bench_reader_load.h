@@ -15,7 +15,7 @@ struct load_options {
     const char *bin;    /* folder of the programs */
     const char *images; /* the server's root */
     const char *mode;   /* the client's --dataset-mode */
-    uint64_t prep_workers;
+    uint64_t prep_workers, io_workers;
     cpu_set_t storage, client; /* CPUs of either */
 };
 
