@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "profiler/form_menu.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ struct sluice_auto_chooser {
     uint64_t begin_ns, last_tick_ns;
     struct sluice_plan_stats stats;
     uint64_t num_choices;
+    enum sluice_load limit;             /* as last said */
     uint64_t asked[SLUICE_NUM_CHOICES]; /* since the last look */
 };
 
@@ -78,6 +80,8 @@ static struct text rates_text(const struct sluice_rates *rates)
            "link %.4g Mbit/s, storage %.3g cores, compute %.3g cores, trainer %.4g samples/s",
            rates->link_bytes_per_s * 8e-6, rates->storage_cores, rates->compute_cores,
            rates->gpu_samples_per_s);
+    if (rates->disk_bytes_per_s < INFINITY)
+        append(&text, ", disk %.4g MB/s", rates->disk_bytes_per_s * 1e-6);
     return text;
 }
 
@@ -127,6 +131,16 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
                    "with the prices before %.3f s",
                    (unsigned long long)chooser->stats.replans, at_s, index, forecast.reason,
                    prices_text(forecast.price).chars, forecast.rest_s, forecast.kept_s);
+    }
+    const struct sluice_auto_limit limit = sluice_auto_plan_limit(chooser->plan, index);
+    if (limit.load != chooser->limit) {
+        const struct sluice_rates rates = sluice_auto_plan_rates(chooser->plan);
+        sluice_log(SLUICE_LOG_INFO,
+                   "at %.2f s, before item %zu, the limit is %s and no longer %s: %s; the rest "
+                   "takes %.3f s",
+                   at_s, index, sluice_load_name(limit.load), sluice_load_name(chooser->limit),
+                   rates_text(&rates).chars, limit.rest_s);
+        chooser->limit = limit.load;
     }
     if (sluice_log_is_enabled(SLUICE_LOG_DEBUG)) {
         struct text text = {0};
@@ -220,6 +234,7 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
         .first_s = (double)(sluice_thread_cpu_ns() - cpu_start_ns) * 1e-9,
     };
     chooser->num_choices = 0;
+    chooser->limit = forecast.slowest;
     memset(chooser->asked, 0, sizeof(chooser->asked));
     *face = (struct sluice_chooser){
         .choose = choose,

@@ -34,6 +34,7 @@ void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
 {
     sluice_choice_model_costs(&costs->model, facts, cost);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        cost[c][SLUICE_LOAD_DISK] = (double)facts->file_bytes;
         for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
             cost[c][sluice_auto_costs_load((enum sluice_choice_side)s)] *= costs->factor[c][s];
         sluice_transport_cost_add(&costs->transport, c, cost[c]);

@@ -12,6 +12,9 @@
  * with few rows or none takes after the others of its side: one machine runs them all (bytes of one
  * form say nothing of another's).
  *
+ * The disk's part is the file's bytes, which every choice reads; what a byte takes is for whoever
+ * watches the disk to say (rate_watch.h).
+ *
  * - Work that the model takes for less than SLUICE_LEAST_LEARNT_S (handing out a file, copying
  *   pixels) is all transport and teaches nothing: its factor would be that of a reading of the
  * clock.

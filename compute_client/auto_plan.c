@@ -3,11 +3,10 @@
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "compute_client/auto_costs.h"
-#include "profiler/form_menu.h"
+#include "compute_client/auto_state.h"
 
 #include <assert.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,24 +16,20 @@
 #define FIRST_ITEMS 8192
 #define DEFAULT_ITEMS 2048
 
-/* New prices are looked for once something moved by this much, and taken if the rest of the epoch
- * is faster by this much: by so many times as much more for each change of late that took back what
- * another had done, so that a long way in steps is gone at once, and one to and fro is not. */
-#define LOOK_CHANGE 0.05
+/* New prices are taken if the rest of the epoch is faster by this much: by so many times as much
+ * more for each change of late that took back what another had done, so that a long way in steps is
+ * gone at once, and one to and fro is not. */
 #define TAKE_GAIN 0.04
 #define RELUCTANCE 3.0
 #define LATE_NS 5e9
 
-/* What is named among the reasons for a change. */
-#define NAMED_CHANGE 0.1
-
-/* A price of storage CPU matters in comparison with what its cores can be worth: 1 over their
- * number. */
-#define PRICE_SCALE 0.2
-
 /* Work for so long is under way, beside what a round trip holds; of what was seen done, or twice
  * that while more is expected, so that a wrong forecast fills no queue. */
 #define AHEAD_S 0.2
+
+/* Another resource is the limit once it takes so much longer, so many times. */
+#define LIMIT_MARGIN 1.1
+#define LIMIT_TICKS 2
 
 /* Where the storage node has a price, of plans that are as fast the one that leaves most of
  * everything: each resource has so small a price beside its own. */
@@ -46,26 +41,8 @@
 #define LEAST_STEP 0.02 /* of the cores */
 #define USED_WEIGHT 0.5
 
-/* A resource is the limit, or close to it, from this share of the time of the slowest on; and one
- * with a price is. */
-#define NEAR_LIMIT 0.9
-#define PRICED 0.01
-
 /* So many items, each asked for by itself, show the link empty. */
 #define LATENCY_ITEMS 2
-
-#define NUM_FACTORS (SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES)
-
-/* Everything that a plan follows from, and that may move. */
-struct state {
-    double of[SLUICE_NUM_WATCHED + NUM_FACTORS + 1];
-};
-#define STATE_PRICE (SLUICE_NUM_WATCHED + NUM_FACTORS)
-
-/* What each resource has to do for an item, and its price, under some plan. */
-struct burden {
-    double load[SLUICE_NUM_LOADS], price[SLUICE_NUM_LOADS];
-};
 
 struct sluice_auto_plan {
     struct sluice_auto_plan_options options;
@@ -89,12 +66,15 @@ struct sluice_auto_plan {
     double storage_used;   /* cores, of late */
     double storage_step;   /* cores, that the plan is to use while it is stepping ... */
     bool is_stepping;      /* ... towards what the storage node's price asks for */
-    struct burden burden;
-    struct state considered, taken;
-    struct state turned; /* log of the last change of each that was the reason for a plan */
-    double swings;       /* changes that were the other way; each counts for less and less */
+    struct sluice_auto_burden burden;
+    struct sluice_auto_state considered, taken;
+    struct sluice_auto_state
+        turned;    /* log of the last change of each that was the reason for a plan */
+    double swings; /* changes that were the other way; each counts for less and less */
     uint64_t swung_ns;
     uint64_t num_solves;
+    enum sluice_load limit;
+    unsigned past_limit; /* ticks in a row at which another took longer */
     size_t latency_item; /* from here on LATENCY_ITEMS go by themselves */
     bool is_alone;       /* the item that was chosen for last */
 
@@ -154,7 +134,7 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
     const double pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
     struct sluice_capacities capacities = {
         .per_s = {
-            [SLUICE_LOAD_DISK] = INFINITY,
+            [SLUICE_LOAD_DISK] = rates.disk_bytes_per_s,
             [SLUICE_LOAD_STORAGE_CPU] = rates.storage_cores,
             [SLUICE_LOAD_NET_DOWN] = rates.link_bytes_per_s,
             [SLUICE_LOAD_RECEIVE] = 1,
@@ -214,15 +194,6 @@ static void find_load(const struct sluice_auto_plan *plan, size_t count,
         load[r] /= (double)(count ? count : 1);
 }
 
-static double slowest_s(const double load[SLUICE_NUM_LOADS],
-                        const struct sluice_capacities *capacities)
-{
-    double slowest_s = 0;
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-        slowest_s = fmax(slowest_s, load[r] / capacities->per_s[r]);
-    return slowest_s;
-}
-
 static double priced_s(const double load[SLUICE_NUM_LOADS],
                        const struct sluice_capacities *capacities)
 {
@@ -230,142 +201,6 @@ static double priced_s(const double load[SLUICE_NUM_LOADS],
     for (int r = 0; r < SLUICE_NUM_LOADS; r++)
         priced_s += load[r] * capacities->price_s[r];
     return priced_s;
-}
-
-/* --- what moved --- */
-
-static struct state state_of(const struct sluice_auto_plan *plan)
-{
-    struct state state;
-    memcpy(state.of, plan->watch.per_s, sizeof(plan->watch.per_s));
-    memcpy(state.of + SLUICE_NUM_WATCHED, plan->costs.factor, sizeof(plan->costs.factor));
-    state.of[STATE_PRICE] =
-        plan->storage_price + PRICE_SCALE / plan->watch.per_s[SLUICE_WATCHED_STORAGE];
-    return state;
-}
-
-static double change_of(double before, double now)
-{
-    if (before == now)
-        return 0;
-    if (!isfinite(before) || !isfinite(now) || !(before > 0) || !(now > 0))
-        return INFINITY;
-    return fabs(log(now / before));
-}
-
-static enum sluice_load load_of_state(size_t at)
-{
-    static const enum sluice_load watched[SLUICE_NUM_WATCHED] = {
-        [SLUICE_WATCHED_LINK] = SLUICE_LOAD_NET_DOWN,
-        [SLUICE_WATCHED_STORAGE] = SLUICE_LOAD_STORAGE_CPU,
-        [SLUICE_WATCHED_COMPUTE] = SLUICE_LOAD_COMPUTE_CPU,
-        [SLUICE_WATCHED_TRAINER] = SLUICE_LOAD_GPU,
-    };
-    if (at < SLUICE_NUM_WATCHED)
-        return watched[at];
-    if (at == STATE_PRICE)
-        return SLUICE_LOAD_STORAGE_CPU;
-    return sluice_auto_costs_load(
-        (enum sluice_choice_side)((at - SLUICE_NUM_WATCHED) % SLUICE_NUM_CHOICE_SIDES));
-}
-
-/* Whether the resource that the i-th state is of is a limit or, as things are now, nearly one.  Of
- * any other, it is of no concern how fast it is. */
-static bool counts(const struct burden *burden, const struct sluice_capacities *capacities,
-                   size_t i, double before, double now)
-{
-    const enum sluice_load r = load_of_state(i);
-    if (i == STATE_PRICE || burden->price[r] > PRICED)
-        return true;
-    const bool is_factor = i >= SLUICE_NUM_WATCHED;
-    const double load = burden->load[r] * (is_factor ? fmax(1, now / before) : 1);
-    return load > 0 &&
-           load / capacities->per_s[r] >= NEAR_LIMIT * slowest_s(burden->load, capacities);
-}
-
-/* Whether something moved so far that other prices may be better. */
-static bool has_moved(const struct sluice_auto_plan *plan,
-                      const struct sluice_capacities *capacities, const struct state *now)
-{
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(now->of); i++) {
-        if (change_of(plan->considered.of[i], now->of[i]) >= LOOK_CHANGE &&
-            counts(&plan->burden, capacities, i, plan->considered.of[i], now->of[i]))
-            return true;
-    }
-    return false;
-}
-
-static void SLUICE_PRINTF(2, 3) append(struct sluice_auto_forecast *forecast, const char *fmt, ...)
-{
-    const size_t used = strlen(forecast->reason);
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(forecast->reason + used, sizeof(forecast->reason) - used, fmt, args);
-    va_end(args);
-}
-
-static void name_change(const struct sluice_auto_plan *plan, size_t at, double before, double now,
-                        struct sluice_auto_forecast *forecast)
-{
-    static const struct {
-        double scale;
-        const char *unit;
-    } units[SLUICE_NUM_WATCHED] = {
-        [SLUICE_WATCHED_LINK] = {8e-6, "Mbit/s"},
-        [SLUICE_WATCHED_STORAGE] = {1, "cores"},
-        [SLUICE_WATCHED_COMPUTE] = {1, "cores"},
-        [SLUICE_WATCHED_TRAINER] = {1, "samples/s"},
-    };
-    const char *comma = forecast->reason[0] ? ", " : "";
-    if (at < SLUICE_NUM_WATCHED) {
-        append(forecast, "%s%s %.3g -> %.3g %s", comma,
-               sluice_watched_name((enum sluice_watched)at), before * units[at].scale,
-               now * units[at].scale, units[at].unit);
-    } else if (at == STATE_PRICE) {
-        append(forecast, "%sprice of storage CPU %.3g -> %.3g", comma,
-               before - PRICE_SCALE / plan->taken.of[SLUICE_WATCHED_STORAGE],
-               now - PRICE_SCALE / plan->watch.per_s[SLUICE_WATCHED_STORAGE]);
-    } else {
-        const size_t factor = at - SLUICE_NUM_WATCHED;
-        append(forecast, "%s%s of %s x%.2f -> x%.2f", comma,
-               sluice_choice_side_name((enum sluice_choice_side)(factor % SLUICE_NUM_CHOICE_SIDES)),
-               sluice_form_menu_name((unsigned)(factor / SLUICE_NUM_CHOICE_SIDES)), before, now);
-    }
-}
-
-/* What moved most among what counts under the plan before or the new one, which is returned, and
- * whatever else of it moved much. */
-static size_t name_changes(const struct sluice_auto_plan *plan, const struct burden *before,
-                           const struct sluice_capacities *capacities, const struct state *now,
-                           struct sluice_auto_forecast *forecast)
-{
-    forecast->reason[0] = '\0';
-    double change[SLUICE_ARRAY_LEN(now->of)];
-    size_t most = 0;
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(change); i++) {
-        change[i] = change_of(plan->taken.of[i], now->of[i]);
-        const double was = plan->taken.of[i];
-        bool is_told = counts(before, capacities, i, was, now->of[i]) ||
-                       counts(&plan->burden, capacities, i, was, now->of[i]);
-        if (i == STATE_PRICE) /* the cores are in it, for scale */
-            is_told = change_of(plan->taken.of[SLUICE_WATCHED_STORAGE],
-                                now->of[SLUICE_WATCHED_STORAGE]) < LOOK_CHANGE;
-        else if (i >= SLUICE_NUM_WATCHED) /* what no row has shown follows from what others have */
-            is_told &= plan->costs
-                           .corrections[(i - SLUICE_NUM_WATCHED) / SLUICE_NUM_CHOICE_SIDES]
-                                       [(i - SLUICE_NUM_WATCHED) % SLUICE_NUM_CHOICE_SIDES]
-                           .rows > 0;
-        if (!is_told)
-            change[i] = 0;
-        if (change[i] > change[most])
-            most = i;
-    }
-    name_change(plan, most, plan->taken.of[most], now->of[most], forecast);
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(change); i++) {
-        if (i != most && change[i] >= NAMED_CHANGE)
-            name_change(plan, i, plan->taken.of[i], now->of[i], forecast);
-    }
-    return most;
 }
 
 /* --- plans --- */
@@ -381,6 +216,8 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
     plan->since_ns = now_ns;
     const double slowest_s = result->primal_s - result->priced_s;
     plan->forecast_per_s = slowest_s > 0 ? (double)count / slowest_s : INFINITY;
+    plan->limit = result->slowest;
+    plan->past_limit = 0;
     find_load(plan, count, plan->burden.load);
     memcpy(plan->burden.price, result->price, sizeof(plan->burden.price));
 }
@@ -437,7 +274,7 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     sluice_rate_watch_restart(&plan->watch, now_ns);
     plan->seen_per_s = 0;
     plan->swings = 0;
-    plan->turned = (struct state){{0}};
+    plan->turned = (struct sluice_auto_state){{0}};
     plan->num_solves = 0;
     plan->latency_item = SIZE_MAX;
     plan->is_alone = false;
@@ -448,7 +285,8 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     if (status != SLUICE_OK)
         return status;
     take(plan, &result, count, now_ns);
-    plan->considered = plan->taken = state_of(plan);
+    plan->considered = plan->taken =
+        sluice_auto_state_of(&plan->watch, &plan->costs, plan->storage_price);
     *forecast = forecast_of(plan, &result, count, epoch->num_items - epoch->first_item, 0);
     return SLUICE_OK;
 }
@@ -562,6 +400,29 @@ static sluice_status solve_by_steps(struct sluice_auto_plan *plan, size_t count,
     return solve(plan, count, capacities, result, NULL);
 }
 
+static void watch_limit(struct sluice_auto_plan *plan, const struct sluice_capacities *capacities)
+{
+    enum sluice_load slowest = plan->limit;
+    const double slowest_s = sluice_auto_slowest_s(plan->burden.load, capacities, &slowest);
+    const double limit_s = plan->burden.load[plan->limit] / capacities->per_s[plan->limit];
+    plan->past_limit = slowest_s > LIMIT_MARGIN * limit_s ? plan->past_limit + 1 : 0;
+    if (plan->past_limit < LIMIT_TICKS)
+        return;
+    plan->limit = slowest;
+    plan->past_limit = 0;
+}
+
+struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *plan,
+                                                size_t next_item)
+{
+    const struct sluice_capacities capacities = capacities_of(plan);
+    return (struct sluice_auto_limit){
+        .load = plan->limit,
+        .rest_s = (double)(plan->epoch.num_items - next_item) *
+                  sluice_auto_slowest_s(plan->burden.load, &capacities, NULL),
+    };
+}
+
 bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
                            const struct sluice_row_seen *rows, size_t num_rows,
                            const struct sluice_trainer_seen *trainer,
@@ -571,11 +432,14 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     if (plan->options.is_fixed || !reserve_spans(plan, num_rows))
         return false;
     learn(plan, now_ns, next_item, rows, num_rows, trainer);
-    const struct state state = state_of(plan);
+    const struct sluice_auto_state state =
+        sluice_auto_state_of(&plan->watch, &plan->costs, plan->storage_price);
     struct sluice_capacities capacities = capacities_of(plan);
+    watch_limit(plan, &capacities);
     const bool was_stepping = plan->is_stepping;
     if (next_item >= plan->epoch.num_items ||
-        !(was_stepping || has_moved(plan, &capacities, &state)))
+        !(was_stepping ||
+          sluice_auto_state_has_moved(&plan->considered, &state, &plan->burden, &capacities)))
         return false;
     plan->considered = state;
 
@@ -586,8 +450,8 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     find_load(plan, count, plan->burden.load);
     if (solve_by_steps(plan, count, &capacities, &result) != SLUICE_OK)
         return false;
-    const struct burden before = plan->burden;
-    const double slowest = slowest_s(before.load, &capacities) * (double)count;
+    const struct sluice_auto_burden before = plan->burden;
+    const double slowest = sluice_auto_slowest_s(before.load, &capacities, NULL) * (double)count;
     const double priced = priced_s(before.load, &capacities) * (double)count;
     const double swings = plan->is_stepping ? 0 : swings_of_late(plan, now_ns);
     const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings);
@@ -596,9 +460,14 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     take(plan, &result, count, now_ns);
     *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item,
                             slowest + priced - result.priced_s);
-    const size_t most = name_changes(plan, &before, &capacities, &state, forecast);
-    if (was_stepping || plan->is_stepping)
-        append(forecast, ", by steps after the price of storage CPU");
+    const size_t most =
+        sluice_auto_state_reason(&plan->taken, &state, &before, &plan->burden, &capacities,
+                                 &plan->costs, forecast->reason, sizeof(forecast->reason));
+    if (was_stepping || plan->is_stepping) {
+        const size_t used = strlen(forecast->reason);
+        snprintf(forecast->reason + used, sizeof(forecast->reason) - used,
+                 ", by steps after the price of storage CPU");
+    }
     count_swing(plan, most, state.of[most], now_ns);
     plan->taken = state;
     return true;
@@ -632,12 +501,11 @@ struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan)
 sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *options,
                                       struct sluice_auto_plan **out, struct sluice_err *err)
 {
-    const double rates[] = {options->rates.link_bytes_per_s, options->rates.storage_cores,
-                            options->rates.compute_cores, options->rates.gpu_samples_per_s};
-    for (size_t k = 0; k < SLUICE_ARRAY_LEN(rates); k++) {
-        if (!(rates[k] > 0))
+    const struct sluice_rate_watch watch = sluice_rate_watch_init(&options->rates, &options->most);
+    for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+        if (!(watch.per_s[k] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the rate of the %s is %g",
-                               sluice_watched_name((enum sluice_watched)k), rates[k]);
+                               sluice_watched_name((enum sluice_watched)k), watch.per_s[k]);
     }
     struct sluice_auto_plan *plan = calloc(1, sizeof(*plan));
     const size_t sample = options->sample_items ? options->sample_items : DEFAULT_ITEMS;
@@ -650,7 +518,7 @@ sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *opt
                            max_menus);
     }
     plan->options = *options;
-    plan->watch = sluice_rate_watch_init(&options->rates, &options->most);
+    plan->watch = watch;
     plan->watch.transport = options->transport;
     plan->costs = sluice_auto_costs_init(&options->model, &options->transport);
     plan->menus = menus;

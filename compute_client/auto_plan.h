@@ -93,6 +93,15 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
                            const struct sluice_trainer_seen *trainer,
                            struct sluice_auto_forecast *forecast);
 
+/* What the plan in force waits for as things are now, and what the items from `next_item` on take
+ * by it.  Another resource is the limit once it takes a tenth longer at two ticks in a row. */
+struct sluice_auto_limit {
+    enum sluice_load load;
+    double rest_s;
+};
+struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *plan,
+                                                size_t next_item);
+
 /* How often prices were looked for in this epoch, the first ones among them. */
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);
 

@@ -31,10 +31,12 @@ struct sluice_row_seen {
     struct sluice_choice asked, got;
     sluice_status status; /* of the row; `got` only if it is SLUICE_OK */
     size_t payload_bytes;
+    uint64_t file_bytes;
     uint64_t requested_ns, arrived_ns;
     uint64_t started_ns, done_ns; /* by a worker; equal if none had it */
     uint64_t backlog_ns;          /* behind other items, before the storage node took it up */
-    uint64_t storage_ns, storage_queue_ns, disk_ns;
+    uint64_t storage_ns, storage_queue_ns;
+    uint64_t disk_ns, disk_busy_ns;          /* source.h */
     uint64_t storage_cpu_ns, compute_cpu_ns; /* of the work alone */
     double storage_price, storage_cores;     /* source.h */
 };

@@ -44,6 +44,12 @@
 #define LARGE_WEIGHT 0.7
 #define MAX_FACTOR 4.0
 
+/* What is remembered of the disk: so many rows, and this share of it or more at each look. */
+#define FORGOTTEN_ROWS 128.0
+#define KEPT_READS 0.4
+/* More than that comes from memory. */
+#define FROM_MEMORY_PER_S 1e11
+
 /* A link that is never empty hides its latency; for so long it is taken to be what it was. */
 #define LATENCY_OLD_NS 10000000000u
 #define LATENCY_SLACK_NS 1000000u
@@ -53,9 +59,8 @@
 const char *sluice_watched_name(enum sluice_watched watched)
 {
     static const char *const names[SLUICE_NUM_WATCHED] = {
-        [SLUICE_WATCHED_LINK] = "link",
-        [SLUICE_WATCHED_STORAGE] = "storage",
-        [SLUICE_WATCHED_COMPUTE] = "compute",
+        [SLUICE_WATCHED_DISK] = "disk",       [SLUICE_WATCHED_LINK] = "link",
+        [SLUICE_WATCHED_STORAGE] = "storage", [SLUICE_WATCHED_COMPUTE] = "compute",
         [SLUICE_WATCHED_TRAINER] = "trainer",
     };
     return names[watched];
@@ -63,6 +68,7 @@ const char *sluice_watched_name(enum sluice_watched watched)
 
 static void set_rates(double per_s[SLUICE_NUM_WATCHED], const struct sluice_rates *rates)
 {
+    per_s[SLUICE_WATCHED_DISK] = rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : INFINITY;
     per_s[SLUICE_WATCHED_LINK] = rates->link_bytes_per_s;
     per_s[SLUICE_WATCHED_STORAGE] = rates->storage_cores;
     per_s[SLUICE_WATCHED_COMPUTE] = rates->compute_cores;
@@ -183,6 +189,10 @@ static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched w
                     const struct sluice_row_seen *row, struct sluice_rate_span *span)
 {
     switch (watched) {
+    case SLUICE_WATCHED_DISK: /* a read takes no longer than it must, however short */
+        span->from_ns = row->requested_ns + row->backlog_ns + row->storage_queue_ns;
+        span->to_ns = span->from_ns + row->disk_ns;
+        return row->disk_ns > 0;
     case SLUICE_WATCHED_LINK:
         span->to_ns = row->arrived_ns;
         span->from_ns = row->arrived_ns - link_ns(row) + watch->least_link_ns;
@@ -212,6 +222,10 @@ static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched w
     const struct sluice_transport_cost *transport = &watch->transport;
     const double bytes = (double)row->payload_bytes;
     switch (watched) {
+    case SLUICE_WATCHED_DISK:
+        *done_ns = row->requested_ns + row->backlog_ns + row->storage_queue_ns + row->disk_ns;
+        *units = (double)row->file_bytes;
+        return true;
     case SLUICE_WATCHED_LINK:
         *done_ns = row->arrived_ns;
         *units = (double)row->payload_bytes;
@@ -246,6 +260,26 @@ static bool is_longer(const struct sluice_rate_watch *watch, const struct sluice
             return false;
     }
     return true;
+}
+
+static void see_reads(const struct sluice_row_seen *rows, size_t num_rows,
+                      struct sluice_rate_sight *sight)
+{
+    uint64_t busy_ns = 0, held_ns = 0, worked_ns = 0;
+    for (size_t i = 0; i < num_rows; i++) {
+        const struct sluice_row_seen *row = &rows[i];
+        if (row->status != SLUICE_OK)
+            continue;
+        sight->read_bytes += (double)row->file_bytes;
+        busy_ns += row->disk_busy_ns;
+        if (is_preprocessed(row)) {
+            held_ns += row->disk_ns;
+            worked_ns += row->storage_ns - row->storage_queue_ns;
+        }
+    }
+    sight->read_s = fmax(sight->read_s, (double)busy_ns * 1e-9);
+    if (sight->waiting[SLUICE_WATCHED_DISK] >= LIMITED && held_ns > worked_ns)
+        sight->waiting[SLUICE_WATCHED_STORAGE] = 0;
 }
 
 struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
@@ -299,7 +333,10 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
         sight.waiting[k] = covered(spans, num_spans, length_ns);
         if (k == SLUICE_WATCHED_LINK)
             sight.seconds = (double)length_ns * 1e-9;
+        if (k == SLUICE_WATCHED_DISK && sight.waiting[k] >= LIMITED)
+            sight.read_s = sight.waiting[k] * (double)length_ns * 1e-9;
     }
+    see_reads(rows, num_rows, &sight);
     return sight;
 }
 
@@ -372,10 +409,25 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
         *per_s = watch->most_per_s[k];
 }
 
+/* Over the last few looks, more of them where each had only a few rows. */
+static void learn_disk(struct sluice_rate_watch *watch, const struct sluice_rate_sight *sight)
+{
+    if (!(sight->read_bytes > 0))
+        return;
+    const double kept = fmax(1 - (double)sight->num_rows / FORGOTTEN_ROWS, KEPT_READS);
+    watch->read_bytes = kept * watch->read_bytes + sight->read_bytes;
+    watch->read_s = kept * watch->read_s + sight->read_s;
+    const double per_s = watch->read_bytes / watch->read_s;
+    watch->per_s[SLUICE_WATCHED_DISK] = watch->read_s > 0 && per_s < FROM_MEMORY_PER_S
+                                            ? fmin(per_s, watch->most_per_s[SLUICE_WATCHED_DISK])
+                                            : watch->most_per_s[SLUICE_WATCHED_DISK];
+}
+
 void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluice_rate_sight *sight)
 {
+    learn_disk(watch, sight);
     if (sight->seconds > 0) {
-        for (int k = 0; k < SLUICE_WATCHED_TRAINER; k++)
+        for (int k = SLUICE_WATCHED_LINK; k < SLUICE_WATCHED_TRAINER; k++)
             learn(watch, k, sight);
     }
     double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
@@ -387,6 +439,7 @@ void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluic
 struct sluice_rates sluice_rate_watch_rates(const struct sluice_rate_watch *watch)
 {
     return (struct sluice_rates){
+        .disk_bytes_per_s = watch->per_s[SLUICE_WATCHED_DISK],
         .link_bytes_per_s = watch->per_s[SLUICE_WATCHED_LINK],
         .storage_cores = watch->per_s[SLUICE_WATCHED_STORAGE],
         .compute_cores = watch->per_s[SLUICE_WATCHED_COMPUTE],

@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the link, the storage node's cores, this node's and the trainer can do, from what they did.
+/* What the disk, the link, the storage node's cores, this node's and the trainer can do, from what
+ * they did.
  *
  * A resource shows what it can do only while something waits for it.  Each row says
  * when it waited for which:
@@ -38,6 +39,12 @@
  * is_latency_old says that it is time to let it run empty, and forget_latency makes room for what
  * is then seen, so that a way that has become longer is not taken for a slow link for good.
  *
+ * The disk needs no limit to show what it can do: the storage node tells how long it was busy with
+ * each file (0 if that was in memory), so its rate is what was read over what it was busy, or,
+ * where it was waited for all of the time, over that time, in which others may have had it too.  A
+ * worker that reads does not work, and a queue for workers that read longer than they work, while
+ * the disk is the limit, says nothing of the cores.
+ *
  * The trainer's rate is its samples over its time between two waits for a batch.
  *
  * Beside the CPU time that rows say they took, the transport of each counts as done by the cores.
@@ -46,13 +53,14 @@
  * Threads: one at a time. */
 
 enum sluice_watched {
+    SLUICE_WATCHED_DISK,    /* bytes of files, those from memory included */
     SLUICE_WATCHED_LINK,    /* bytes */
     SLUICE_WATCHED_STORAGE, /* CPU seconds: cores */
     SLUICE_WATCHED_COMPUTE, /* CPU seconds: cores */
     SLUICE_WATCHED_TRAINER, /* samples */
     SLUICE_NUM_WATCHED,
 };
-const char *sluice_watched_name(enum sluice_watched watched); /* "link", "storage", ... */
+const char *sluice_watched_name(enum sluice_watched watched); /* "disk", "link", ... */
 
 /* From this price of its cores on, the price divides them. */
 #define SLUICE_RATE_WATCH_PRICED 0.05
@@ -64,6 +72,7 @@ struct sluice_rate_sight {
     bool is_priced; /* a price divides the storage node's cores */
     double used_per_s[SLUICE_NUM_WATCHED];
     double waiting[SLUICE_NUM_WATCHED]; /* share of the time that something waited for it */
+    double read_bytes, read_s;          /* of files, and what the disk was busy with them */
 };
 
 struct sluice_rate_watch {
@@ -78,6 +87,7 @@ struct sluice_rate_watch {
     } steps[SLUICE_NUM_WATCHED];
     struct sluice_transport_cost transport; /* all 0 unless set */
     double heard_cores;                     /* of the storage node; 0: never */
+    double read_bytes, read_s;              /* of files, of late; and for so long */
     uint64_t least_link_ns;                 /* latency; UINT64_MAX: none was seen */
     uint64_t forgotten_ns;                  /* the one before, while another is looked for; 0 */
     uint64_t least_at_ns;                   /* when a row had about that */

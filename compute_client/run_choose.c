@@ -94,10 +94,22 @@ static void scale_cpu(struct sluice_choice_model *model, double factor)
     }
 }
 
+/* What the disk read of the training subset's files in a second when it was profiled. */
+static double disk_rate(const struct run *run, const struct sluice_choice_model *model)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < run->train.num_ids; i++)
+        bytes += (double)run->manifest->entries[run->train.ids[i]].bytes;
+    const double seconds =
+        model->disk_s_per_sample * (double)run->train.num_ids + model->disk_s_per_byte * bytes;
+    return seconds > 0 ? bytes / seconds : INFINITY;
+}
+
 /* The weights of a profile, if it is of this data and has any; else the usual ones at the speed of
  * its tables. */
 static sluice_status read_model(const struct run *run, struct sluice_choice_model *model,
-                                struct sluice_transport_cost *transport, struct sluice_err *err)
+                                struct sluice_transport_cost *transport, double *disk_bytes_per_s,
+                                struct sluice_err *err)
 {
     const char *folder = run->options->profile_folder;
     struct sluice_cost_table table = {0};
@@ -117,6 +129,7 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     if (status == SLUICE_OK) {
         *model = file.model;
         *transport = file.transport;
+        *disk_bytes_per_s = disk_rate(run, &file.model);
     } else if (status == SLUICE_E_NOT_FOUND) {
         const double factor = speed_of(run, &table, model);
         scale_cpu(model, factor);
@@ -143,12 +156,14 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     };
     sluice_status status = first_rates(run, &options.rates, &options.transport, err);
     if (status == SLUICE_OK && o->profile_folder)
-        status = read_model(run, &options.model, &options.transport, err);
+        status = read_model(run, &options.model, &options.transport,
+                            &options.rates.disk_bytes_per_s, err);
     if (status != SLUICE_OK)
         return status;
     /* What was given is not exceeded.  What was measured may be; and so many workers may have
      * cores beside them for what their samples need before and after. */
     options.most = options.rates;
+    options.most.disk_bytes_per_s = INFINITY;
     if (o->net_bw <= 0)
         options.most.link_bytes_per_s = INFINITY;
     if (o->remote_cpus == 0)

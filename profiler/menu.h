@@ -15,7 +15,7 @@
  * Threads: values; pure functions. */
 
 enum sluice_load {
-    SLUICE_LOAD_DISK,        /* seconds */
+    SLUICE_LOAD_DISK,        /* seconds, or bytes of files */
     SLUICE_LOAD_STORAGE_CPU, /* seconds of one core */
     SLUICE_LOAD_NET_DOWN,    /* bytes, storage to compute */
     SLUICE_LOAD_RECEIVE,     /* seconds of the thread that receives on the compute node */

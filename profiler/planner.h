@@ -33,6 +33,7 @@ struct sluice_rates {
     double compute_cores;
     double gpu_samples_per_s;
     double pcie_bytes_per_s;  /* 0: never the limit, too */
+    double disk_bytes_per_s;  /* likewise; of files.  Tables have the disk's seconds instead. */
     double storage_cpu_price; /* others want the storage cores too: what a second of one is worth,
                                  in seconds of this epoch; >= 0.  SOPHON's rule does not know it. */
 };

@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
 LINK = BIN.parent / "bench/bench_link"
 NUM_TRAIN = 40
 WIDE, NARROW = 10000, 40  # Mbit/s
@@ -27,8 +28,12 @@ def free_port():
 class Machines:
     """A server that can be killed behind a link that can be changed."""
 
-    def __init__(self, root):
-        self.root, self.port = root, free_port()
+    def __init__(self, root, read_us=0):
+        self.root, self.port, self.env = root, free_port(), dict(os.environ)
+        self.flags = ["--io-workers", "1"] if read_us else []
+        if read_us:
+            self.env.update(LD_PRELOAD=SLOW_READ, SLOW_READ_US=str(read_us),
+                            ASAN_OPTIONS=self.env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0")
         self.start()
         self.link = subprocess.Popen([LINK, "--to", str(self.port), "--rate", str(WIDE)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -37,8 +42,8 @@ class Machines:
     def start(self):
         self.server = subprocess.Popen(
             [BIN / "offload_server", "--root", self.root, "--listen", f"127.0.0.1:{self.port}",
-             "--prep-workers", "1", "--grpc-workers", "1"], stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True)
+             "--prep-workers", "1", "--grpc-workers", "1", *self.flags], stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, env=self.env)
         line = self.server.stdout.readline()
         assert line.startswith("listening on "), line
 
@@ -155,6 +160,28 @@ class ReplanTest(unittest.TestCase):
         self.assertGreaterEqual(cpu["solves"], 1 + report["replans"])
         self.assertGreater(cpu["choice_us"], 0)
         self.assertTrue(0 < cpu["share"] < 1, cpu)
+
+    @unittest.skipUnless(SLOW_READ, "no slow_read was built")
+    def test_a_slow_disk_is_the_limit_and_no_reason(self):
+        machines, repeat = Machines(self.root, read_us=25000), 3
+        try:
+            run = Run(machines, repeat, "--consume-rate", "1000")
+            report = run.end()
+        finally:
+            machines.close()
+        self.check(report, repeat)
+        log = "".join(run.lines)
+        limits = re.findall(r"the limit is (\w+) and no longer \w+: .*, disk ([\d.]+) MB/s", log)
+        self.assertTrue(limits, log)
+        self.assertEqual(limits[-1][0], "disk")
+        files = sum(p.stat().st_size for p in self.root.rglob("*.jpg"))
+        self.assertGreater(files, 0)
+        # It is busy from beginning to end.
+        seen = repeat * files / report["seconds"] / 1e6
+        self.assertAlmostEqual(float(limits[-1][1]), seen, delta=0.4 * seen)
+        # Nothing else is in the way, so no other plan is better.
+        self.assertEqual(run.replans, [])
+        self.assertEqual(max(report["stalls"], key=report["stalls"].get), "disk", report["stalls"])
 
     def test_a_server_that_is_gone_while_the_plan_changes(self):
         machines, repeat = Machines(self.root), 6

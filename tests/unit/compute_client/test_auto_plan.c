@@ -42,7 +42,7 @@ struct world {
     size_t num_items;
 };
 
-enum what { READY, ARRIVES, DONE };
+enum what { READ, READY, ARRIVES, DONE };
 
 struct event {
     double at_s;
@@ -52,7 +52,7 @@ struct event {
 
 struct flight {
     struct sluice_row_seen row;
-    double storage_s, compute_s, bytes;
+    double storage_s, compute_s, bytes, disk_s;
 };
 
 static struct {
@@ -135,7 +135,13 @@ static void true_costs(const struct world *world, size_t index,
         if (c == SLUICE_CHOICE_JPEG_CROP)
             cost[c][SLUICE_LOAD_NET_DOWN] *= world->byte_factor;
         sluice_transport_cost_add(&transport, c, cost[c]);
+        cost[c][SLUICE_LOAD_DISK] = (double)facts.file_bytes;
     }
+}
+
+static double disk_of(const struct sluice_rates *rates)
+{
+    return rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : INFINITY;
 }
 
 /* What the rows do not say that they took. */
@@ -151,6 +157,7 @@ static double compute_beside_s(double bytes)
 /* --- a run --- */
 
 #define MAX_REPLANS 200
+#define MIDDLE_S 10
 #define MAX_PHASES 3
 
 struct outcome {
@@ -158,6 +165,8 @@ struct outcome {
     size_t num_replans;
     double replan_s[MAX_REPLANS];
     struct sluice_auto_forecast first, last;
+    struct sluice_auto_limit limit; /* at the last look before MIDDLE_S ... */
+    double limit_s;                 /* ... which was then */
     size_t counts[SLUICE_NUM_CHOICES];
     size_t asked[MAX_PHASES][2]; /* in all, and whole files, from 4 s after a change on */
     size_t num_alone;            /* items that were asked for with nothing else under way */
@@ -216,7 +225,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &outcome.first, &err), SLUICE_OK);
     sim.num_events = sim.num_seen = 0;
-    double now = 0, storage_free = 0, link_free = 0, compute_free = 0, last_tick = 0;
+    double now = 0, disk_free = 0, storage_free = 0, link_free = 0, compute_free = 0, last_tick = 0;
     double link_noise = 1;
     size_t next = 0, unfinished = 0;
     unsigned c = 0;
@@ -239,6 +248,10 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                         printf("%.2f s: %s; the rest %.2f s, was %.2f\n", now, forecast.reason,
                                forecast.rest_s, forecast.kept_s);
                 }
+                if (now < MIDDLE_S) {
+                    outcome.limit = sluice_auto_plan_limit(plan, next);
+                    outcome.limit_s = now;
+                }
                 sim.num_seen = 0;
             }
             if (!is_chosen) {
@@ -260,25 +273,25 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 .compute_s = cost[c][SLUICE_LOAD_COMPUTE_CPU] * jitter(&rng, world->noise),
                 .bytes = cost[c][SLUICE_LOAD_NET_DOWN],
             };
-            double start = now, storage_s = flight->storage_s;
-            /* Files do not stand in line, but the cores that send them are the same. */
-            if (c != 0)
-                start = fmax(now, storage_free);
-            storage_free = fmax(now, storage_free) + storage_s / rates->storage_cores;
+            const double disk_s = cost[c][SLUICE_LOAD_DISK] / disk_of(rates);
+            disk_free = fmax(now, disk_free) + disk_s;
+            flight->disk_s = disk_s > 0 ? disk_free - now : 0;
             flight->row = (struct sluice_row_seen){
                 .index = next,
                 .asked = sluice_choice_listed(c),
                 .got = sluice_choice_listed(c),
                 .payload_bytes = (size_t)flight->bytes,
+                .file_bytes = (uint64_t)cost[c][SLUICE_LOAD_DISK],
                 .requested_ns = ns_of(now),
-                .storage_queue_ns = ns_of(start - now),
-                .storage_ns = ns_of(start - now + storage_s),
-                .storage_cpu_ns = ns_of(fmax(0, storage_s - storage_beside_s(c, flight->bytes))),
+                .disk_ns = ns_of(flight->disk_s),
+                .disk_busy_ns = ns_of(disk_s),
+                .storage_cpu_ns =
+                    ns_of(fmax(0, flight->storage_s - storage_beside_s(c, flight->bytes))),
                 .storage_price = world->storage_price,
                 .compute_cpu_ns =
                     ns_of(fmax(0, flight->compute_s - compute_beside_s(flight->bytes))),
             };
-            push((struct event){start + storage_s, READY, (uint32_t)next});
+            push((struct event){now + flight->disk_s, READ, (uint32_t)next});
             next++;
             unfinished++;
         }
@@ -287,6 +300,16 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
         const struct sluice_rates *rates = rates_at(world, now);
         struct flight *flight = &sim.flights[event.item];
         switch (event.what) {
+        case READ: {
+            /* Files do not stand in line, but the cores that send them are the same. */
+            const double free_at = fmax(now, storage_free);
+            const double start = flight->row.asked.form == SLUICE_FORM_RAW ? now : free_at;
+            storage_free = free_at + flight->storage_s / rates->storage_cores;
+            flight->row.storage_queue_ns = ns_of(start - now);
+            flight->row.storage_ns = ns_of(start - now + flight->storage_s);
+            push((struct event){start + flight->storage_s, READY, event.item});
+            break;
+        }
         case READY:
             link_free =
                 fmax(now, link_free) + flight->bytes / (rates->link_bytes_per_s * link_noise);
@@ -325,8 +348,8 @@ static double best_per_s(const struct world *world, const struct sluice_rates *r
     }
     const struct sluice_menu_source source = sluice_menu_array(menus, N);
     const struct sluice_capacities capacities = {
-        .per_s = {INFINITY, rates->storage_cores, rates->link_bytes_per_s, rates->link_bytes_per_s,
-                  rates->compute_cores, INFINITY, INFINITY}};
+        .per_s = {disk_of(rates), rates->storage_cores, rates->link_bytes_per_s,
+                  rates->link_bytes_per_s, rates->compute_cores, INFINITY, INFINITY}};
     struct sluice_lp_result result;
     CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, NULL, &result, NULL), SLUICE_OK);
     return N / result.dual_s;
@@ -362,6 +385,12 @@ static struct outcome run_from(const struct world *world, const struct sluice_ra
     {                                                                                              \
         .link_bytes_per_s = (mbit)*MBIT, .storage_cores = (storage), .compute_cores = 16,          \
         .gpu_samples_per_s = INFINITY                                                              \
+    }
+
+#define SLOW_DISK                                                                                  \
+    {                                                                                              \
+        .disk_bytes_per_s = 20e6, .link_bytes_per_s = 1000 * MBIT, .storage_cores = 1,             \
+        .compute_cores = 16, .gpu_samples_per_s = INFINITY                                         \
     }
 
 /* --- the promises --- */
@@ -494,6 +523,21 @@ static void what_is_no_limit_is_no_reason(void)
         (void)sluice_auto_plan_tick(plan, i * ns_of(TICK_S), 300, NULL, 0, &slow, &forecast);
     CU_ASSERT(sluice_auto_plan_solves(plan) > 1);
     sluice_auto_plan_destroy(plan);
+}
+
+/* Nobody said that the disk is slow, and nothing can be done about it: the plan knows what is left,
+ * and leaves the others in peace. */
+static void a_slow_disk_is_seen_and_no_reason(void)
+{
+    static const struct phase phases[] = {{2, RATES(1000, 1), 0}, {1e9, SLOW_DISK, 0}};
+    const struct world world = {phases, 2, 1, 1, 1, 0.05, 0, 12000};
+    const struct outcome outcome = run_from(&world, &phases[0].rates);
+    CU_ASSERT_EQUAL(outcome.limit.load, SLUICE_LOAD_DISK);
+    CU_ASSERT(outcome.seconds > 2 * MIDDLE_S);
+    CU_ASSERT_DOUBLE_EQUAL(outcome.limit_s + outcome.limit.rest_s, outcome.seconds,
+                           0.05 * outcome.seconds);
+    CU_ASSERT(outcome.seconds < 1.05 * oracle_s(&world));
+    CU_ASSERT_EQUAL(replans_within(&outcome, phases[0].until_s + 1, INFINITY), 0);
 }
 
 /* What the plan asks for where nothing but the trainer is the limit is what it would ask for
@@ -657,6 +701,7 @@ int main(void)
         SLUICE_TEST(a_longer_way_is_not_taken_for_a_slow_link_for_good),
         SLUICE_TEST(what_is_no_limit_is_no_reason),
         SLUICE_TEST(noise_does_not_make_it_swing),
+        SLUICE_TEST(a_slow_disk_is_seen_and_no_reason),
         SLUICE_TEST(a_slow_trainer_leaves_the_plan_as_it_is),
         SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
         SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),

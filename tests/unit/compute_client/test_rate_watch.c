@@ -307,6 +307,85 @@ static void the_trainers_rate_is_its_samples_over_its_time(void)
     CU_ASSERT_EQUAL(sluice_rate_watch_rates(&watch).link_bytes_per_s, 100e6);
 }
 
+/* Rows of 120 kB files which the disk was busy with for so long each, of which they waited so long
+ * for it. */
+static struct sluice_rate_sight see_reads(struct sluice_rate_watch *watch, struct waits waits,
+                                          uint64_t busy_ns, uint64_t wait_ns)
+{
+    static struct sluice_row_seen rows[NUM_ROWS];
+    static struct sluice_rate_span spans[NUM_ROWS];
+    fill(rows, 1000000 * MS, waits);
+    for (size_t i = 0; i < NUM_ROWS; i++) {
+        rows[i].file_bytes = 120000;
+        rows[i].disk_busy_ns = busy_ns;
+        rows[i].disk_ns = wait_ns;
+        rows[i].arrived_ns += wait_ns;
+        rows[i].started_ns += wait_ns;
+        rows[i].done_ns += wait_ns;
+    }
+    sluice_rate_watch_restart(watch, 1000000 * MS);
+    watch->last_ns[SLUICE_WATCHED_DISK] = 1000000 * MS + waits.queue_ns + wait_ns - 2 * MS;
+    return sluice_rate_watch_see(watch, rows, NUM_ROWS, &no_trainer, spans);
+}
+
+static void the_disk_does_what_was_read_over_what_it_was_busy(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    CU_ASSERT_EQUAL(sluice_rate_watch_rates(&watch).disk_bytes_per_s, INFINITY);
+    /* A quarter of the time, as nobody wants more. */
+    struct sluice_rate_sight sight = see_reads(&watch, (struct waits){0}, MS / 2, MS / 2);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_DISK], 60e6, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sight.waiting[SLUICE_WATCHED_DISK], 0.25, 0.01);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_rate_watch_rates(&watch).disk_bytes_per_s, 240e6, 1e3);
+    /* All of it. */
+    sight = see_reads(&watch, (struct waits){0}, 2 * MS, 6 * MS);
+    CU_ASSERT(sight.waiting[SLUICE_WATCHED_DISK] > 0.99);
+    for (int i = 0; i < 4; i++)
+        sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 60e6, 2e6);
+}
+
+static void of_a_disk_that_others_have_too_a_part_is_left(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_rate_sight sight = see_reads(&watch, (struct waits){0}, MS / 2, 8 * MS);
+    for (int i = 0; i < 4; i++)
+        sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 60e6, 1e6);
+}
+
+static void files_in_memory_cost_the_disk_nothing(void)
+{
+    struct sluice_rates slow = believed;
+    slow.disk_bytes_per_s = 50e6; /* when it was profiled */
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&slow, &most);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 50e6);
+    struct sluice_rate_sight sight = see_reads(&watch, (struct waits){0}, 2 * MS, 2 * MS);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 60e6, 1e6);
+    sight = see_reads(&watch, (struct waits){0}, 0, 0);
+    CU_ASSERT_EQUAL(sight.waiting[SLUICE_WATCHED_DISK], 0);
+    for (int i = 0; i < 12; i++)
+        sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], INFINITY);
+}
+
+static void a_queue_for_workers_that_read_says_nothing_of_the_cores(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct waits queued = {.queue_ns = 100 * MS};
+    /* The disk is the limit, and holds the workers for longer than their work. */
+    struct sluice_rate_sight sight = see_reads(&watch, queued, 2 * MS, 4 * MS);
+    CU_ASSERT_EQUAL(sight.waiting[SLUICE_WATCHED_STORAGE], 0);
+    /* It holds them for less; and it is not the limit. */
+    sight = see_reads(&watch, queued, MS / 2, MS / 2);
+    CU_ASSERT(sight.waiting[SLUICE_WATCHED_STORAGE] > 0.9);
+    sight = see_reads(&watch, (struct waits){.queue_ns = 100 * MS, .off_cpu_ns = 5 * MS}, 2 * MS,
+                      4 * MS);
+    CU_ASSERT(sight.waiting[SLUICE_WATCHED_STORAGE] > 0.9);
+}
+
 static void failed_rows_and_nothing_at_all_say_nothing(void)
 {
     static struct sluice_row_seen rows[NUM_ROWS];
@@ -427,6 +506,10 @@ int main(void)
         SLUICE_TEST(steps_up_that_lead_nowhere_become_rare),
         SLUICE_TEST(what_the_storage_node_says_of_its_cores_counts_at_once),
         SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
+        SLUICE_TEST(the_disk_does_what_was_read_over_what_it_was_busy),
+        SLUICE_TEST(of_a_disk_that_others_have_too_a_part_is_left),
+        SLUICE_TEST(files_in_memory_cost_the_disk_nothing),
+        SLUICE_TEST(a_queue_for_workers_that_read_says_nothing_of_the_cores),
         SLUICE_TEST(failed_rows_and_nothing_at_all_say_nothing),
     };
     return sluice_test_run("rate_watch", tests, SLUICE_TEST_COUNT(tests));
