@@ -48,8 +48,7 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
 
 struct request {
     struct sluice_profile_source source;
-    double net_bw, gpu_rate, pcie_bw;
-    uint64_t remote_cpus, local_cpus;
+    double net_bw, remote_cpus, local_cpus, gpu_rate, pcie_bw;
     struct sluice_option_strings forms;
     const char *planner;
     bool is_json;
@@ -155,8 +154,8 @@ static sluice_status make_results(const struct request *request,
 {
     const struct sluice_rates rates = {
         .link_bytes_per_s = request->net_bw > 0 ? request->net_bw : INFINITY,
-        .storage_cores = (double)request->remote_cpus,
-        .compute_cores = (double)request->local_cpus,
+        .storage_cores = request->remote_cpus,
+        .compute_cores = request->local_cpus,
         .gpu_samples_per_s = request->gpu_rate > 0 ? request->gpu_rate : INFINITY,
         .pcie_bytes_per_s = request->pcie_bw > 0 ? request->pcie_bw : INFINITY,
     };
@@ -228,17 +227,17 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
          .arg = "MBIT",
          .help = "Bandwidth between storage and compute."},
         {.name = "remote-cpus",
-         .type = SLUICE_OPTION_UINT,
+         .type = SLUICE_OPTION_DOUBLE,
          .value = &request->remote_cpus,
          .arg = "N",
-         .min = 1,
+         .min = 1e-6,
          .max = 1e9,
-         .help = "Cores that preprocess on the storage node."},
+         .help = "Cores that preprocess on the storage node; a part of one is a quota."},
         {.name = "local-cpus",
-         .type = SLUICE_OPTION_UINT,
+         .type = SLUICE_OPTION_DOUBLE,
          .value = &request->local_cpus,
          .arg = "N",
-         .min = 1,
+         .min = 1e-6,
          .max = 1e9,
          .help = "Cores that preprocess on the compute node."},
         {.name = "gpu-rate",

@@ -22,7 +22,7 @@ MODES = {mode.name: mode for mode in (
 DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
 FIXED_MODES = ("no-off", "all-off", "resize-off", "crop", "packed")
 
-# One pair of machines and the link between them; consume_rate: samples a second that the trainer
+# One pair of machines and the link between them; cores may be parts of one; consume_rate: samples a second that the trainer
 # takes, 0 for as they come.
 Setup = collections.namedtuple("Setup", "link mbit storage_cores compute_cores consume_rate")
 
@@ -44,8 +44,8 @@ def mbit_text(mbit):
 
 def setup_text(setup):
     trainer = f", trainer {setup.consume_rate:g}/s" if setup.consume_rate else ""
-    return (f"{mbit_text(setup.mbit)}, {setup.storage_cores} storage and "
-            f"{setup.compute_cores} compute cores{trainer}")
+    return (f"{mbit_text(setup.mbit)}, {setup.storage_cores:g} storage and "
+            f"{setup.compute_cores:g} compute cores{trainer}")
 
 
 def setups_of(link, bandwidths, storage_cores, compute_cores, consume_rates):

@@ -23,14 +23,15 @@ def draw(folder, more_lines):
     kept = records.Records(folder)
     kept.check_digests()
     summary = records.summarize(kept)
-    lines = []
+    lines, more = [], []
     if summary:
         records.write_cells(kept, summary)
         lines += table_lines(summary)
         lines += [f"{claim}: {found}" for claim, found in page.verdicts(summary)]
-        lines += more_lines(summary)
+        more = more_lines(summary)
+        lines += more
     drawn, why_not = figures.draw(kept, summary)
     if why_not:
         lines.append(why_not)
-    lines.append(f"page: {page.write(kept, summary, drawn, why_not)}")
+    lines.append(f"page: {page.write(kept, summary, drawn, why_not, more)}")
     return lines

@@ -102,7 +102,7 @@ def bars_of(link, rate, summary):
         by_cell = {(cell["storage_cores"], cell["compute_cores"], cell["mode"]): cell[key] * scale
                    for cell in chosen}
         figure.data("bars", [
-            [f"\"{storage}+{compute} cores\""] +
+            [f"\"{storage:g}+{compute:g} cores\""] +
             [by_cell.get((storage, compute, mode), "NaN") for mode in modes]
             for storage, compute in pairs])
         figure.settings.append(
@@ -159,26 +159,46 @@ def over_bandwidth(summary):
             continue
         link, storage, compute, rate = pair
         yield lines_over(
-            chosen, f"over_bandwidth_{link}_{storage}_{compute}{file_suffix(rate)}",
-            f"Time over bandwidth: {storage} storage, {compute} compute cores{trainer_text(rate)}",
+            chosen, f"over_bandwidth_{link}_{storage:g}_{compute:g}{file_suffix(rate)}",
+            f"Time over bandwidth: {storage:g} storage, {compute:g} compute cores"
+            f"{trainer_text(rate)}",
             f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
             "mbit", "bandwidth, Mbit/s")
 
 
-def over_storage_cores(summary):
-    for key in dict.fromkeys((cell["link"], cell["mbit"], cell["compute_cores"],
+def over_cores(summary, node, other):
+    """node, other: "storage" and "compute", or the other way round."""
+    for key in dict.fromkeys((cell["link"], cell["mbit"], cell[f"{other}_cores"],
                               cell["consume_rate"]) for cell in summary):
         chosen = [cell for cell in summary if key == (
-            cell["link"], cell["mbit"], cell["compute_cores"], cell["consume_rate"])]
-        if len({cell["storage_cores"] for cell in chosen}) < 2:
+            cell["link"], cell["mbit"], cell[f"{other}_cores"], cell["consume_rate"])]
+        if len({cell[f"{node}_cores"] for cell in chosen}) < 2:
             continue
-        link, mbit, compute, rate = key
+        link, mbit, cores, rate = key
         yield lines_over(
-            chosen, f"over_storage_cores_{link}_{mbit:g}_{compute}{file_suffix(rate)}",
-            f"Time over storage cores: {cells.mbit_text(mbit)}, {compute} compute cores"
+            chosen, f"over_{node}_cores_{link}_{mbit:g}_{cores:g}{file_suffix(rate)}",
+            f"Time over {node} cores: {cells.mbit_text(mbit)}, {cores:g} {other} cores"
             f"{trainer_text(rate)}",
             f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
-            "storage_cores", "storage cores")
+            f"{node}_cores", f"{node} cores")
+
+
+def over_rates(summary):
+    """Of trainers that take so many samples a second."""
+    paced = [cell for cell in summary if cell["consume_rate"]]
+    for key in dict.fromkeys((cell["link"], cell["mbit"], cell["storage_cores"],
+                              cell["compute_cores"]) for cell in paced):
+        chosen = [cell for cell in paced if key == (
+            cell["link"], cell["mbit"], cell["storage_cores"], cell["compute_cores"])]
+        if len({cell["consume_rate"] for cell in chosen}) < 2:
+            continue
+        link, mbit, storage, compute = key
+        yield lines_over(
+            chosen, f"over_rate_{link}_{mbit:g}_{storage:g}_{compute:g}",
+            f"Time over the trainer's rate: {cells.mbit_text(mbit)}, {storage:g} storage, "
+            f"{compute:g} compute cores",
+            f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
+            "consume_rate", "samples a second that the trainer takes")
 
 
 def plan_versus_measured(summary):
@@ -249,7 +269,9 @@ def all_figures(kept, summary):
     if summary:
         yield from bars(summary)
         yield from over_bandwidth(summary)
-        yield from over_storage_cores(summary)
+        yield from over_cores(summary, "storage", "compute")
+        yield from over_cores(summary, "compute", "storage")
+        yield from over_rates(summary)
         yield from plan_versus_measured(summary)
     yield from sizes_cdf(kept.path("profile/prep_sizes.csv"),
                          kept.path("profile/prep_forms.csv"), "the images measured here",

@@ -24,8 +24,8 @@ def forecasts(programs, folder, link, setup, gpu_rate):
     """{planner: its forecast}, and the command that gave it, for one pass over the images."""
     command = [os.path.join(programs, "offload_profile"), "whatif", "--profile-folder", folder,
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}", "--remote-cpus",
-               setup.storage_cores, "--local-cpus", setup.compute_cores, "--form", "jpeg_crop",
-               "--form", "u8_packed", "--json"]
+               f"{setup.storage_cores:g}", "--local-cpus", f"{setup.compute_cores:g}", "--form",
+               "jpeg_crop", "--form", "u8_packed", "--json"]
     if gpu_rate:
         command += ["--gpu-rate", f"{gpu_rate:g}"]
     return {plan["planner"]: plan for plan in _ask(command)}, " ".join(map(str, command))

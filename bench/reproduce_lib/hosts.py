@@ -12,6 +12,8 @@ import signal
 import subprocess
 import time
 
+from . import quota
+
 STORAGE_ADDRESS, COMPUTE_ADDRESS = "10.213.7.1", "10.213.7.2"
 # Of an Ethernet frame of 1514 bytes, 1448 are TCP's payload (IPv4, timestamps); tbf counts frames.
 PAYLOAD_SHARE = 1448 / 1514
@@ -76,7 +78,8 @@ def usable_cpus():
 
 
 class Cores:
-    """Which CPUs the storage node and the compute node have.
+    """Which CPUs the storage node and the compute node have; to be closed once their processes are
+    gone.  A number of cores that is not whole is a quota of CPU time (which needs root).
 
     shared: how many CPUs both have as there are too few; shares_threads: whether they are two
     threads of one physical core somewhere.
@@ -84,15 +87,29 @@ class Cores:
 
     def __init__(self, storage_cores, compute_cores):
         cpus, num_physical = usable_cpus()
-        take = [cpus[i % len(cpus)] for i in range(storage_cores + compute_cores)]
-        self.storage = sorted(set(take[:storage_cores]))
-        self.compute = sorted(set(take[storage_cores:]))
-        self.shared = max(0, storage_cores + compute_cores - len(cpus))
-        self.shares_threads = storage_cores + compute_cores > num_physical
+        num_storage, num_compute = quota.cpus_for(storage_cores), quota.cpus_for(compute_cores)
+        take = [cpus[i % len(cpus)] for i in range(num_storage + num_compute)]
+        self.storage = sorted(set(take[:num_storage]))
+        self.compute = sorted(set(take[num_storage:]))
+        self.shared = max(0, num_storage + num_compute - len(cpus))
+        self.shares_threads = num_storage + num_compute > num_physical
         self.is_pinned = shutil.which("taskset") is not None
+        self.quotas = []
+        pin = ("taskset", "-c") if self.is_pinned else None
+        self.storage_prefix = self._prefix(pin, self.storage, storage_cores)
+        self.compute_prefix = self._prefix(pin, self.compute, compute_cores)
 
-    def prefix(self, cpus):
-        return ["taskset", "-c", ",".join(map(str, cpus))] if self.is_pinned else []
+    def _prefix(self, pin, cpus, cores):
+        pinned = (*pin, ",".join(map(str, cpus))) if pin else ()
+        if cores == int(cores):
+            return pinned
+        self.quotas.append(quota.Quota(cores))
+        return (*self.quotas[-1].prefix(), *pinned)
+
+    def close(self):
+        for group in self.quotas:
+            group.close()
+        self.quotas = []
 
     def warning(self):
         if not self.is_pinned:
@@ -229,8 +246,9 @@ class Server:
 
     def __init__(self, program, root, link, cores, storage_cores, jpeg_index, log_path):
         self.process = None
-        command = [*link.storage_prefix, *cores.prefix(cores.storage), program, "--root", root,
-                   "--listen", f"{link.storage_address}:0", "--prep-workers", storage_cores,
+        command = [*link.storage_prefix, *cores.storage_prefix, program, "--root", root,
+                   "--listen", f"{link.storage_address}:0", "--prep-workers",
+                   quota.cpus_for(storage_cores),
                    "--jpeg-index", jpeg_index, *link.server_flags]
         self.command = " ".join(map(str, command))
         with open(log_path, "ab") as log:

@@ -11,8 +11,7 @@ import os
 import pathlib
 import subprocess
 
-# The planner takes whole cores, and rates may all be multiplied: a pass then takes so much less.
-SCALE = 10000
+LEAST_CORES = 1e-4  # the planner takes no 0
 NUM_POINTS = 32
 EPOCHS = (0, 1)  # whose crops are planned for
 
@@ -56,15 +55,15 @@ class Curve:
         total = 0
         for epoch in EPOCHS:
             command = [os.path.join(programs, "offload_profile"), "plan", "--profile-folder", profile,
-                       "--planner", "lp", "--costs", "model", "--net-bw", f"{mbit * SCALE:.0f}mbit",
-                       "--remote-cpus", max(1, round(cores * SCALE)),
-                       "--local-cpus", max(1, round(compute_cores * SCALE)), "--form", "jpeg_crop",
+                       "--planner", "lp", "--costs", "model", "--net-bw", f"{mbit:.12g}mbit",
+                       "--remote-cpus", max(LEAST_CORES, cores),
+                       "--local-cpus", compute_cores, "--form", "jpeg_crop",
                        "--form", "u8_packed", "--epoch", epoch, "--json"]
             done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                                   check=False)
             if done.returncode != 0:
                 raise JointError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
-            total += json.loads(done.stdout)["dual_s"] * SCALE
+            total += json.loads(done.stdout)["dual_s"]
         return total / len(EPOCHS)
 
     def at(self, cores):

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import time
 
-from . import hosts, records
+from . import hosts, quota, records
 
 
 # Little memory, which the first pass has touched: what an epoch's first rows pay is none of a row's
@@ -23,7 +23,7 @@ def make_profile(programs, link, cores, server, folder, options, log_path):
 
     options: seed, samples"""
     cpus = set(cores.storage + cores.compute)
-    command = [*link.compute_prefix, *cores.prefix(cores.compute),
+    command = [*link.compute_prefix, *cores.compute_prefix,
                os.path.join(programs, "offload_train"), "--host", server.address,
                "--profiling", "--write-profile-folder", folder, "--profile-samples",
                options["samples"], "--dataset-mode", "remote_nooff", "--device", "none",
@@ -53,13 +53,15 @@ def make_profile(programs, link, cores, server, folder, options, log_path):
 
 def train_command(programs, link, cores, server, setup, mode, options):
     """options: profile, repeat, round, seed, device, batch, arch"""
-    command = [*link.compute_prefix, *cores.prefix(cores.compute),
+    command = [*link.compute_prefix, *cores.compute_prefix,
                os.path.join(programs, "offload_train"), "--host", server.address, *mode.flags,
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}",
-               "--remote-cpus", setup.storage_cores, "-j", setup.compute_cores,
+               "-j", quota.cpus_for(setup.compute_cores),
                "--device", options["device"], "--repeat", options["repeat"],
                "--start-epoch", options["round"], "--epochs", options["round"] + 1,
                "--seed", options["seed"], "-b", options["batch"], "-p", 0, "--no-val", "--json"]
+    if setup.storage_cores == int(setup.storage_cores):  # of a part the server says
+        command += ["--remote-cpus", f"{setup.storage_cores:g}"]
     if not mode.is_cold:
         command += ["--profile-folder", options["profile"]]
     if setup.consume_rate:

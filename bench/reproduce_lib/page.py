@@ -185,6 +185,10 @@ def _results(kept, summary):
     return parts
 
 
+def _more(lines):
+    return ["<h2>Forecasts</h2>", "<pre>" + escape("\n".join(lines)) + "</pre>"] if lines else []
+
+
 def _figures(kept, figures, why_none):
     parts = ["<h2>Figures</h2>"]
     if why_none:
@@ -251,7 +255,8 @@ def _sources(kept):
     return parts
 
 
-def write(kept, summary, figures, why_no_figures):
+def write(kept, summary, figures, why_no_figures, more_lines):
+    """more_lines: text that is shown as it is."""
     digests = len({(row["repeat"], row["round"]) for row in kept.rows.rows})
     parts = ["<!DOCTYPE html><html lang=en><head><meta charset=utf-8>"
              f"<title>Sluice: a sweep</title><style>{STYLE}</style></head><body>",
@@ -260,7 +265,7 @@ def write(kept, summary, figures, why_no_figures):
         parts.append(f"<p>{len(kept.rows.rows)} epochs measured in {len(summary)} cells. Every mode "
                      "delivered the same data: epochs of equal draws have equal digests "
                      f"({digests} different draws).</p>")
-    parts += _machine(kept) + _results(kept, summary) + \
+    parts += _machine(kept) + _results(kept, summary) + _more(more_lines) + \
         _figures(kept, figures, why_no_figures) + _openimages(kept) + _sources(kept)
     parts.append("</body></html>")
     path = kept.path("index.html")

@@ -41,6 +41,13 @@ def _count(text):
     return value
 
 
+def _cores(text):
+    value = float(text)
+    if not 0.01 <= value < math.inf:
+        raise ValueError(f"{text!r} is no number of cores")
+    return value
+
+
 def _rate(text):
     value = float(text)
     if not 0 <= value < math.inf:
@@ -81,9 +88,9 @@ def parse_arguments(arguments, program):
     parser.add_argument("--bandwidths", type=_list_of(cells.parse_mbit),
                         default=[50, 100, 250, 500, 1000, 2500, 10000],
                         help="Such as 50mbit,10gbit (default: seven from 50mbit to 10gbit).")
-    parser.add_argument("--storage-cores", type=_list_of(_count), metavar="N,...",
-                        help="Default: one, and as many as --compute-cores leaves.")
-    parser.add_argument("--compute-cores", type=_list_of(_count), metavar="N,...",
+    parser.add_argument("--storage-cores", type=_list_of(_cores), metavar="N,...",
+                        help="Parts (0.5) are quotas of CPU time, which need root.  Default: one, and as many as --compute-cores leaves.")
+    parser.add_argument("--compute-cores", type=_list_of(_cores), metavar="N,...",
                         help="Default: half of the CPUs.")
     parser.add_argument("--epochs", type=_count, default=3, metavar="N",
                         help="Measured epochs of each cell, of which the median counts (3).")
@@ -125,9 +132,9 @@ def parse_arguments(arguments, program):
         parser.error("DIR or --openimages CSV is needed")
     num_cpus = len(os.sched_getaffinity(0))
     if not options.compute_cores:
-        options.compute_cores = [max(1, num_cpus // 2)]
+        options.compute_cores = [float(max(1, num_cpus // 2))]
     if not options.storage_cores:
-        options.storage_cores = sorted({1, max(1, num_cpus - max(options.compute_cores))})
+        options.storage_cores = sorted({1.0, max(1.0, num_cpus - max(options.compute_cores))})
     return options
 
 
@@ -301,6 +308,7 @@ class Sweep:
                 taken.append((is_disturbed, seconds, folder, command))
         finally:
             server.close()
+            cores.close()
         # The one in the middle of those during which the machine was ours; the cheapest if none was.
         taken.sort()
         num_undisturbed = sum(not profile[0] for profile in taken)
@@ -324,7 +332,7 @@ class Sweep:
         options = self.options
         cores = hosts.Cores(setup.storage_cores, setup.compute_cores)
         if cores.warning():
-            warn(f"{setup.storage_cores}+{setup.compute_cores} cores: {cores.warning()}")
+            warn(f"{setup.storage_cores:g}+{setup.compute_cores:g} cores: {cores.warning()}")
         self.link.set_rate(setup.mbit)
         server = self.server(cores, setup.storage_cores)
         try:
@@ -342,6 +350,7 @@ class Sweep:
                 say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
         finally:
             server.close()
+            cores.close()
         return True
 
     def run_one(self, setup, name, repeat, number, cores, server, profile):

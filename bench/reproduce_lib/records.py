@@ -30,10 +30,10 @@ CELL_FIELDS = (
     "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
     "plan_wire_bytes", "plan_slowest", "measured_over_plan", "measured_over_best_fixed",
     "measured_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
-    "stall_compute_cpu", "stall_trainer", "storage_cpu_s", "compute_cpu_s", "other_cpu_s",
-    "choices")
+    "stall_compute_cpu", "stall_trainer", "bound_by", "plan_share", "storage_cpu_s",
+    "compute_cpu_s", "other_cpu_s", "choices")
 NUMBERS = {
-    "mbit": float, "consume_rate": float, "storage_cores": int, "compute_cores": int,
+    "mbit": float, "consume_rate": float, "storage_cores": float, "compute_cores": float,
     "round": int, "repeat": int,
     "samples": int, "seconds": float, "wire_bytes": int, "errors": int, "reduced": int,
     "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float,
@@ -166,6 +166,18 @@ class DigestError(Exception):
     pass
 
 
+# What an epoch can be put down to, and the busy times of a plan that this may mean.  Receiving is done
+# by a thread of the compute node, behind which what the network brings waits.
+STALLS = {"disk": ("disk",), "storage_cpu": ("storage_cpu",), "network": ("network", "receive"),
+          "compute_cpu": ("compute_cpu", "receive"), "trainer": ("gpu", "pcie")}
+
+
+def plan_share(plan, stall):
+    """For how much of the time that the plan takes it has that busy: 1, its limit."""
+    busy = max(plan[f"busy_{name}"] for name in STALLS[stall])
+    return busy / plan["seconds"] if plan["seconds"] > 0 else None
+
+
 def summarize(records):
     """A dict for each setup and mode in the order of CELL_FIELDS; seconds and bytes are those of
     one pass over the images (an epoch of `repeat` passes, divided)."""
@@ -193,6 +205,8 @@ def summarize(records):
         cell["plan_slowest"] = plan["slowest"] if plan else None
         cell["measured_over_plan"] = \
             cell["seconds"] / plan["seconds"] if plan and plan["seconds"] > 0 else None
+        cell["bound_by"] = max(STALLS, key=lambda stall: cell[f"stall_{stall}"])
+        cell["plan_share"] = plan_share(plan, cell["bound_by"]) if plan else None
         found.append(cell)
     by_key = {(setup_of(cell), cell["mode"]): cell for cell in found}
     for cell in found:

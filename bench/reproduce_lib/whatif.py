@@ -13,9 +13,21 @@ def error_text(found):
             f"{sum(error <= 0.1 for error in errors):>5} of {len(errors)}")
 
 
+def limit_lines(planned):
+    """Whether epochs were put down to what was forecast to be their limit, or to nearly that."""
+    shares = [cell["plan_share"] for cell in planned]
+    same = sum(share >= 0.999 for share in shares)
+    near = sum(0.9 <= share < 0.999 for share in shares)
+    others = [f"{cells.setup_text(records.setup_of(cell))}, {cell['mode']}: {cell['bound_by']}, "
+              f"forecast busy for {100 * cell['plan_share']:.0f} % of the time, not "
+              f"{cell['plan_slowest']}" for cell in planned if cell["plan_share"] < 0.9]
+    return [f"epochs put down to the limit of the forecast: {same} of {len(planned)}, to what is "
+            f"busy for 90 % of the time of it: {near}", *others]
+
+
 def lines(summary):
     """The error over the cells where a limit took each of its values, and over those that each
-    resource was forecast to limit."""
+    resource was forecast to limit; and whether epochs were put down to that."""
     planned = [cell for cell in summary if cell["measured_over_plan"]]
     if not planned:
         return []
@@ -29,7 +41,7 @@ def lines(summary):
                for slowest in dict.fromkeys(cell["plan_slowest"] for cell in planned)]
     return [f"{'whatif against epochs':<24} {'cells':>5} {'median':>11} {'worst':>11} "
             f"{'within 10 %':>12}"] + \
-        [f"{name:<24} {error_text(found)}" for name, found in groups]
+        [f"{name:<24} {error_text(found)}" for name, found in groups] + limit_lines(planned)
 
 
 WHATIF = program.Program(

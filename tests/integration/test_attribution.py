@@ -76,7 +76,7 @@ class AttributionTest(unittest.TestCase):
             return self.train(["--host", address, "--dataset-mode", mode, *client_flags],
                               **(client or {}))
         finally:
-            process.kill()
+            process.terminate()  # it takes its control group away
             process.communicate()
 
     def check(self, report, cause):

@@ -1,0 +1,56 @@
+"""Parts of CPUs: control groups with a quota of CPU time, which need root."""
+import atexit
+import math
+import os
+
+# So short that half a core is half as fast, and does not come and go.
+PERIOD_US = 10000
+
+
+class QuotaError(Exception):
+    pass
+
+
+def cpus_for(cores):
+    """How many CPUs so many cores are on, the last of them perhaps in part."""
+    return max(1, math.ceil(cores))
+
+
+class Quota:
+    """A group whose processes get so many cores of CPU time together."""
+    count = 0
+
+    def __init__(self, cores):
+        Quota.count += 1
+        is_v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+        self.folder = os.path.join("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/cpu",
+                                   f"sluice-bench-{os.getpid()}-{Quota.count}")
+        try:
+            os.mkdir(self.folder)
+            atexit.register(self.close)
+            if is_v2:
+                self._write("cpu.max", f"{round(cores * PERIOD_US)} {PERIOD_US}")
+            else:
+                self._write("cpu.cfs_period_us", PERIOD_US)
+                self._write("cpu.cfs_quota_us", round(cores * PERIOD_US))
+        except OSError as error:
+            raise QuotaError(f"{cores:g} cores need a control group: {error}") from error
+        self.procs = os.path.join(self.folder, "cgroup.procs")
+
+    def _write(self, name, value):
+        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+            file.write(str(value))
+
+    def enter(self):
+        """This process and those that it starts from now on."""
+        self._write("cgroup.procs", os.getpid())
+
+    def prefix(self):
+        """In front of a command that is to run in it."""
+        return ("sh", "-c", 'echo $$ >"$0" && exec "$@"', self.procs)
+
+    def close(self):
+        """Once none of its processes is left."""
+        atexit.unregister(self.close)
+        if os.path.isdir(self.folder):
+            os.rmdir(self.folder)
