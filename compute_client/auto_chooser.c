@@ -249,6 +249,7 @@ struct sluice_plan_stats sluice_auto_chooser_stats(const struct sluice_auto_choo
 {
     struct sluice_plan_stats stats = chooser->stats;
     stats.solves = sluice_auto_plan_solves(chooser->plan);
+    stats.rates = sluice_auto_plan_rates(chooser->plan);
     return stats;
 }
 

@@ -31,12 +31,13 @@ SLUICE_MUST_USE sluice_status sluice_auto_chooser_begin(struct sluice_auto_choos
 
 /* What the plan changed in this epoch, and the CPU time that it took for itself. */
 struct sluice_plan_stats {
-    uint64_t replans; /* changes of the prices */
-    uint64_t looks;   /* at what was seen */
-    uint64_t solves;  /* looks at which other prices were weighed, and the first plan */
-    double first_s;   /* for the first plan */
-    double looks_s;   /* for all looks */
-    double choices_s; /* for all choices, from every 64th */
+    uint64_t replans;          /* changes of the prices */
+    uint64_t looks;            /* at what was seen */
+    uint64_t solves;           /* looks at which other prices were weighed, and the first plan */
+    double first_s;            /* for the first plan */
+    double looks_s;            /* for all looks */
+    double choices_s;          /* for all choices, from every 64th */
+    struct sluice_rates rates; /* what is believed now */
 };
 struct sluice_plan_stats sluice_auto_chooser_stats(const struct sluice_auto_chooser *chooser);
 

@@ -495,6 +495,7 @@ struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan)
 {
     struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
     rates.storage_cpu_price = plan->storage_price;
+    rates.pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
     return rates;
 }
 

@@ -1,7 +1,10 @@
 #include "compute_client/report.h"
 
+#include "base/compiler.h"
+
 #include <jansson.h>
 
+#include <math.h>
 #include <stdarg.h>
 
 static double per(double amount, double count)
@@ -59,6 +62,28 @@ static json_t *plan_cpu_json(const struct sluice_epoch_report *report)
     return o;
 }
 
+/* What the plan believes of the machines at the end; what is never the limit is null. */
+static json_t *rates_json(const struct sluice_rates *rates)
+{
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {
+        {"disk_bytes_per_s", rates->disk_bytes_per_s},
+        {"storage_cores", rates->storage_cores},
+        {"link_bytes_per_s", rates->link_bytes_per_s},
+        {"compute_cores", rates->compute_cores},
+        {"pcie_bytes_per_s", rates->pcie_bytes_per_s},
+        {"trainer_samples_per_s", rates->gpu_samples_per_s},
+    };
+    json_t *o = json_object();
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {
+        const bool is_known = all[i].value > 0 && isfinite(all[i].value);
+        json_object_set_new(o, all[i].name, is_known ? json_real(all[i].value) : json_null());
+    }
+    return o;
+}
+
 sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE *out,
                                  struct sluice_err *err)
 {
@@ -97,8 +122,10 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     json_object_set_new(o, "retries", json_integer((json_int_t)report->retries));
     json_object_set_new(o, "replans",
                         json_integer(report->plan ? (json_int_t)report->plan->replans : 0));
-    if (report->plan)
+    if (report->plan) {
         json_object_set_new(o, "plan_cpu", plan_cpu_json(report));
+        json_object_set_new(o, "rates", rates_json(&report->plan->rates));
+    }
     json_t *named = json_array();
     for (size_t i = 0; i < stats->num_named; i++) {
         const struct sluice_loader_error *error = &stats->named[i];

@@ -23,9 +23,9 @@ static sluice_status run_all(struct run *run, struct sluice_err *err)
     if (status == SLUICE_OK)
         status = run_open_data(run, err);
     if (status == SLUICE_OK)
-        status = run_choose(run, err);
-    if (status == SLUICE_OK)
         status = run_make_trainer(run, err);
+    if (status == SLUICE_OK)
+        status = run_choose(run, err);
     if (status == SLUICE_OK && o->resume)
         status = run_resume(run, &place, err);
     if (status == SLUICE_OK)

@@ -144,6 +144,20 @@ end:
     return status;
 }
 
+/* PCIe, unless it was given; nobody sees it while it runs, as uploads go on beside the training. */
+static sluice_status measure_upload(const struct run *run, struct sluice_rates *rates,
+                                    struct sluice_err *err)
+{
+    if (rates->pcie_bytes_per_s > 0)
+        return SLUICE_OK;
+    const sluice_status status =
+        sluice_trainer_measure_upload(run->trainer, &rates->pcie_bytes_per_s, err);
+    if (status == SLUICE_OK && rates->pcie_bytes_per_s < INFINITY)
+        sluice_log(SLUICE_LOG_INFO, "PCIe takes %.1f GB/s to the device",
+                   rates->pcie_bytes_per_s * 1e-9);
+    return status;
+}
+
 /* A plan that goes by what it sees. */
 static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
@@ -155,6 +169,8 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
         .is_fixed = !o->has_replan,
     };
     sluice_status status = first_rates(run, &options.rates, &options.transport, err);
+    if (status == SLUICE_OK)
+        status = measure_upload(run, &options.rates, err);
     if (status == SLUICE_OK && o->profile_folder)
         status = read_model(run, &options.model, &options.transport,
                             &options.rates.disk_bytes_per_s, err);

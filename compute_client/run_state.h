@@ -72,8 +72,8 @@ void run_set_loader(struct run *run, struct sluice_loader *loader);
 /* In this order, before the first epoch. */
 SLUICE_MUST_USE sluice_status run_make_pipelines(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_open_data(struct run *run, struct sluice_err *err);
-SLUICE_MUST_USE sluice_status run_choose(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status run_choose(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err *err);
 
 /* The part's source; made by the first call. */

@@ -91,6 +91,13 @@ SLUICE_MUST_USE sluice_status sluice_trainer_host_alloc(struct sluice_trainer *t
                                                         struct sluice_err *err);
 void sluice_trainer_host_free(struct sluice_trainer *trainer, void *memory);
 
+/* What goes up to the device in a second from such memory: measured with cuda, by a few uploads of
+ * a batch (16 MB of it at most) in some 10 ms, before the first step; INFINITY where nothing is
+ * uploaded. */
+SLUICE_MUST_USE sluice_status sluice_trainer_measure_upload(struct sluice_trainer *trainer,
+                                                            double *bytes_per_s,
+                                                            struct sluice_err *err);
+
 /* For tests and for exchange with other frameworks: parameters and gradients by their torchvision
  * names ("features.0.weight"), float32, torch's layouts (OIHW; out x in). */
 size_t sluice_trainer_num_params(const struct sluice_trainer *trainer);

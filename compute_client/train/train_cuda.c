@@ -253,4 +253,5 @@ const struct sluice_trainer_ops sluice_trainer_cuda_ops = {
     .write = cuda_write,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
+    .measure_upload = cuda_measure_upload,
 };

@@ -1,10 +1,15 @@
 #include "compute_client/train/train_cuda_state.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* Where each parameter starts in the arrays of all parameters, so that loads can be wide. */
 #define PARAM_ALIGNMENT 64 /* floats */
+
+/* Pinning memory takes longer than the uploads that it is for. */
+#define MAX_UPLOAD_BYTES ((size_t)16 << 20)
+#define NUM_UPLOADS 4 /* after one that is not measured */
 
 sluice_status cuda_check(cudaError_t error, const char *what, struct sluice_err *err)
 {
@@ -303,5 +308,58 @@ sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err)
             cuda_check(cudaMemcpyAsync(cuda->table, cuda->base.options.table, sizeof(float[3][256]),
                                        cudaMemcpyHostToDevice, cuda->compute),
                        "cudaMemcpy", err);
+    return status;
+}
+
+/* Between two events on the stream of copies, which has nothing else to do. */
+static sluice_status time_uploads(struct cuda_trainer *cuda, const void *from, size_t bytes,
+                                  cudaEvent_t begin, cudaEvent_t end, double *seconds,
+                                  struct sluice_err *err)
+{
+    void *to = cuda->slots[0].pixels;
+    sluice_status status = SLUICE_OK;
+    for (int i = 0; !status && i <= NUM_UPLOADS; i++) {
+        status = cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->copies),
+                            "cudaMemcpy", err);
+        if (!status && i == 0)
+            status = cuda_check(cudaEventRecord(begin, cuda->copies), "cudaEventRecord", err);
+    }
+    if (!status)
+        status = cuda_check(cudaEventRecord(end, cuda->copies), "cudaEventRecord", err);
+    const cudaError_t waited = cudaStreamSynchronize(cuda->copies); /* the memory goes */
+    if (!status)
+        status = cuda_check(waited, "upload", err);
+    float ms = 0;
+    if (!status)
+        status = cuda_check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime", err);
+    if (!status)
+        *seconds = (double)ms * 1e-3;
+    return status;
+}
+
+sluice_status cuda_measure_upload(struct sluice_trainer *trainer, double *bytes_per_s,
+                                  struct sluice_err *err)
+{
+    struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
+    const size_t batch = trainer->options.batch_size * cuda_elements(trainer->net.layers[0].in);
+    const size_t bytes = batch < MAX_UPLOAD_BYTES ? batch : MAX_UPLOAD_BYTES;
+    cudaEvent_t begin = NULL, end = NULL;
+    void *pinned = NULL;
+    double seconds = 0;
+    sluice_status status = sluice_trainer_host_alloc(trainer, bytes, &pinned, err);
+    if (status)
+        return status;
+    status = cuda_check(cudaEventCreate(&begin), "cudaEventCreate", err);
+    if (!status)
+        status = cuda_check(cudaEventCreate(&end), "cudaEventCreate", err);
+    if (!status)
+        status = time_uploads(cuda, pinned, bytes, begin, end, &seconds, err);
+    if (!status) /* 0: too fast for the clock */
+        *bytes_per_s = seconds > 0 ? NUM_UPLOADS * (double)bytes / seconds : INFINITY;
+    if (begin)
+        cudaEventDestroy(begin);
+    if (end)
+        cudaEventDestroy(end);
+    sluice_trainer_host_free(trainer, pinned);
     return status;
 }

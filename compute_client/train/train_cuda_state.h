@@ -104,6 +104,10 @@ SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct
 SLUICE_MUST_USE sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);
 
+/* sluice_trainer_measure_upload(), into the first slot. */
+SLUICE_MUST_USE sluice_status cuda_measure_upload(struct sluice_trainer *trainer,
+                                                  double *bytes_per_s, struct sluice_err *err);
+
 /* The parameter's place on the device. */
 float *cuda_array(const struct cuda_trainer *cuda, enum sluice_array array, unsigned param);
 /* A parameter to or from the host, convolutions' filters as O x I x H x W there. */

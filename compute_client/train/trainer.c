@@ -207,6 +207,15 @@ void sluice_trainer_host_free(struct sluice_trainer *trainer, void *memory)
         free(memory);
 }
 
+sluice_status sluice_trainer_measure_upload(struct sluice_trainer *trainer, double *bytes_per_s,
+                                            struct sluice_err *err)
+{
+    if (trainer->ops->measure_upload)
+        return trainer->ops->measure_upload(trainer, bytes_per_s, err);
+    *bytes_per_s = INFINITY;
+    return SLUICE_OK;
+}
+
 size_t sluice_trainer_num_params(const struct sluice_trainer *trainer)
 {
     return trainer->net.num_params;

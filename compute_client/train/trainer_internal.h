@@ -45,6 +45,10 @@ struct sluice_trainer_ops {
     sluice_status (*host_alloc)(struct sluice_trainer *trainer, size_t bytes, void **memory,
                                 struct sluice_err *err);
     void (*host_free)(struct sluice_trainer *trainer, void *memory);
+
+    /* NULL: there is no upload. */
+    sluice_status (*measure_upload)(struct sluice_trainer *trainer, double *bytes_per_s,
+                                    struct sluice_err *err);
 };
 
 struct sluice_trainer {

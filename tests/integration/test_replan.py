@@ -176,9 +176,10 @@ class ReplanTest(unittest.TestCase):
         self.assertEqual(limits[-1][0], "disk")
         files = sum(p.stat().st_size for p in self.root.rglob("*.jpg"))
         self.assertGreater(files, 0)
-        # It is busy from beginning to end.
-        seen = repeat * files / report["seconds"] / 1e6
-        self.assertAlmostEqual(float(limits[-1][1]), seen, delta=0.4 * seen)
+        # It is busy from beginning to end, with one read or two.
+        seen = repeat * files / report["seconds"]
+        for rate in (1e6 * float(limits[-1][1]), report["rates"]["disk_bytes_per_s"]):
+            self.assertTrue(seen / 2 < rate < 2 * seen, (rate, seen))
         # Nothing else is in the way, so no other plan is better.
         self.assertEqual(run.replans, [])
         self.assertEqual(max(report["stalls"], key=report["stalls"].get), "disk", report["stalls"])

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,11 @@ static void a_plan_says_what_it_took(void)
         .first_s = 0.01,
         .looks_s = 0.008,
         .choices_s = 0.002,
+        .rates = {.link_bytes_per_s = 125e6,
+                  .storage_cores = 4,
+                  .compute_cores = 7.5,
+                  .gpu_samples_per_s = INFINITY,
+                  .pcie_bytes_per_s = 24e9},
     };
     struct sluice_epoch_report report = {
         .stats = &stats, .manifest = manifest, .plan = &plan, .cpu_s = 2};
@@ -136,11 +142,19 @@ static void a_plan_says_what_it_took(void)
     CU_ASSERT_DOUBLE_EQUAL(number(cpu, "look_us"), 1000, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(number(cpu, "choice_us"), 5, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(number(cpu, "share"), 0.01, 1e-9);
+    const json_t *rates = json_object_get(o, "rates");
+    CU_ASSERT_EQUAL(number(rates, "link_bytes_per_s"), 125e6);
+    CU_ASSERT_EQUAL(number(rates, "storage_cores"), 4);
+    CU_ASSERT_EQUAL(number(rates, "compute_cores"), 7.5);
+    CU_ASSERT_EQUAL(number(rates, "pcie_bytes_per_s"), 24e9);
+    CU_ASSERT_TRUE(json_is_null(json_object_get(rates, "disk_bytes_per_s")));
+    CU_ASSERT_TRUE(json_is_null(json_object_get(rates, "trainer_samples_per_s")));
     json_decref(o);
     report.plan = NULL;
     o = to_json(&report);
     CU_ASSERT_EQUAL(number(o, "replans"), 0);
     CU_ASSERT_PTR_NULL(json_object_get(o, "plan_cpu"));
+    CU_ASSERT_PTR_NULL(json_object_get(o, "rates"));
     json_decref(o);
 }
 

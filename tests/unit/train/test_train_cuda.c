@@ -96,6 +96,26 @@ static void the_batch_is_the_callers_again_after_a_step(void)
     CU_ASSERT_DOUBLE_EQUAL(losses[1][0], mean, 1e-6);
 }
 
+static void the_upload_is_measured_and_leaves_training_as_it_was(void)
+{
+    const struct sluice_train_options options = options_of("small_cnn");
+    double loss[2];
+    for (int k = 0; k < 2; k++) {
+        struct sluice_trainer *trainer = train_test_create(&options);
+        struct sluice_err err = {{0}};
+        if (k == 1) {
+            double bytes_per_s = 0;
+            train_test_require(sluice_trainer_measure_upload(trainer, &bytes_per_s, &err), &err);
+            printf("%.2f GB/s\n", bytes_per_s * 1e-9);
+            CU_ASSERT(bytes_per_s > 10e6 && bytes_per_s < 1e13);
+        }
+        step(trainer, 0, N);
+        loss[k] = mean_loss(trainer);
+        sluice_trainer_destroy(trainer);
+    }
+    CU_ASSERT_EQUAL(loss[0], loss[1]);
+}
+
 static void a_run_from_a_checkpoint_goes_on_as_if_never_stopped(void)
 {
     static const char *const models[] = {"alexnet", "resnet18"};
@@ -194,6 +214,7 @@ int main(void)
     sluice_trainer_destroy(train_test_create(&options)); /* or the end: skipped */
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_batch_is_the_callers_again_after_a_step),
+        SLUICE_TEST(the_upload_is_measured_and_leaves_training_as_it_was),
         SLUICE_TEST(a_run_from_a_checkpoint_goes_on_as_if_never_stopped),
         SLUICE_TEST(a_single_value_can_be_normalised),
         SLUICE_TEST(a_batch_beyond_the_devices_memory_is_an_error),

@@ -159,6 +159,16 @@ static void host_memory_is_aligned_to_64_bytes(void)
     sluice_trainer_destroy(trainer);
 }
 
+static void nothing_is_uploaded_to_no_device(void)
+{
+    const struct sluice_train_options options = none_options();
+    struct sluice_trainer *trainer = train_test_create(&options);
+    double bytes_per_s = 0;
+    CU_ASSERT_EQUAL(sluice_trainer_measure_upload(trainer, &bytes_per_s, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(bytes_per_s, INFINITY);
+    sluice_trainer_destroy(trainer);
+}
+
 static void none_has_no_model_to_save_or_load(void)
 {
     const struct sluice_train_options options = none_options();
@@ -182,6 +192,7 @@ int main(void)
         SLUICE_TEST(none_consumes_at_its_rate),
         SLUICE_TEST(none_returns_before_its_step_is_done),
         SLUICE_TEST(host_memory_is_aligned_to_64_bytes),
+        SLUICE_TEST(nothing_is_uploaded_to_no_device),
         SLUICE_TEST(none_has_no_model_to_save_or_load),
     };
     return sluice_test_run("trainer", tests, SLUICE_TEST_COUNT(tests));
