@@ -2,9 +2,10 @@
 
 #include <math.h>
 
-/* A factor counts the last so many rows of a choice, and begins as if this many had shown what the
- * other choices do. */
-#define CORRECTION_ROWS 1000
+/* From one settle to the next a factor keeps so much of what it was, though never less than so many
+ * rows; it begins as if this many had shown what the other choices do. */
+#define KEPT 0.875
+#define CORRECTION_ROWS 1000.0
 #define PRIOR_ROWS 24
 
 #define MAX_OVER_SIDE 4.0
@@ -58,11 +59,7 @@ void sluice_auto_costs_learn(struct sluice_auto_costs *costs, unsigned choice,
         struct sluice_cost_correction *correction = &costs->corrections[choice][s];
         correction->seen += fmin(fmax(seen[s] - beside, 0), most);
         correction->expected += expected;
-        if (++correction->rows >= 2 * CORRECTION_ROWS) {
-            correction->seen /= 2;
-            correction->expected /= 2;
-            correction->rows /= 2;
-        }
+        correction->rows++;
     }
 }
 
@@ -75,6 +72,16 @@ static double with_prior(const struct sluice_cost_correction *sum, double factor
     return (sum->seen + factor * prior) / (sum->expected + prior);
 }
 
+static void forget(struct sluice_cost_correction *sum)
+{
+    if (!(sum->rows > CORRECTION_ROWS))
+        return;
+    const double kept = fmax(KEPT, CORRECTION_ROWS / sum->rows);
+    sum->seen *= kept;
+    sum->expected *= kept;
+    sum->rows *= kept;
+}
+
 void sluice_auto_costs_settle(struct sluice_auto_costs *costs)
 {
     for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
@@ -85,7 +92,9 @@ void sluice_auto_costs_settle(struct sluice_auto_costs *costs)
             all.rows += costs->corrections[c][s].rows;
         }
         costs->side_factor[s] = s == SLUICE_SIDE_BYTES ? 1 : with_prior(&all, 1);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             costs->factor[c][s] = with_prior(&costs->corrections[c][s], costs->side_factor[s]);
+            forget(&costs->corrections[c][s]);
+        }
     }
 }

@@ -8,9 +8,11 @@
  *
  *     cost of the ops by the model  x  factor of the choice and side  +  transport
  *
- * A factor is what the last 1000 rows or so of its choice cost over what the model said.  A choice
- * with few rows or none takes after the others of its side: one machine runs them all (bytes of one
- * form say nothing of another's).
+ * A factor is what the rows of its choice cost over what the model said: the last 1000 or so, or
+ * those since the last eight settles or so where these are more, so that however fast rows come a
+ * moment in which a machine was slow does not make the factor.  A choice with few rows or none
+ * takes after the others of its side: one machine runs them all (bytes of one form say nothing of
+ * another's).
  *
  * The disk's part is the file's bytes, which every choice reads; what a byte takes is for whoever
  * watches the disk to say (rate_watch.h).

@@ -48,8 +48,8 @@ struct sluice_auto_plan {
     struct sluice_auto_plan_options options;
     struct sluice_rate_watch watch;
     struct sluice_auto_costs costs;
-    /* Those of the prices in force.  Where many samples are worth the same, prices that were found
-     * for other costs would choose alike for all of them. */
+    /* Those of the prices in force.  Where two resources are the limit many samples are worth about
+     * the same, and prices that were found for other costs would choose alike for all of them. */
     struct sluice_auto_costs taken_costs;
     double storage_price;
 
@@ -79,6 +79,7 @@ struct sluice_auto_plan {
     bool is_alone;       /* the item that was chosen for last */
 
     struct sluice_menu *menus; /* FIRST_ITEMS or more */
+    size_t *menu_items;        /* whose they are */
     size_t max_menus;
     struct sluice_rate_span *spans;
     size_t max_spans;
@@ -174,19 +175,23 @@ static size_t fill_menus(struct sluice_auto_plan *plan, size_t next, size_t max_
         const size_t to = (size_t)((double)left * (double)(k + 1) / (double)count);
         const size_t width = to > from ? to - from : 1;
         const size_t at = from + (count < left ? sluice_rng_below(&rng, (uint32_t)width) : 0);
-        fill_menu(plan, &plan->costs, next + (at < left ? at : left - 1), &plan->menus[k]);
+        plan->menu_items[k] = next + (at < left ? at : left - 1);
+        fill_menu(plan, &plan->costs, plan->menu_items[k], &plan->menus[k]);
     }
     return count;
 }
 
-/* What the prices in force make of the menus: the load of one item. */
+/* What the prices in force, by the costs that they were found for, make of the menus: the load of
+ * one item. */
 static void find_load(const struct sluice_auto_plan *plan, size_t count,
                       double load[SLUICE_NUM_LOADS])
 {
     struct sluice_price_balance balance = {0};
     memset(load, 0, SLUICE_NUM_LOADS * sizeof(*load));
     for (size_t k = 0; k < count; k++) {
-        const unsigned c = sluice_price_plan_choose(&plan->prices, &balance, &plan->menus[k]);
+        struct sluice_menu menu;
+        fill_menu(plan, &plan->taken_costs, plan->menu_items[k], &menu);
+        const unsigned c = sluice_price_plan_choose(&plan->prices, &balance, &menu);
         for (int r = 0; r < SLUICE_NUM_LOADS; r++)
             load[r] += sluice_menu_cost(&plan->menus[k], (enum sluice_load)r, c);
     }
@@ -300,8 +305,7 @@ unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index)
 {
     assert(plan->has_prices && index < plan->epoch.num_items);
     struct sluice_menu menu;
-    const bool is_priced = plan->storage_price > SLUICE_RATE_WATCH_PRICED;
-    fill_menu(plan, is_priced ? &plan->taken_costs : &plan->costs, index, &menu);
+    fill_menu(plan, &plan->taken_costs, index, &menu);
     plan->is_alone = is_latency_item(plan, index);
     return plan->offered[sluice_price_plan_choose(&plan->prices, &plan->balance, &menu)];
 }
@@ -477,6 +481,8 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
 {
     if (plan->is_alone)
         return 1;
+    if (plan->options.is_fixed)
+        return UINT32_MAX;
     const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
@@ -512,9 +518,11 @@ sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *opt
     const size_t sample = options->sample_items ? options->sample_items : DEFAULT_ITEMS;
     const size_t max_menus = sample > FIRST_ITEMS ? sample : FIRST_ITEMS;
     struct sluice_menu *menus = malloc(max_menus * sizeof(*menus));
-    if (!plan || !menus) {
+    size_t *menu_items = malloc(max_menus * sizeof(*menu_items));
+    if (!plan || !menus || !menu_items) {
         free(plan);
         free(menus);
+        free(menu_items);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan over %zu items",
                            max_menus);
     }
@@ -523,6 +531,7 @@ sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *opt
     plan->watch.transport = options->transport;
     plan->costs = sluice_auto_costs_init(&options->model, &options->transport);
     plan->menus = menus;
+    plan->menu_items = menu_items;
     plan->max_menus = max_menus;
     *out = plan;
     return SLUICE_OK;
@@ -533,6 +542,7 @@ void sluice_auto_plan_destroy(struct sluice_auto_plan *plan)
     if (!plan)
         return;
     free(plan->menus);
+    free(plan->menu_items);
     free(plan->spans);
     free(plan);
 }

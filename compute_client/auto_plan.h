@@ -106,7 +106,8 @@ struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *p
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);
 
 /* As the item that was chosen for last may be asked for: while so many items are unfinished, it
- * waits.  Items that are enough to keep every resource at work, and no more. */
+ * waits.  Items that are enough to keep every resource at work, and no more; a fixed plan, which
+ * does not look at how fast they are done, has no such bound. */
 uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan);
 
 /* What is believed now, the server's price of its cores included. */

@@ -67,6 +67,28 @@ static void a_factor_goes_to_what_is_seen_and_forgets(void)
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 0.02);
 }
 
+/* However many rows come in a moment, it is one of the last eight or so. */
+static void a_moment_does_not_make_the_factor(void)
+{
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    double of_moment = 0;
+    for (int moment = 0; moment < 40; moment++) {
+        const double times = moment < 20 ? 1 : 2;
+        const double seen[SLUICE_NUM_CHOICE_SIDES] = {
+            [STORAGE] = times * plain[CROP][SLUICE_LOAD_STORAGE_CPU],
+            [COMPUTE] = times * plain[CROP][SLUICE_LOAD_COMPUTE_CPU],
+            [BYTES] = plain[CROP][SLUICE_LOAD_NET_DOWN],
+        };
+        for (int i = 0; i < 3000; i++)
+            sluice_auto_costs_learn(&costs, CROP, &facts, seen);
+        sluice_auto_costs_settle(&costs);
+        if (moment == 20)
+            of_moment = costs.factor[CROP][COMPUTE];
+    }
+    CU_ASSERT(of_moment > 1.05 && of_moment < 1.2);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
+}
+
 static void others_of_the_side_follow_but_for_bytes(void)
 {
     struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
@@ -118,6 +140,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(nothing_seen_is_the_model_and_the_transport),
         SLUICE_TEST(a_factor_goes_to_what_is_seen_and_forgets),
+        SLUICE_TEST(a_moment_does_not_make_the_factor),
         SLUICE_TEST(others_of_the_side_follow_but_for_bytes),
         SLUICE_TEST(what_is_no_work_teaches_nothing),
         SLUICE_TEST(reading_is_not_counted_twice),

@@ -572,7 +572,56 @@ static void a_fixed_plan_stays_whatever_is_seen(void)
     const struct outcome outcome = run(&world, plan);
     CU_ASSERT_EQUAL(outcome.num_replans, 0);
     CU_ASSERT_EQUAL(sluice_auto_plan_rates(plan).link_bytes_per_s, 1000 * MBIT);
+    /* It does not see how fast items are done, so it bounds none. */
+    CU_ASSERT_EQUAL(sluice_auto_plan_max_unfinished(plan), UINT32_MAX);
     sluice_auto_plan_destroy(plan);
+}
+
+/* Cores of both nodes are the limit, and most samples are worth about the same on either. */
+static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
+{
+    enum { SEEN = 500, LATER = 3000 };
+    static struct sluice_row_seen rows[SEEN];
+    struct sluice_rates rates = RATES(40000, 4);
+    rates.compute_cores = 8;
+    const struct world world = {.compute_factor = 1.04, .storage_factor = 1, .byte_factor = 1};
+    struct sluice_auto_plan *plans[] = {make_plan(&rates, false), make_plan(&rates, true)};
+    const struct sluice_auto_epoch epoch = epoch_of(SEEN + LATER);
+    struct sluice_auto_forecast forecast;
+    for (int p = 0; p < 2; p++)
+        CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plans[p], &epoch, 0, &forecast, NULL),
+                              SLUICE_OK);
+    CU_ASSERT(forecast.price[SLUICE_LOAD_STORAGE_CPU] > 0.05);
+    CU_ASSERT(forecast.price[SLUICE_LOAD_COMPUTE_CPU] > 0.05);
+    for (size_t i = 0; i < SEEN; i++) {
+        const unsigned c = sluice_auto_plan_choose(plans[0], i);
+        CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[1], i), c);
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        true_costs(&world, i, cost);
+        const double bytes = cost[c][SLUICE_LOAD_NET_DOWN];
+        const uint64_t at = ns_of(1e-4 * (double)(i + 1));
+        rows[i] = (struct sluice_row_seen){
+            .index = i,
+            .asked = sluice_choice_listed(c),
+            .got = sluice_choice_listed(c),
+            .payload_bytes = (size_t)bytes,
+            .storage_cpu_ns =
+                ns_of(fmax(0, cost[c][SLUICE_LOAD_STORAGE_CPU] - storage_beside_s(c, bytes))),
+            .compute_cpu_ns = ns_of(cost[c][SLUICE_LOAD_COMPUTE_CPU] - compute_beside_s(bytes)),
+            .requested_ns = at,
+            .arrived_ns = at + 1000000,
+            .started_ns = at + 1000000,
+            .done_ns = at + 2000000,
+        };
+    }
+    const struct sluice_trainer_seen trainer = {0};
+    CU_ASSERT_FALSE(
+        sluice_auto_plan_tick(plans[0], ns_of(TICK_S), SEEN, rows, SEEN, &trainer, &forecast));
+    CU_ASSERT(sluice_auto_plan_correction(plans[0], 0, SLUICE_SIDE_COMPUTE_CPU) > 1.02);
+    for (size_t i = SEEN; i < SEEN + LATER; i++)
+        CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[0], i), sluice_auto_plan_choose(plans[1], i));
+    for (int p = 0; p < 2; p++)
+        sluice_auto_plan_destroy(plans[p]);
 }
 
 static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
@@ -704,6 +753,7 @@ int main(void)
         SLUICE_TEST(a_slow_disk_is_seen_and_no_reason),
         SLUICE_TEST(a_slow_trainer_leaves_the_plan_as_it_is),
         SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
+        SLUICE_TEST(costs_that_move_too_little_for_another_plan_change_no_choice),
         SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),
         SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
         SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
