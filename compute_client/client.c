@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define HELLO_TIMEOUT_MS 5000
+#define STATS_TIMEOUT_MS 20000
 
 /* A reply carries at most a whole file or a decoded image; the server keeps both below its own
  * limits, and this one is there for what is not a server of ours. */
@@ -219,6 +220,39 @@ sluice_status sluice_client_call(struct sluice_client *client, sluice_client_att
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
     }
+}
+
+static sluice_status try_stats(struct sluice_client *client, void *ctx, bool *is_passing,
+                               struct sluice_err *err)
+{
+    *is_passing = false;
+    struct sluice_message request = {0}, reply = {0};
+    sluice_status status = sluice_wire_put_stats_request(&request, err);
+    if (status == SLUICE_OK) {
+        enum sluice_rpc_code code = SLUICE_RPC_UNKNOWN;
+        struct sluice_err cause = {0};
+        status = sluice_rpc_unary(client->channel, SLUICE_METHOD_STATS, &request, STATS_TIMEOUT_MS,
+                                  &reply, &code, &cause);
+        if (status != SLUICE_OK) {
+            *is_passing = sluice_client_is_passing(code);
+            (void)sluice_fail(err, status, "%s: %s", client->target, cause.text);
+        }
+    }
+    if (status == SLUICE_OK)
+        status = sluice_wire_get_stats_reply(&reply, ctx, err);
+    sluice_message_clear(&request);
+    sluice_message_clear(&reply);
+    return status;
+}
+
+sluice_status sluice_client_server_cpu(struct sluice_client *client, double *cpu_s,
+                                       struct sluice_err *err)
+{
+    struct sluice_wire_stats stats;
+    const sluice_status status = sluice_client_call(client, try_stats, &stats, err);
+    if (status == SLUICE_OK)
+        *cpu_s = stats.process_cpu_s > 0 ? stats.process_cpu_s : 0;
+    return status;
 }
 
 struct greeting {

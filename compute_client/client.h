@@ -85,4 +85,8 @@ SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, 
                                                   struct sluice_client_probed *probed,
                                                   struct sluice_err *err);
 
+/* CPU time that the server's process has taken since its start; 0: it does not say. */
+SLUICE_MUST_USE sluice_status sluice_client_server_cpu(struct sluice_client *client, double *cpu_s,
+                                                       struct sluice_err *err);
+
 #endif

@@ -20,7 +20,8 @@
  *     run_choose.c      what each sample is asked for
  *     run_checkpoint.c  where a run stands, written and read
  *     run_epoch.c       the batches of an epoch, and its report
- *     run_profile.c     what --profiling measures beside its epoch, and what it writes
+ *     run_profile.c     what --profiling writes
+ *     run_profile_forms.c  what it measures beside its epoch
  *
  * Threads: the main one, except where noted. */
 

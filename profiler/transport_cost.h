@@ -3,6 +3,8 @@
 
 #include "profiler/menu.h"
 
+#include <stddef.h>
+
 /* CPU time that a sample takes on either node beside its ops: reading the file, handing it from
  * thread to thread, sending and receiving, the digest.  Where a node's CPU is the limit, these
  * threads share the cores with those that run the ops, so a plan has to add them.
@@ -33,12 +35,25 @@ struct sluice_transport_cost sluice_transport_cost_default(void);
 void sluice_transport_cost_set_receive(struct sluice_transport_cost *transport,
                                        double probed_s_per_byte);
 
-/* Brings it to machines that a profile has seen: reading a file took the storage node read_s, and
- * samples that are expected to take the compute node expected_s in an epoch took it spent_s beside
- * the work on them in the profile's pass, which is less crowded.  What is far from the usual counts
- * as half or twice of it. */
+/* What the processes of both nodes took beside the work on a number of samples, and how busy these
+ * kept their CPUs meanwhile. */
+struct sluice_transport_seen {
+    size_t num_samples, num_jobs; /* a job: for a prep worker */
+    double bytes;                 /* of payload */
+    double storage_s, compute_s;  /* CPU time, that of reading files included; NAN: not known */
+    double storage_share,
+        compute_share; /* of the node's cores that its process kept busy: 0 to 1 */
+};
+
+/* Brings it to machines, and a link between them, that a profile has seen; reading a file takes the
+ * storage node read_s, and a sample no less.
+ *
+ * The least squares of what a sample takes, each phase weighted by the square of how busy the node
+ * was: messages that come one by one cost more than those that wait in a row, and what matters is
+ * what they cost where that node's CPU is the limit.  The usual costs, brought to these by one
+ * factor (a quarter to four), decide where little was seen. */
 void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
-                               double expected_s, double spent_s);
+                               const struct sluice_transport_seen *seen, size_t num_seen);
 
 /* Adds to the cost of a choice of form_menu.h's list, whose payload is cost[SLUICE_LOAD_NET_DOWN].
  */

@@ -81,6 +81,8 @@ char *sluice_metrics_text(const struct sluice_wire_stats *stats)
               "What a second of a core is worth to the clients, in seconds of an epoch.");
     put_header(page, "cpu_seconds_total", "counter", "CPU time of jobs: reading, ops and replies.");
     fprintf(page, "sluice_cpu_seconds_total %.9g\n", stats->cpu_s);
+    put_header(page, "process_cpu_seconds_total", "counter", "CPU time of the whole server.");
+    fprintf(page, "sluice_process_cpu_seconds_total %.9g\n", stats->process_cpu_s);
     put_counter(page, "file_reads_total", stats->files.reads, "Files read for samples.");
     put_counter(page, "file_bytes_total", stats->files.bytes, "Length of the files read.");
     put_counter(page, "file_read_bytes_total", stats->files.read_bytes,

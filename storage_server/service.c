@@ -387,6 +387,7 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
     stats.prep_cores = sluice_workers_prep_cores(context->workers);
     stats.prep_workers = whole_cores(stats.prep_cores);
     stats.cpu_price = sluice_workers_offer(context->workers).cpu_price;
+    stats.process_cpu_s = (double)sluice_process_cpu_ns() * 1e-9;
     stats.busy_cores = stats.uptime_s > 0 ? (double)prep.busy_ns * 1e-9 / stats.uptime_s : 0;
     return stats;
 }

@@ -167,6 +167,7 @@ sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **js
         {"refused_paths", count_json(stats->refused_paths)},
         {"files", counts_json(files, SLUICE_ARRAY_LEN(files))},
         {"cpu_s", json_real(stats->cpu_s)},
+        {"process_cpu_s", json_real(stats->process_cpu_s)},
         {"jpeg_index", counts_json(jpeg_index, SLUICE_ARRAY_LEN(jpeg_index))},
     };
     /* Takes the value also where it fails, and fails on NULL. */

@@ -51,7 +51,7 @@ struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t 
  *  "choice_bytes":{"raw@0":..},"errors":{"corrupt":1},"reduced":..,"queue_depth":..,
  *  "queue_peak":..,"prep_workers":..,"prep_cores":..,"busy_cores":..,"cpu_price":..,
  *  "streams":..,"refused_paths":..,
- *  "files":{"reads":..,"bytes":..,"read_bytes":..},"cpu_s":..,
+ *  "files":{"reads":..,"bytes":..,"read_bytes":..},"cpu_s":..,"process_cpu_s":..,
  *  "jpeg_index":{"hits":..,"stale":..,"missing":..,"again":..}}
  * Choices and errors that did not occur are left out. */
 SLUICE_MUST_USE sluice_status sluice_stats_json(const struct sluice_wire_stats *stats, char **json,

@@ -212,7 +212,7 @@ struct sluice_wire_stats {
     uint64_t errors[SLUICE_WIRE_NUM_STATUS]; /* by sluice_status */
     uint64_t samples, payload_bytes, wire_bytes, reduced, refused_paths;
     uint32_t queue_depth, queue_peak, prep_workers, streams;
-    double busy_cores, cpu_price, cpu_s, prep_cores;
+    double busy_cores, cpu_price, cpu_s, prep_cores, process_cpu_s;
     struct {
         uint64_t reads, bytes, read_bytes;
     } files;

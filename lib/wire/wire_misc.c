@@ -96,6 +96,7 @@ sluice_status sluice_wire_put_stats_reply(const struct sluice_wire_stats *stats,
     wire.refused_paths = stats->refused_paths;
     wire.cpu_price = stats->cpu_price;
     wire.cpu_s = stats->cpu_s;
+    wire.process_cpu_s = stats->process_cpu_s;
     wire.file_reads = stats->files.reads;
     wire.file_bytes = stats->files.bytes;
     wire.file_read_bytes = stats->files.read_bytes;
@@ -130,6 +131,7 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
         .busy_cores = wire->busy_cores,
         .cpu_price = wire->cpu_price,
         .cpu_s = wire->cpu_s,
+        .process_cpu_s = wire->process_cpu_s,
         .files = {wire->file_reads, wire->file_bytes, wire->file_read_bytes},
         .jpeg_index = {wire->index_hits, wire->index_stale, wire->index_missing, wire->index_again},
     };
@@ -149,7 +151,7 @@ sluice_status sluice_wire_get_stats_reply(const struct sluice_message *message,
     }
     protobuf_c_message_free_unpacked(unpacked, NULL);
     if (!isfinite(got.uptime_s) || !isfinite(got.busy_cores) || !isfinite(got.cpu_price) ||
-        !isfinite(got.cpu_s) || !isfinite(got.prep_cores))
+        !isfinite(got.cpu_s) || !isfinite(got.prep_cores) || !isfinite(got.process_cpu_s))
         return sluice_fail(err, SLUICE_E_CORRUPT, "a StatsReply with a number that is none");
     *stats = got;
     return SLUICE_OK;

@@ -164,6 +164,16 @@ static void probe_message(void *ctx, struct sluice_rpc_call *call, struct sluice
     sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
 }
 
+static void stats_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    (void)ctx, (void)message;
+    struct sluice_message out = {0};
+    const struct sluice_wire_stats stats = {.process_cpu_s = FAKE_SERVER_CPU_S};
+    REQUIRE(sluice_wire_put_stats_reply(&stats, &out, NULL));
+    (void)sluice_rpc_call_send(call, &out);
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
 /* --- Fetch --- */
 
 struct fetch {
@@ -342,6 +352,7 @@ struct fake_server *fake_server_start(const struct fake_server_options *options)
         {.path = SLUICE_METHOD_HELLO, .on_message = hello_message, .on_done = call_done},
         {.path = SLUICE_METHOD_LIST_SAMPLES, .on_message = list_message, .on_done = call_done},
         {.path = SLUICE_METHOD_PROBE, .on_message = probe_message, .on_done = call_done},
+        {.path = SLUICE_METHOD_STATS, .on_message = stats_message, .on_done = call_done},
         {.path = SLUICE_METHOD_FETCH,
          .on_open = fetch_open,
          .on_message = fetch_message,

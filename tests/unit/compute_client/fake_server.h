@@ -15,6 +15,7 @@
 
 #define FAKE_PIPELINE "decode,random_resized_crop=8,hflip=0.5,to_tensor,normalize=imagenet"
 #define FAKE_ROW_BYTES (8 * 8 * 3)
+#define FAKE_SERVER_CPU_S 1.25
 
 /* Small PNGs in memory. */
 struct fake_dataset {

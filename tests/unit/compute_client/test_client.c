@@ -137,6 +137,22 @@ static void the_probe_measures_the_link(void)
     fake_server_stop(server);
 }
 
+static void the_server_says_its_cpu_time(void)
+{
+    struct fake_server *server =
+        fake_server_start(&(struct fake_server_options){.dataset = &dataset});
+    struct sluice_client *client = connect_to(fake_server_target(server), 0);
+    double cpu_s = -1;
+    CU_ASSERT_EQUAL(sluice_client_server_cpu(client, &cpu_s, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(cpu_s, FAKE_SERVER_CPU_S);
+    fake_server_stop(server);
+    struct sluice_err err = {0};
+    CU_ASSERT_NOT_EQUAL(sluice_client_server_cpu(client, &cpu_s, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(cpu_s, FAKE_SERVER_CPU_S);
+    CU_ASSERT(err.text[0] != 0);
+    sluice_client_destroy(client);
+}
+
 static void waits_for_a_server_that_is_not_there_yet(void)
 {
     struct fake_server *server =
@@ -222,6 +238,7 @@ int main(void)
         SLUICE_TEST(the_list_is_the_servers_manifest),
         SLUICE_TEST(a_list_that_is_not_the_dataset_it_claims_is_refused),
         SLUICE_TEST(the_probe_measures_the_link),
+        SLUICE_TEST(the_server_says_its_cpu_time),
         SLUICE_TEST(waits_for_a_server_that_is_not_there_yet),
         SLUICE_TEST(gives_up_after_its_patience),
         SLUICE_TEST(stop_ends_the_waiting),

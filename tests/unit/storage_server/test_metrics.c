@@ -20,6 +20,7 @@ static struct sluice_wire_stats some_stats(void)
                                       .busy_cores = 1.5,
                                       .cpu_price = 0.25,
                                       .cpu_s = 6.5,
+                                      .process_cpu_s = 7.25,
                                       .files = {8, 9000, 7000},
                                       .jpeg_index = {11, 12, 13, 14}};
     stats.choices[3][SLUICE_FORM_U8].samples = 7;
@@ -47,6 +48,7 @@ static void the_page_has_every_counter_in_prometheus_format(void)
         "\nsluice_uptime_seconds 2.5\n",
         "\nsluice_cpu_price 0.25\n",
         "\nsluice_cpu_seconds_total 6.5\n",
+        "\nsluice_process_cpu_seconds_total 7.25\n",
         "\nsluice_file_reads_total 8\n",
         "\nsluice_file_bytes_total 9000\n",
         "\nsluice_file_read_bytes_total 7000\n",

@@ -293,6 +293,7 @@ static void a_full_prep_lane_costs_ops_and_both_full_cost_time(void)
     CU_ASSERT_EQUAL(stats.streams, 1);
     CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
     CU_ASSERT(stats.busy_cores > 0);
+    CU_ASSERT(stats.process_cpu_s > stats.cpu_s);
     end(&f, client);
 }
 

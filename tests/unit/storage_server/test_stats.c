@@ -89,6 +89,7 @@ static void json_is_one_line_with_what_occurred(void)
         .busy_cores = 0.75,
         .cpu_price = 1.25,
         .cpu_s = 1.5,
+        .process_cpu_s = 2.5,
         .files = {8, 9000, 7000},
         .jpeg_index = {11, 12, 13, 14},
     };
@@ -104,27 +105,28 @@ static void json_is_one_line_with_what_occurred(void)
     json_t *root = json_loads(text, 0, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
 
-    double uptime, cores, price, cpu, prep_cores;
+    double uptime, cores, price, cpu, process_cpu, prep_cores;
     int files[3], index[4];
     int samples, payload, wire, reduced, refused, depth, peak, workers, streams;
     int raw, raw_bytes, u8, u8_bytes, corrupt;
     CU_ASSERT_EQUAL(json_unpack(root,
                                 "{s:f, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:i, s:f, s:f,"
                                 " s:{s:i, s:i !}, s:{s:i, s:i !}, s:{s:i !},"
-                                " s:f, s:{s:i, s:i, s:i !}, s:{s:i, s:i, s:i, s:i !} !}",
+                                " s:f, s:f, s:{s:i, s:i, s:i !}, s:{s:i, s:i, s:i, s:i !} !}",
                                 "uptime_s", &uptime, "samples", &samples, "payload_bytes", &payload,
                                 "wire_bytes", &wire, "reduced", &reduced, "refused_paths", &refused,
                                 "queue_depth", &depth, "queue_peak", &peak, "prep_workers",
                                 &workers, "prep_cores", &prep_cores, "streams", &streams,
                                 "busy_cores", &cores, "cpu_price", &price, "choices", "raw@0", &raw,
                                 "u8@3", &u8, "choice_bytes", "raw@0", &raw_bytes, "u8@3", &u8_bytes,
-                                "errors", "corrupt", &corrupt, "cpu_s", &cpu, "files", "reads",
-                                &files[0], "bytes", &files[1], "read_bytes", &files[2],
-                                "jpeg_index", "hits", &index[0], "stale", &index[1], "missing",
-                                &index[2], "again", &index[3]),
+                                "errors", "corrupt", &corrupt, "cpu_s", &cpu, "process_cpu_s",
+                                &process_cpu, "files", "reads", &files[0], "bytes", &files[1],
+                                "read_bytes", &files[2], "jpeg_index", "hits", &index[0], "stale",
+                                &index[1], "missing", &index[2], "again", &index[3]),
                     0);
     CU_ASSERT_DOUBLE_EQUAL(uptime, 12.5, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(cores, 0.75, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(process_cpu, 2.5, 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(price, 1.25, 1e-6);
     CU_ASSERT_EQUAL(samples, 3);
     CU_ASSERT_EQUAL(payload, 157);

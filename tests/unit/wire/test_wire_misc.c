@@ -75,6 +75,7 @@ static void stats_come_back_as_they_were_put(void)
         stats.prep_cores = random_u32() / 3.0;
         stats.streams = random_u32();
         stats.cpu_s = random_u32() / 5.0;
+        stats.process_cpu_s = random_u32() / 7.0;
         stats.files.reads = random_u64();
         stats.files.bytes = random_u64();
         stats.files.read_bytes = random_u64();
@@ -89,6 +90,7 @@ static void stats_come_back_as_they_were_put(void)
         CU_ASSERT(memcmp(got.choices, stats.choices, sizeof(got.choices)) == 0);
         CU_ASSERT(memcmp(got.errors, stats.errors, sizeof(got.errors)) == 0);
         CU_ASSERT_EQUAL(got.cpu_s, stats.cpu_s);
+        CU_ASSERT_EQUAL(got.process_cpu_s, stats.process_cpu_s);
         CU_ASSERT(memcmp(&got.files, &stats.files, sizeof(got.files)) == 0);
         CU_ASSERT(memcmp(&got.jpeg_index, &stats.jpeg_index, sizeof(got.jpeg_index)) == 0);
         CU_ASSERT_EQUAL(got.uptime_s, stats.uptime_s);
