@@ -1,6 +1,7 @@
 """The figures of a sweep, drawn by gnuplot: each as SVG and PNG, its script with the data beside
 them.  A figure is drawn only where there is something to compare."""
 import csv
+import glob
 import math
 import os
 import shutil
@@ -273,8 +274,9 @@ def all_figures(kept, summary):
         yield from over_cores(summary, "compute", "storage")
         yield from over_rates(summary)
         yield from plan_versus_measured(summary)
-    yield from sizes_cdf(kept.path("profile/prep_sizes.csv"),
-                         kept.path("profile/prep_forms.csv"), "the images measured here",
+    profile = next(iter(sorted(glob.glob(glob.escape(kept.path("profiles")) + "/*/"))), "")
+    yield from sizes_cdf(os.path.join(profile, "prep_sizes.csv"),
+                         os.path.join(profile, "prep_forms.csv"), "the images measured here",
                          "sizes_cdf")
     yield from sizes_cdf(kept.path("openimages_prep_sizes.csv"), "", "published sizes",
                          "sizes_cdf_openimages")

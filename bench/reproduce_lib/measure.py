@@ -8,11 +8,6 @@ import time
 from . import hosts, quota, records
 
 
-# Little memory, which the first pass has touched: what an epoch's first rows pay is none of a row's
-# costs.
-PROFILE_MEMORY = ("-b", 32, "--prefetch-bytes", "32M")
-
-
 class MeasureError(Exception):
     pass
 
@@ -21,14 +16,14 @@ def make_profile(programs, link, cores, server, folder, options, log_path):
     """Measures both nodes, each on the cores that will do the work; the command, the CPU seconds
     that it measured, and whether others took part of the cores meanwhile.
 
-    options: seed, samples"""
+    options: seed, samples, batch"""
     cpus = set(cores.storage + cores.compute)
     command = [*link.compute_prefix, *cores.compute_prefix,
                os.path.join(programs, "offload_train"), "--host", server.address,
                "--profiling", "--write-profile-folder", folder, "--profile-samples",
                options["samples"], "--dataset-mode", "remote_nooff", "--device", "none",
-               "-j", len(cores.compute), "--seed", options["seed"], *PROFILE_MEMORY,
-               "-p", 0, "--no-val", "--json"]
+               "-j", len(cores.compute), "--seed", options["seed"], "-b",
+               options["batch"], "-p", 0, "--no-val", "--json"]
     command = [str(part) for part in command]
     os.makedirs(folder, exist_ok=True)
     storage_before, busy_before = server.cpu_seconds(), hosts.busy_seconds(cpus)

@@ -125,13 +125,60 @@ def verdicts(summary):
         found.append(("ours below SOPHON's plan by 1.5 or more where the network binds it",
                       f"{sum(value >= 1.5 for value in bound)} of {len(bound)} setups; from "
                       f"{min(bound):.2f} to {max(bound):.2f} times as fast"))
+    ratios = [over_forecast(cell) for cell, _ in where_cpus_bind(summary)]
+    if ratios:
+        found.append(("ours as many times as fast as SOPHON's plan as forecast, within 10 %, where "
+                      "a CPU binds that",
+                      f"{sum(abs(ratio - 1) <= 0.1 for ratio in ratios)} of {len(ratios)} setups; "
+                      f"{min(ratios):.2f} to {max(ratios):.2f} of the forecast"))
+    spreads = [cell["plan_seconds_max"] / cell["plan_seconds_min"] - 1 for cell in summary
+               if cell["plan_seconds_min"] and cell["rounds"] > 1]
+    if spreads:
+        found.append(("plans by the profiles of different rounds",
+                      f"apart by {100 * statistics.median(spreads):.1f} % (median), at most "
+                      f"{100 * max(spreads):.1f} %"))
     return found
+
+
+def sophon_of(summary, setup):
+    return next((cell for cell in summary
+                 if cell["mode"] == "sophon" and records.setup_of(cell) == setup), None)
 
 
 def network_binds(summary, setup):
     """Whether SOPHON's plan waits for the network there, by the forecast."""
-    return any(cell["mode"] == "sophon" and records.setup_of(cell) == setup and
-               cell["plan_slowest"] == "network" for cell in summary)
+    sophon = sophon_of(summary, setup)
+    return bool(sophon) and sophon["plan_slowest"] == "network"
+
+
+def where_cpus_bind(summary):
+    """Cells of ours, each with SOPHON's, where by the forecast a node's CPU limits that."""
+    pairs = [(cell, sophon_of(summary, records.setup_of(cell))) for cell in summary
+             if cell["mode"] == "auto" and cell["plan_over_sophon"]]
+    return [(ours, sophon) for ours, sophon in pairs
+            if sophon["plan_slowest"] in ("compute_cpu", "storage_cpu")]
+
+
+def over_forecast(ours):
+    """How many times as fast as SOPHON's plan ours was, over what the forecasts say."""
+    return ours["plan_over_sophon"] / ours["measured_over_sophon"]
+
+
+def _where_cpus_bind(summary):
+    pairs = where_cpus_bind(summary)
+    if not pairs:
+        return []
+    return ["<h2>Where CPUs limit SOPHON's plan</h2>",
+            "<p>How many times as fast ours is there, by the forecasts of both and as measured.</p>",
+            table(["<setup", "<SOPHON's limit", "<limit of ours", "SOPHON, plan s", "measured",
+                   "ours, plan s", "measured", "times as fast, by plan", "measured",
+                   "measured / plan"],
+                  [[cells.setup_text(records.setup_of(ours)), sophon["plan_slowest"],
+                    ours["plan_slowest"], number(sophon["plan_seconds"], 4),
+                    number(sophon["seconds"], 4), number(ours["plan_seconds"], 4),
+                    number(ours["seconds"], 4), number(1 / ours["plan_over_sophon"], 2),
+                    number(1 / ours["measured_over_sophon"], 2),
+                    ratio(over_forecast(ours), 0.9, 1.1)] for ours, sophon in pairs])]
 
 
 def _results(kept, summary):
@@ -140,14 +187,16 @@ def _results(kept, summary):
     numbers = {}
     for i, row in enumerate(kept.rows.rows):
         numbers.setdefault((records.setup_of(row), row["mode"]), []).append(i + 2)
-    plans = {(records.setup_of(row), row["mode"]): i + 2
-             for i, row in enumerate(kept.forecasts.rows)}
+    plans = {}
+    for i, row in enumerate(kept.forecasts.rows):
+        plans.setdefault((records.setup_of(row), row["mode"]), {})[row["round"]] = i + 2
     parts = ["<h2>In short</h2>", table(["<", "<"], verdicts(summary)),
              "<h2>Every setup and mode</h2>",
              "<p>Seconds and bytes are those of one pass over the images, medians over the rounds; epochs "
              "during which others took more than "
              f"{percent(records.DISTURBED_SHARE)} of the cores are left out where there are better "
-             "ones. "
+             "ones. Each epoch is compared with the plan of the profile that was made just before it; what "
+             "stands for both is the median of the rounds. "
              "Stalls are shares of the epoch. All of it is in "
              f"{link('cells.csv', 'cells.csv')}; the last columns lead to the lines of "
              f"{link('rows.csv', 'rows.csv')} and {link('forecast.csv', 'forecast.csv')} behind "
@@ -179,7 +228,7 @@ def _results(kept, summary):
                 number(cell["other_cpu_s"], 3), stalls,
                 cell["choices"],
                 Raw(" ".join(link(f"#row-{i}", i) for i in numbers[key])),
-                Raw(link(f"#plan-{plans[key]}", plans[key])) if key in plans else ""]))
+                Raw(" ".join(link(f"#plan-{i}", i) for i in plans.get(key, {}).values()))]))
         parts += [f"<h3>{escape(cells.setup_text(setup))}, {escape(setup.link)}</h3>",
                   table(heads, rows)]
     return parts
@@ -226,11 +275,10 @@ def _sources(kept):
     parts = ["<h2>Where the numbers come from</h2>"]
     try:
         with open(kept.path("profile.txt"), encoding="utf-8") as file:
-            parts.append("<p>The plans are made from profile/, which these commands made: each node "
-                         "measured on its own cores, op times and forms in "
-                         f"{link('profile/prep_times.csv', 'prep_times.csv')} and "
-                         f"{link('profile/prep_forms.csv', 'prep_forms.csv')}, and what was fitted "
-                         f"to them in {link('profile/cost_model.json', 'cost_model.json')}.</p>" +
+            parts.append("<p>The plans are made from the folders in profiles/, which these commands made: "
+                         "each node measured on its own cores, over the link between them; op times "
+                         "and forms are in prep_times.csv and prep_forms.csv, and what was fitted to "
+                         "them in cost_model.json.</p>" +
                          "".join(f"<p><code>{escape(line)}</code></p>"
                                  for line in file.read().splitlines()))
     except FileNotFoundError:
@@ -246,10 +294,11 @@ def _sources(kept):
             Raw(f"<details><summary>show</summary><code>{escape(row['command'])}</code></details>")
         ]) for i, row in enumerate(kept.rows.rows)])]
     parts += [f"<h3>{link('forecast.csv', 'forecast.csv')}: plans, by line</h3>", table(
-        ["line", "<setup", "<mode", "seconds", "wire bytes", "<limit", "<commit", "<command"],
+        ["line", "<setup", "<mode", "round", "seconds", "wire bytes", "<limit", "<commit",
+         "<command"],
         [(f"#plan-{i + 2}", [
             i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}", row["mode"],
-            f"{row['seconds']:.4f}", row["wire_bytes"], row["slowest"], row["commit"],
+            row["round"], f"{row['seconds']:.4f}", row["wire_bytes"], row["slowest"], row["commit"],
             Raw(f"<details><summary>show</summary><code>{escape(row['command'])}</code></details>")
         ]) for i, row in enumerate(kept.forecasts.rows)])]
     return parts
@@ -265,7 +314,8 @@ def write(kept, summary, figures, why_no_figures, more_lines):
         parts.append(f"<p>{len(kept.rows.rows)} epochs measured in {len(summary)} cells. Every mode "
                      "delivered the same data: epochs of equal draws have equal digests "
                      f"({digests} different draws).</p>")
-    parts += _machine(kept) + _results(kept, summary) + _more(more_lines) + \
+    parts += _machine(kept) + _results(kept, summary) + _where_cpus_bind(summary) + \
+        _more(more_lines) + \
         _figures(kept, figures, why_no_figures) + _openimages(kept) + _sources(kept)
     parts.append("</body></html>")
     path = kept.path("index.html")

@@ -15,8 +15,12 @@ from . import cells, draw, forecast, hosts, measure, records
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
-PROFILES = 3
-PROFILE_MBIT = 40000  # of the link while the nodes are measured: no limit
+# A profile that others disturbed is made again, so often at most.
+PROFILE_ATTEMPTS = 3
+# Of the link while nodes are measured, at least: where a link is slower no CPU is near its limit, and
+# every form of every sample would take long.
+MIN_PROFILE_MBIT = 1000
+PROFILE_S = 10  # as long as none was made
 OVERHEAD_S = 0.4  # of an epoch's process: start, list of samples, end
 
 OPENIMAGES_FIELDS = ("mode", "samples", "wire_bytes", "seconds", "slowest", "choices", "command")
@@ -61,13 +65,14 @@ def _mode(text):
     return text
 
 
-# What a program measures: its name, what it is for, its machines, and lines to print at the end.
-Program = collections.namedtuple("Program", "name description setups_of lines")
+# What a program measures: its name, what it is for, its machines, which of them is profiled to
+# forecast one of them, and lines to print at the end.
+Program = collections.namedtuple("Program", "name description setups_of profiled_of lines")
 REPRODUCE = Program(
     "bench/reproduce",
     "Measures every mode on two hosts made of this machine, over bandwidths and cores, compares "
     "with the plan, and draws tables, figures and a page.",
-    cells.setups_of, lambda summary: [])
+    cells.setups_of, lambda setups, setup: setup, lambda summary: [])
 
 
 def parse_arguments(arguments, program):
@@ -165,9 +170,9 @@ def commit():
 class Sweep:
     """Everything of one call that measures."""
 
-    def __init__(self, options, setups_of):
+    def __init__(self, options, program):
         self.options = options
-        self.setups_of = setups_of
+        self.program = program
         self.root = os.path.abspath(options.dir)
         os.makedirs(options.out, exist_ok=True)
         self.out = os.path.abspath(options.out)
@@ -177,7 +182,9 @@ class Sweep:
         self.started = time.monotonic()
         self.slowness = 1.0  # measured over planned, of late
         self.todo, self.done = [], 0
+        self.indexed = ""  # the command that wrote the index, until it is told
         self.plans = {}  # (setup, mode) -> seconds of one pass
+        self.profile_s = PROFILE_S  # how long the last one took
 
     def begin(self):
         options = self.options
@@ -194,31 +201,41 @@ class Sweep:
             "load_average": os.getloadavg()[0]})
         say(f"link: {self.link.text} ({self.why})")
 
-    def forecast_of(self, setup, profile):
+    def ask(self, setup, profile):
+        return forecast.forecasts(self.options.bin, profile, self.link, setup,
+                                  setup.consume_rate or self.options.gpu_rate)
+
+    def forecast_of(self, setup, number, profile):
         """Asks the planner unless an earlier call did; keeps it in forecast.csv."""
         asked = None
         for name in self.options.modes:
             mode = cells.MODES[name]
-            known = self.records.forecast(setup, name)
+            known = self.records.forecast(setup, name, number)
             if known and not self.options.reforecast:
                 self.plans[setup, name] = known["seconds"]
                 continue
             if not mode.planner:
                 continue
             if asked is None:
-                asked, command = forecast.forecasts(
-                    self.options.bin, profile, self.link, setup,
-                    setup.consume_rate or self.options.gpu_rate)
+                asked, command = self.ask(setup, profile)
             plan = asked[mode.planner]
             busy = {f"busy_{key}": value for key, value in plan["busy_s"].items()}
             self.records.forecasts.append({
-                **setup._asdict(), "mode": name, "seconds": plan["primal_s"],
+                **setup._asdict(), "mode": name, "round": number, "seconds": plan["primal_s"],
                 "wire_bytes": plan["wire_bytes"], "slowest": plan["slowest"], "gap": plan["gap"],
                 "choices": records.choices_text(plan["choices"]), "commit": self.commit,
                 "command": command,
                 **{key: busy.get(key, 0) for key in records.FORECAST_FIELDS
                    if key.startswith("busy_")}})
             self.plans[setup, name] = plan["primal_s"]
+
+    def estimate(self, profile):
+        """How long epochs of setups take, about, that have no profile of their own yet."""
+        for setup in dict.fromkeys(item[0] for item in self.todo):
+            if not any(of == setup for of, _ in self.plans):
+                asked, _ = self.ask(setup, profile)
+                self.plans.update({(setup, name): asked[cells.MODES[name].planner]["primal_s"]
+                                   for name in self.options.modes if cells.MODES[name].planner})
 
     def repeat_of(self, setup):
         known = self.records.repeat_of(setup)
@@ -232,10 +249,16 @@ class Sweep:
                   if of == setup and seconds > 0]
         return max(1, math.ceil(self.options.seconds / min(passes))) if passes else 1
 
-    def expected(self, setup, name, repeat, _number):
+    def expected(self, setup, name, _number):
         known = [seconds for (of, _), seconds in self.plans.items() if of == setup]
         seconds = self.plans.get((setup, name)) or max(known, default=1)
-        return seconds * repeat * self.slowness + OVERHEAD_S
+        return seconds * self.repeat_of(setup) * self.slowness + OVERHEAD_S
+
+    def expected_profiles(self):
+        """Seconds for the profiles that are still to be made."""
+        return self.profile_s * len({self.profile_folder(setup, number)
+                                     for setup, _, number in self.todo
+                                     if not self.has_profile(setup, number)})
 
     def elapsed(self):
         return time.monotonic() - self.started
@@ -244,29 +267,33 @@ class Sweep:
         """Whether every cell is measured."""
         options = self.options
         self.begin()
+        self.indexed = self.make_index()
         setups = self.setups()
-        profile = self.make_profile()
-        todo = []
         for setup in setups:
-            self.forecast_of(setup, profile)
-            repeat = self.repeat_of(setup)
             # Modes take turns, so that what drifts on the machine meets all of them.
-            todo += [(setup, name, repeat, number)
-                     for number in range(options.epochs) for name in options.modes
-                     if not self.records.has(setup, name, number, options.attempts)]
+            self.todo += [(setup, name, number)
+                          for number in range(options.epochs) for name in options.modes
+                          if not self.records.has(setup, name, number, options.attempts)]
         total = len(setups) * options.epochs * len(options.modes)
-        say(f"{total - len(todo)} of {total} epochs are measured")
-        self.todo = todo
-        for setup in dict.fromkeys(item[0] for item in todo):
-            if not self.run_setup(setup, profile):
+        say(f"{total - len(self.todo)} of {total} epochs are measured")
+        for setup in dict.fromkeys(item[0] for item in self.todo):
+            if not self.run_setup(setup):
                 say(f"--max-seconds: {len(self.todo)} epochs are left; the same call goes on")
                 return False
+        if self.options.reforecast:
+            self.reforecast(setups)
         return True
+
+    def reforecast(self, setups):
+        for setup in setups:
+            for number in range(self.options.epochs):
+                if self.has_profile(setup, number):
+                    self.forecast_of(setup, number, self.profile_folder(setup, number))
 
     def setups(self):
         options = self.options
-        return self.setups_of(self.link.name, options.bandwidths, options.storage_cores,
-                              options.compute_cores, options.consume_rates)
+        return self.program.setups_of(self.link.name, options.bandwidths, options.storage_cores,
+                                      options.compute_cores, options.consume_rates)
 
     def server(self, cores, storage_cores):
         index = os.path.join(self.out, "index", "sluice-jpeg-index.bin")
@@ -286,75 +313,103 @@ class Sweep:
         os.rename(folder + ".new", folder)
         return " ".join(command) + "\n"
 
-    def make_profile(self):
-        """The folder of the profile, which is made once: of either node on the cores that it will
-        have, the most of them, over a link that is no limit."""
+    def profiled(self, setup):
+        """The machines and the link that are profiled to forecast this setup."""
+        of = self.program.profiled_of(self.setups(), setup)
+        return of._replace(mbit=max(of.mbit, MIN_PROFILE_MBIT), consume_rate=0.0)
+
+    def profile_folder(self, setup, number):
+        of = self.profiled(setup)
+        return self.records.path(f"profiles/{of.mbit:g}mbit_{of.storage_cores:g}_"
+                                 f"{of.compute_cores:g}_round{number}")
+
+    def has_profile(self, setup, number):
+        return os.path.exists(os.path.join(self.profile_folder(setup, number), "cost_model.json"))
+
+    def make_profile(self, setup, number):
+        """The folder of the round's profile: of either node on the cores that it has, over the link
+        that there is between them."""
         options = self.options
-        profile = os.path.join(self.out, "profile")
-        indexed = self.make_index()
-        if os.path.exists(os.path.join(profile, "cost_model.json")):
+        profile = self.profile_folder(setup, number)
+        if self.has_profile(setup, number):
             return profile
-        cores = hosts.Cores(max(options.storage_cores), max(options.compute_cores))
-        self.link.set_rate(PROFILE_MBIT)
-        server = self.server(cores, len(cores.storage))
+        started = time.monotonic()
+        of = self.profiled(setup)
+        cores = hosts.Cores(of.storage_cores, of.compute_cores)
+        self.link.set_rate(of.mbit)
+        server = self.server(cores, of.storage_cores)
         taken = []  # is_disturbed, CPU seconds, folder, command
         try:
-            for number in range(PROFILES):
-                folder = f"{profile}.{number}"
+            while len(taken) < PROFILE_ATTEMPTS and not (taken and not taken[-1][0]):
+                folder = f"{profile}-{len(taken)}"
                 command, seconds, is_disturbed = measure.make_profile(
                     options.bin, self.link, cores, server, folder,
-                    {"seed": options.seed, "samples": options.profile_samples},
-                    self.records.path("train.log"))
+                    {"seed": options.seed, "samples": options.profile_samples,
+                     "batch": options.batch}, self.records.path("train.log"))
                 taken.append((is_disturbed, seconds, folder, command))
         finally:
             server.close()
             cores.close()
-        # The one in the middle of those during which the machine was ours; the cheapest if none was.
-        taken.sort()
-        num_undisturbed = sum(not profile[0] for profile in taken)
-        _, _, chosen, command = taken[max(num_undisturbed - 1, 0) // 2]
-        with open(self.records.path("profile.txt"), "w", encoding="utf-8") as file:
-            file.write(indexed + command.replace(chosen, profile) + "\n")
+        # The one that nobody disturbed; the cheapest if there was none.
+        is_disturbed, _, chosen, command = min(taken)
         os.rename(chosen, profile)
         for _, _, folder, _ in taken:
             shutil.rmtree(folder, ignore_errors=True)
-        say(f"profiled both nodes; others kept out of {num_undisturbed} of {PROFILES} times")
+        with open(self.records.path("profile.txt"), "a", encoding="utf-8") as file:
+            file.write(self.indexed + command.replace(chosen, profile) + "\n")
+        self.indexed = ""
+        self.profile_s = (time.monotonic() - started) / len(taken)
+        say(f"profiled {of.storage_cores:g} storage and {of.compute_cores:g} compute cores over "
+            f"{cells.mbit_text(of.mbit)}: {len(taken)} times, {self.profile_s:.1f} s each" +
+            ("; others took CPU time" if is_disturbed else ""))
         return profile
 
     def has_time(self, item):
         """The first epoch of a call is always run, so that repeated calls come to an end."""
-        return not self.done or self.elapsed() + self.expected(*item) <= self.options.max_seconds
+        if not self.done:
+            return True
+        setup, _, number = item
+        profile_s = 0 if self.has_profile(setup, number) else self.profile_s
+        return self.elapsed() + profile_s + self.expected(*item) <= self.options.max_seconds
 
-    def run_setup(self, setup, profile):
+    def run_setup(self, setup):
         """Works off the head of the list as far as it is of this setup; false: no time left."""
-        if not self.has_time(self.todo[0]):
-            return False
-        options = self.options
+        while self.todo and self.todo[0][0] == setup:
+            if not self.has_time(self.todo[0]) or not self.run_round(setup, self.todo[0][2]):
+                return False
+        return True
+
+    def run_round(self, setup, number):
+        """A profile first, where there is none, then the epochs: so both meet the same weather."""
+        profile = self.make_profile(setup, number)
+        self.forecast_of(setup, number, profile)
+        self.estimate(profile)
         cores = hosts.Cores(setup.storage_cores, setup.compute_cores)
         if cores.warning():
             warn(f"{setup.storage_cores:g}+{setup.compute_cores:g} cores: {cores.warning()}")
         self.link.set_rate(setup.mbit)
         server = self.server(cores, setup.storage_cores)
         try:
-            while self.todo and self.todo[0][0] == setup:
+            while self.todo and self.todo[0][0] == setup and self.todo[0][2] == number:
                 if not self.has_time(self.todo[0]):
                     return False
                 text = self.run_one(*self.todo[0], cores, server, profile)
                 self.done += 1
-                _, mode, _, number = self.todo[0]
+                _, mode, _ = self.todo[0]
                 if self.records.has(setup, mode, number, self.options.attempts):
                     del self.todo[0]
                 else:
                     text += "; others took CPU time, so it is measured again"
-                left = sum(self.expected(*item) for item in self.todo)
+                left = sum(self.expected(*item) for item in self.todo) + self.expected_profiles()
                 say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
         finally:
             server.close()
             cores.close()
         return True
 
-    def run_one(self, setup, name, repeat, number, cores, server, profile):
+    def run_one(self, setup, name, number, cores, server, profile):
         options = self.options
+        repeat = self.repeat_of(setup)
         mode = cells.MODES[name]
         command = measure.train_command(options.bin, self.link, cores, server, setup, mode, {
             "profile": profile, "repeat": repeat, "round": number, "seed": options.seed,
@@ -410,7 +465,7 @@ def main(arguments=None, program=REPRODUCE):
         if options.openimages:
             replay_openimages(options)
         if options.dir:
-            sweep = Sweep(options, program.setups_of)
+            sweep = Sweep(options, program)
             try:
                 is_done = sweep.run()
             finally:

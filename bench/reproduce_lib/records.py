@@ -2,7 +2,8 @@
 
     settings.json   what must not change between two calls, and the machine
     rows.csv        one line for each measured epoch
-    forecast.csv    one line for each setup and mode: what the plan says; the last one counts
+    forecast.csv    one line for each setup, mode and round: what the plan of the round's profile says;
+                    the last one counts
     runs.jsonl      one object for each call: options, commit, load, dates
     cells.csv       what follows from the first two, made anew each time
 """
@@ -21,15 +22,17 @@ ROW_FIELDS = (
     "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "commit", "date",
     "command")
 FORECAST_FIELDS = (
-    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "seconds", "wire_bytes", "slowest",
+    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "round", "seconds",
+    "wire_bytes", "slowest",
     "busy_disk", "busy_storage_cpu", "busy_network", "busy_compute_cpu", "busy_gpu", "busy_pcie",
     "busy_receive", "gap",
     "choices", "commit", "command")
 CELL_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "rounds", "repeat", "seconds",
     "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
+    "plan_seconds_min", "plan_seconds_max",
     "plan_wire_bytes", "plan_slowest", "measured_over_plan", "measured_over_best_fixed",
-    "measured_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
+    "measured_over_sophon", "plan_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
     "stall_compute_cpu", "stall_trainer", "bound_by", "plan_share", "storage_cpu_s",
     "compute_cpu_s", "other_cpu_s", "choices")
 NUMBERS = {
@@ -141,10 +144,10 @@ class Records:
                 return row["repeat"]
         return None
 
-    def forecast(self, setup, mode):
+    def forecast(self, setup, mode, number):
         found = None
         for row in self.forecasts.rows:
-            if setup_of(row) == setup and row["mode"] == mode:
+            if setup_of(row) == setup and row["mode"] == mode and row["round"] == number:
                 found = row
         return found
 
@@ -199,12 +202,19 @@ def summarize(records):
         for field in ROW_FIELDS:
             if field.startswith("stall_") or field == "choices":
                 cell[field] = middle[field]
-        plan = records.forecast(setup, mode)
-        cell["plan_seconds"] = plan["seconds"] if plan else None
+        # Each epoch was planned by its round's profile, made just before it.
+        pairs = [(row, records.forecast(setup, mode, row["round"])) for row in rows]
+        plans = sorted((plan for _, plan in pairs if plan and plan["seconds"] > 0),
+                       key=lambda plan: plan["seconds"])
+        plan = plans[(len(plans) - 1) // 2] if plans else None
+        for field in ("plan_seconds", "plan_seconds_min", "plan_seconds_max"):
+            choose = {"min": min, "max": max}.get(field[-3:], statistics.median)
+            cell[field] = choose(each["seconds"] for each in plans) if plans else None
         cell["plan_wire_bytes"] = plan["wire_bytes"] if plan else None
         cell["plan_slowest"] = plan["slowest"] if plan else None
-        cell["measured_over_plan"] = \
-            cell["seconds"] / plan["seconds"] if plan and plan["seconds"] > 0 else None
+        cell["measured_over_plan"] = statistics.median(
+            row["seconds"] / row["repeat"] / of["seconds"] for row, of in pairs
+            if of and of["seconds"] > 0) if plans else None
         cell["bound_by"] = max(STALLS, key=lambda stall: cell[f"stall_{stall}"])
         cell["plan_share"] = plan_share(plan, cell["bound_by"]) if plan else None
         found.append(cell)
@@ -216,6 +226,8 @@ def summarize(records):
         sophon = by_key.get((setup, "sophon"))
         cell["measured_over_best_fixed"] = cell["seconds"] / min(fixed) if fixed else None
         cell["measured_over_sophon"] = cell["seconds"] / sophon["seconds"] if sophon else None
+        cell["plan_over_sophon"] = cell["plan_seconds"] / sophon["plan_seconds"] \
+            if sophon and cell["plan_seconds"] and sophon["plan_seconds"] else None
     order = list(cells.MODES)
     found.sort(key=lambda cell: (cell["link"], cell["consume_rate"], cell["compute_cores"],
                                  cell["storage_cores"], cell["mbit"], order.index(cell["mode"])))
