@@ -180,6 +180,7 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
     return (struct sluice_ask){
         .choice = sluice_choice_listed(choice),
         .max_unfinished = sluice_auto_plan_max_unfinished(chooser->plan),
+        .storage_worth = sluice_auto_plan_storage_worth(chooser->plan),
     };
 }
 

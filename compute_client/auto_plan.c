@@ -3,6 +3,7 @@
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "compute_client/auto_costs.h"
+#include "compute_client/auto_price.h"
 #include "compute_client/auto_state.h"
 
 #include <assert.h>
@@ -35,11 +36,9 @@
  * everything: each resource has so small a price beside its own. */
 #define THRIFT 1e-3
 
-/* From plan to plan a priced use of the storage cores changes by no more than this. */
-#define STEP_UP 1.15
-#define STEP_DOWN 0.87
-#define LEAST_STEP 0.02 /* of the cores */
-#define USED_WEIGHT 0.5
+/* Where a price is followed plans change a little all the time; that is told once the use of the
+ * storage cores has changed by so much. */
+#define TOLD_USE 0.1 /* in natural logarithms */
 
 /* So many items, each asked for by itself, show the link empty. */
 #define LATENCY_ITEMS 2
@@ -51,7 +50,8 @@ struct sluice_auto_plan {
     /* Those of the prices in force.  Where two resources are the limit many samples are worth about
      * the same, and prices that were found for other costs would choose alike for all of them. */
     struct sluice_auto_costs taken_costs;
-    double storage_price;
+    struct sluice_auto_price price; /* of the storage cores */
+    double told_use;                /* of them, when a plan was told last; 0: by no price */
 
     struct sluice_auto_epoch epoch;
     uint8_t offered[SLUICE_NUM_CHOICES];
@@ -63,9 +63,6 @@ struct sluice_auto_plan {
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
-    double storage_used;   /* cores, of late */
-    double storage_step;   /* cores, that the plan is to use while it is stepping ... */
-    bool is_stepping;      /* ... towards what the storage node's price asks for */
     struct sluice_auto_burden burden;
     struct sluice_auto_state considered, taken;
     struct sluice_auto_state
@@ -143,12 +140,20 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
             [SLUICE_LOAD_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
             [SLUICE_LOAD_GPU] = rates.gpu_samples_per_s,
         }};
-    if (!(plan->storage_price > 0))
+    if (!(plan->price.heard > 0))
         return capacities;
-    capacities.price_s[SLUICE_LOAD_STORAGE_CPU] =
-        plan->storage_price + THRIFT / rates.storage_cores;
+    capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = plan->price.heard + THRIFT / rates.storage_cores;
     capacities.price_s[SLUICE_LOAD_COMPUTE_CPU] = THRIFT / rates.compute_cores;
     capacities.price_s[SLUICE_LOAD_NET_DOWN] = THRIFT / rates.link_bytes_per_s;
+    return capacities;
+}
+
+/* Of what the plan in force is for. */
+static struct sluice_capacities planned_capacities(const struct sluice_auto_plan *plan)
+{
+    struct sluice_capacities capacities = capacities_of(plan);
+    if (plan->price.use > 0)
+        capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = plan->price.use;
     return capacities;
 }
 
@@ -216,7 +221,6 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
     plan->prices = result->plan;
     sluice_rate_watch_plan(&plan->watch);
     plan->taken_costs = plan->costs;
-    plan->balance = (struct sluice_price_balance){0};
     plan->has_prices = true;
     plan->since_ns = now_ns;
     const double slowest_s = result->primal_s - result->priced_s;
@@ -255,6 +259,23 @@ static sluice_status solve(struct sluice_auto_plan *plan, size_t count,
     return sluice_plan_lp(&source, capacities, NULL, result, err);
 }
 
+/* As solve(), but where a price is followed for so many of the storage node's cores as it says. */
+static sluice_status solve_priced(struct sluice_auto_plan *plan, size_t count, uint64_t now_ns,
+                                  struct sluice_capacities capacities,
+                                  struct sluice_lp_result *result, struct sluice_err *err)
+{
+    double *cores = &capacities.per_s[SLUICE_LOAD_STORAGE_CPU];
+    const double use = sluice_auto_price_next_use(&plan->price, now_ns, *cores);
+    if (use > 0) {
+        capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = THRIFT / use;
+        *cores = use;
+    }
+    const sluice_status status = solve(plan, count, &capacities, result, err);
+    if (status == SLUICE_OK)
+        sluice_auto_price_planned(&plan->price, *cores, result);
+    return status;
+}
+
 sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
                                      const struct sluice_auto_epoch *epoch, uint64_t now_ns,
                                      struct sluice_auto_forecast *forecast, struct sluice_err *err)
@@ -286,12 +307,14 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     const size_t count = fill_menus(plan, epoch->first_item, plan->max_menus);
     const struct sluice_capacities capacities = capacities_of(plan);
     struct sluice_lp_result result;
-    const sluice_status status = solve(plan, count, &capacities, &result, err);
+    const sluice_status status = solve_priced(plan, count, now_ns, capacities, &result, err);
     if (status != SLUICE_OK)
         return status;
+    plan->balance = (struct sluice_price_balance){0};
     take(plan, &result, count, now_ns);
+    plan->told_use = plan->price.use;
     plan->considered = plan->taken =
-        sluice_auto_state_of(&plan->watch, &plan->costs, plan->storage_price);
+        sluice_auto_state_of(&plan->watch, &plan->costs, plan->price.heard);
     *forecast = forecast_of(plan, &result, count, epoch->num_items - epoch->first_item, 0);
     return SLUICE_OK;
 }
@@ -350,11 +373,11 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
         has_latency |= rows[i].status == SLUICE_OK && is_latency_item(plan, rows[i].index);
         if (rows[i].arrived_ns >= last_ns) {
             last_ns = rows[i].arrived_ns;
-            plan->storage_price = rows[i].storage_price;
             storage_cores = rows[i].storage_cores;
         }
     }
     sluice_auto_costs_settle(&plan->costs);
+    sluice_auto_price_hear(&plan->price, rows, num_rows);
     if (has_latency)
         sluice_rate_watch_forget_latency(&plan->watch);
     struct sluice_rate_sight sight =
@@ -366,42 +389,13 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     if (!is_draining)
         sluice_rate_watch_learn(&plan->watch, &sight);
     if (!is_draining && sight.seconds > 0)
-        plan->storage_used +=
-            USED_WEIGHT * (sight.used_per_s[SLUICE_WATCHED_STORAGE] - plan->storage_used);
+        sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
     if (has_latency)
         plan->latency_item = SIZE_MAX;
     if (!is_draining && sight.seconds > 0)
         plan->seen_per_s = (double)sight.num_rows / sight.seconds;
     if (!is_draining && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
         plan->latency_item = next_item;
-}
-
-/* As solve(), but where a price divides the storage node's cores it is followed by steps: many
- * samples are worth the same, and if all of a client's came and went at once the price could never
- * rest. */
-static sluice_status solve_by_steps(struct sluice_auto_plan *plan, size_t count,
-                                    struct sluice_capacities *capacities,
-                                    struct sluice_lp_result *result)
-{
-    const double from = plan->is_stepping ? plan->storage_step : plan->storage_used;
-    plan->is_stepping = false;
-    if (!(plan->storage_price > SLUICE_RATE_WATCH_PRICED))
-        return solve(plan, count, capacities, result, NULL);
-    double *cores = &capacities->per_s[SLUICE_LOAD_STORAGE_CPU];
-    const double most = from * STEP_UP + LEAST_STEP * *cores, least = from * STEP_DOWN;
-    if (most < *cores) {
-        *cores = most;
-        plan->is_stepping = true;
-    }
-    const sluice_status status = solve(plan, count, capacities, result, NULL);
-    const double seconds = result->primal_s - result->priced_s;
-    plan->storage_step = result->busy_s[SLUICE_LOAD_STORAGE_CPU] * *cores / seconds;
-    if (status != SLUICE_OK || plan->storage_step >= least)
-        return status;
-    plan->is_stepping = true;
-    plan->storage_step = *cores = least;
-    capacities->price_s[SLUICE_LOAD_STORAGE_CPU] = THRIFT / least;
-    return solve(plan, count, capacities, result, NULL);
 }
 
 static void watch_limit(struct sluice_auto_plan *plan, const struct sluice_capacities *capacities)
@@ -419,7 +413,7 @@ static void watch_limit(struct sluice_auto_plan *plan, const struct sluice_capac
 struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *plan,
                                                 size_t next_item)
 {
-    const struct sluice_capacities capacities = capacities_of(plan);
+    const struct sluice_capacities capacities = planned_capacities(plan);
     return (struct sluice_auto_limit){
         .load = plan->limit,
         .rest_s = (double)(plan->epoch.num_items - next_item) *
@@ -437,12 +431,14 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
         return false;
     learn(plan, now_ns, next_item, rows, num_rows, trainer);
     const struct sluice_auto_state state =
-        sluice_auto_state_of(&plan->watch, &plan->costs, plan->storage_price);
-    struct sluice_capacities capacities = capacities_of(plan);
-    watch_limit(plan, &capacities);
-    const bool was_stepping = plan->is_stepping;
+        sluice_auto_state_of(&plan->watch, &plan->costs, plan->price.heard);
+    const struct sluice_capacities capacities = capacities_of(plan);
+    struct sluice_capacities planned = planned_capacities(plan);
+    watch_limit(plan, &planned);
+    const bool was_following = plan->price.use > 0;
+    const bool is_following = sluice_auto_price_is_followed(&plan->price);
     if (next_item >= plan->epoch.num_items ||
-        !(was_stepping ||
+        !(was_following || is_following ||
           sluice_auto_state_has_moved(&plan->considered, &state, &plan->burden, &capacities)))
         return false;
     plan->considered = state;
@@ -452,26 +448,35 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     struct sluice_lp_result result;
     /* Out of memory: the old prices are still good for something. */
     find_load(plan, count, plan->burden.load);
-    if (solve_by_steps(plan, count, &capacities, &result) != SLUICE_OK)
+    if (solve_priced(plan, count, now_ns, capacities, &result, NULL) != SLUICE_OK)
         return false;
     const struct sluice_auto_burden before = plan->burden;
-    const double slowest = sluice_auto_slowest_s(before.load, &capacities, NULL) * (double)count;
-    const double priced = priced_s(before.load, &capacities) * (double)count;
-    const double swings = plan->is_stepping ? 0 : swings_of_late(plan, now_ns);
-    const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings);
-    if (!(slowest + priced > result.primal_s * (1 + gain)))
-        return false;
-    take(plan, &result, count, now_ns);
-    *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item,
-                            slowest + priced - result.priced_s);
+    planned = planned_capacities(plan);
+    double kept = sluice_auto_slowest_s(before.load, &planned, NULL) * (double)count;
+    if (is_following) {
+        take(plan, &result, count, now_ns);
+        if (plan->told_use > 0 && fabs(log(plan->price.use / plan->told_use)) < TOLD_USE)
+            return false;
+    } else {
+        kept += priced_s(before.load, &planned) * (double)count;
+        const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings_of_late(plan, now_ns));
+        if (!(kept > result.primal_s * (1 + gain)))
+            return false;
+        kept -= result.priced_s;
+        plan->balance = (struct sluice_price_balance){0};
+        take(plan, &result, count, now_ns);
+    }
+    *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item, kept);
     const size_t most =
         sluice_auto_state_reason(&plan->taken, &state, &before, &plan->burden, &capacities,
                                  &plan->costs, forecast->reason, sizeof(forecast->reason));
-    if (was_stepping || plan->is_stepping) {
+    if (is_following) {
         const size_t used = strlen(forecast->reason);
         snprintf(forecast->reason + used, sizeof(forecast->reason) - used,
-                 ", by steps after the price of storage CPU");
+                 ", %.3g storage cores, worth %.3g, at the price of storage CPU %.3g",
+                 plan->price.use, plan->price.worth, plan->price.heard);
     }
+    plan->told_use = plan->price.use;
     count_swing(plan, most, state.of[most], now_ns);
     plan->taken = state;
     return true;
@@ -492,6 +497,11 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
 }
 
+double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan)
+{
+    return plan->price.worth;
+}
+
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan)
 {
     return plan->num_solves;
@@ -500,7 +510,7 @@ uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan)
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan)
 {
     struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
-    rates.storage_cpu_price = plan->storage_price;
+    rates.storage_cpu_price = plan->price.heard;
     rates.pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
     return rates;
 }

@@ -29,9 +29,9 @@
  * Where the link has not been empty for 10 s, two items are asked for with nothing else under way,
  * to see its latency.
  *
- * What is shared has a price from outside: a second of the storage node's cores.  Where it
- * matters, it is followed by steps of some 15 %, since many samples are worth about the same and
- * would otherwise come and go all at once.
+ * What is shared has a price from outside: a second of the storage node's cores.  Where there is
+ * one, the plan is for so many of the cores as it says (auto_price.h), and follows it at every
+ * tick.
  *
  * Pure: no clock, I/O, threads or randomness but the seed's; the times come with the rows.
  * Threads: one at a time. */
@@ -101,6 +101,9 @@ struct sluice_auto_limit {
 };
 struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *plan,
                                                 size_t next_item);
+
+/* What the last second that the plan uses of a storage core is worth: seconds of the epoch. */
+double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan);
 
 /* How often prices were looked for in this epoch, the first ones among them. */
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);

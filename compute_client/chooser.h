@@ -19,6 +19,7 @@
 struct sluice_ask {
     struct sluice_choice choice;
     uint32_t max_unfinished;
+    double storage_worth; /* source.h */
 };
 
 /* The way of one item, from the request to its row in the batch.

@@ -73,6 +73,7 @@ struct fetcher {
     size_t max_items;
     uint64_t window_bytes, max_image_pixels;
     bool follows_price;
+    double storage_worth; /* as the last item said */
     struct sluice_source_events events;
     bool is_owner_started;
     bool is_joined;
@@ -480,12 +481,13 @@ static size_t gather_requests(struct fetcher *f)
     return count;
 }
 
-static void send_requests(struct fetcher *f, size_t count, uint64_t grant)
+static void send_requests(struct fetcher *f, size_t count, uint64_t grant, double storage_worth)
 {
     const struct sluice_wire_fetch_request request = {
         .samples = f->batch,
         .num_samples = count,
         .grant_bytes = grant,
+        .cpu_worth = storage_worth,
     };
     struct sluice_message message = {0};
     struct sluice_err err = {0};
@@ -527,8 +529,9 @@ static void *owner_main(void *ctx)
             const uint64_t grant = f->grant_bytes >= (f->window_bytes + 3) / 4 ? f->grant_bytes : 0;
             f->grant_bytes -= grant;
             if (count > 0 || grant > 0) {
+                const double storage_worth = f->storage_worth;
                 pthread_mutex_unlock(&f->lock);
-                send_requests(f, count, grant);
+                send_requests(f, count, grant, storage_worth);
                 pthread_mutex_lock(&f->lock);
                 continue;
             }
@@ -560,6 +563,7 @@ static sluice_status fetcher_request(struct sluice_source *source,
         struct pending *pending = &f->pending[index];
         f->free_head = pending->next;
         pending->item = items[i];
+        f->storage_worth = items[i].storage_worth;
         pending->accepted_ns = now;
         pending->sent_ns = 0;
         pending->retry =

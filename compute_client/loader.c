@@ -384,6 +384,7 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
         .path = epoch->manifest->entries[row->sample_id].path,
         .split = row->choice.split,
         .form = (enum sluice_form)row->choice.form,
+        .storage_worth = loader->ask.storage_worth,
     };
 }
 

@@ -6,10 +6,10 @@
 
 /* A wait as short as this is the scheduling of threads and the batching of messages. */
 #define MARGIN_NS 5000000u
-/* From this price of the storage node's cores on, the price divides them: a queue that it is about
- * to shorten is no limit, and without a longer one they are believed to do more with each look. */
-#define PRICED_MARGIN_NS 100000000u
+/* While a price divides the storage node's cores a queue is its concern, and they are believed to
+ * do more with each look. */
 #define PRICED_STEP 0.1
+#define MOST_OF_HEARD 1.5 /* what other threads do beside those cores is in what is believed */
 
 /* What was waited for nearly all of the time was the limit; what was waited for less than half of
  * it was not. */
@@ -209,9 +209,7 @@ static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched w
         span->to_ns = row->started_ns;
         break;
     }
-    const bool is_priced =
-        watched == SLUICE_WATCHED_STORAGE && row->storage_price > SLUICE_RATE_WATCH_PRICED;
-    span->from_ns += is_priced ? PRICED_MARGIN_NS : MARGIN_NS;
+    span->from_ns += MARGIN_NS;
     return span->from_ns < span->to_ns;
 }
 
@@ -389,11 +387,12 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
         return;
     const double planned = fmin(*per_s, watch->planned_per_s[k]);
     const bool is_worth_more = *per_s < MAX_UNPLANNED * fmax(planned, used);
-    if (sight->waiting[k] >= LIMITED) {
-        *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s > 0);
+    if (k == SLUICE_WATCHED_STORAGE && sight->is_priced) {
+        const double most = watch->heard_cores > 0 ? MOST_OF_HEARD * watch->heard_cores : INFINITY;
+        *per_s = fmin(*per_s * (1 + PRICED_STEP), fmax(most, used));
         hold(steps, *per_s);
-    } else if (k == SLUICE_WATCHED_STORAGE && sight->is_priced) {
-        *per_s *= 1 + PRICED_STEP;
+    } else if (sight->waiting[k] >= LIMITED) {
+        *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s > 0);
         hold(steps, *per_s);
     } else if (used > *per_s) {
         *per_s = used;

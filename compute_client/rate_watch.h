@@ -28,7 +28,7 @@
  *
  * The storage node's cores are shared.  While they have a price (of their server's queue), that
  * divides them: each client believes that it could have all of them, which at that price it does
- * not want.  Only a wait that is much longer than the price aims at says that there are fewer.
+ * not want (auto_price.h).
  *
  * Each resource is seen at the times when it was done with a row, so that one which lets
  * rows through in fits does not seem to make those before it uneven.

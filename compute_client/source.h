@@ -24,6 +24,7 @@ struct sluice_source_item {
     const char *path; /* borrowed until the answer */
     unsigned split;   /* a hint */
     enum sluice_form form;
+    double storage_worth; /* what a second of a storage core is worth to who asks; 0: not said */
 };
 
 struct sluice_source_result {

@@ -2,60 +2,75 @@
 #define SLUICE_STORAGE_SERVER_CPU_PRICE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-/* What the server's cores are worth to its clients, found from the queue alone.
+/* What the server's cores are worth to its clients.
  *
- * The price is what a second of a storage core costs, in seconds of a client's
- * epoch.  Every client adds it to its own prices, so those that gain least from
- * the cores leave them to the others.  It is the one at which the cores are just
- * busy:
+ * The price is what a second of a storage core costs, in seconds of a client's epoch.
+ * Every client says what the last core second of its own use is worth to it, hears the
+ * price, and uses less or more (compute_client/auto_price.h), at a rate that follows
  *
- *     d log2(price) / dt  =  gain * 2 [ d wait / dt  -  idle  +  (wait - target) / 0.5 s ]
+ *     log(worth / price)
  *
- * with `wait` the time that a job which comes now will wait and `idle` the share of
- * worker time without a job.  d wait / dt - idle is by how much more is asked for
- * than there are cores; the last term, within -1/2 and 1/2, lets a queue that is
- * too long shrink, at most at half speed; the product without the gain, smoothed, is
- * within -1 and 1.  The gain begins at two octaves a second, falls whenever the
- * price turns after it went some way, which damps what would swing, and grows again
- * where it turns at once (that is noise, of jobs that come in fits) and while the price
- * has far to go.  Below SLUICE_CPU_PRICE_LEAST the price is 0, above
+ * so those that gain least from the cores leave them to the others.  The price is the
+ * mean worth (of logarithms, by use), and more or less than that by the queue:
+ *
+ *     asked  =  (work done + growth of the queue) / capacity - 1      smoothed over 0.2 s
+ *     price  =  worth * exp(DAMPING * asked + DRAIN * (standing - target))
+ *
+ * with `standing` the least time of work that waited within the last 0.2 s.  At the mean
+ * worth some come to use more and others less, and all together what they did; so the
+ * queue alone says whether all together use more or less.  It is the sum of what they
+ * asked for too much, and they take time to follow: without the first term, which
+ * answers to how fast the queue grows before it has grown, both would swing.
+ *
+ * Capacity is not the number of workers: what they do while jobs wait for them, which
+ * quotas, other threads and clients that do not follow the price leave them.  So a
+ * quota that stops the workers for a part of each of its periods is no lack of work in
+ * the rest, and one that is not exhausted is.
+ *
+ * Where nobody has a use for more, or says what it is worth, the worth is looked for: it
+ * rises while jobs stand, and falls while cores are idle.
+ *
+ * A client that says what the cores are worth to it and is alone has nobody to leave
+ * anything to: then the price is 0.  Below SLUICE_CPU_PRICE_LEAST the price is 0, above
  * SLUICE_CPU_PRICE_MOST it does not go.
  *
  * Threads: a value; whoever holds it locks it. */
 
-#define SLUICE_CPU_PRICE_LEAST 0x1p-7
+#define SLUICE_CPU_PRICE_LEAST 0x1p-5
 #define SLUICE_CPU_PRICE_MOST 0x1p10
-#define SLUICE_CPU_PRICE_TARGET_S 0.03 /* the wait at which the price rests */
+#define SLUICE_CPU_PRICE_TARGET_S 0.03 /* of work stands in the queue while the price rests */
 
 struct sluice_cpu_price {
     double price;
-    double gain;        /* octaves a second */
-    double turned_at;   /* log2 of the price when it turned last */
-    double far_s;       /* for so long it has gone the same way, since the gain was changed */
-    double signal;      /* smoothed */
-    double mean_s;      /* of a job */
-    double num_waiting; /* at last_ns */
+    double worth;     /* the mean, as it was heard last */
+    double asked;     /* smoothed */
+    double cores;     /* capacity; 0: not known */
+    double waiting_s; /* CPU time of the jobs that waited at last_ns */
+    double standing_s;
+    struct {
+        double elapsed_s, done_s;
+    } full, second;    /* since the queue was empty last; since this was looked at last */
+    double least_s[2]; /* of work that waited, in this part of the window and the one before */
+    uint64_t part_ns;  /* this part began */
     uint64_t last_ns;
-    bool was_rising;
 };
 
 /* The price is 0 and the queue empty. */
 struct sluice_cpu_price sluice_cpu_price_init(uint64_t now_ns);
 
-/* What was seen of the workers.  Clients that do not follow the price do not move it either: a
- * fair queue gives them their part and what nobody else wants, and the price is that of the rest.
- */
+/* What was seen of the jobs of those who follow the price, since the last time: clients that do not
+ * follow it do not move it either.  A fair queue gives them their part and what nobody else wants,
+ * and the price is that of the rest. */
 struct sluice_cpu_load {
-    unsigned num_workers;
-    size_t num_waiting;     /* jobs of followers, now */
-    uint64_t num_done;      /* the same, since the last time */
-    double held_s;          /* for how long these held their workers, in all */
-    double others_held_s;   /* the same of those who do not follow */
-    unsigned num_followers; /* with jobs that wait or run, now */
-    unsigned num_others;
+    double cores;     /* that workers may use, as far as is known */
+    double waiting_s; /* CPU time that the jobs which wait now are expected to take */
+    double done_s;    /* CPU time of jobs that were done */
+    bool was_empty;   /* no job waited, at some time */
+    unsigned num_followers;
+    double worth;    /* the mean of what a core second is worth to them; 0: nothing, or not told */
+    bool has_silent; /* one of them never said that */
 };
 
 /* What was seen at now_ns (not before the last one): returns the price from here on.  Any spacing

@@ -189,6 +189,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
                 .num_requests = request.num_samples,
                 .received_ns = sluice_clock_ns(),
             };
+            sluice_workers_hear_worth(context->workers, s->party, request.cpu_worth);
             request.samples = NULL;
             request.num_samples = 0;
         }

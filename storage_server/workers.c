@@ -16,6 +16,14 @@
 
 /* Between two looks at the queue. */
 #define PRICE_PERIOD_NS 50000000u
+#define PRICE_LOG_NS 250000000u
+
+/* Who asked for nothing for so long does not share the cores: an epoch may be over. */
+#define ABSENT_NS 3000000000u
+
+/* By what a client used within some such time its worth counts; who used nothing has one too. */
+#define USED_NS 1e9
+#define LEAST_USED_S 1e-6
 
 /* Stands for "one more job" in a pool's queue: which one is decided when a worker is free. */
 struct ticket {
@@ -37,6 +45,10 @@ struct sluice_party {
     struct sluice_waiter *first, **end;
     size_t refs; /* who joined, its jobs and its waiters */
     bool follows_price;
+    uint64_t asked_ns; /* when it came with its last job */
+    double worth;      /* to it, of a core second */
+    bool has_told;     /* that, once */
+    double used_s;     /* CPU time of its jobs in PREP, of late */
     struct sluice_party *next, **link;
     char name[];
 };
@@ -49,9 +61,11 @@ struct sluice_workers {
     struct lane lanes[2];
     struct sluice_cpu_price price;
     double prep_cores; /* when the price was made */
-    struct {
-        uint64_t num_done, held_ns;
-    } seen[2]; /* in PREP since the price was made: of others, of followers */
+    /* Of PREP's jobs of those who follow the price: */
+    size_t num_waiting;
+    uint64_t done_ns; /* CPU time since the price was made */
+    bool was_empty;   /* none waited at some time since */
+    uint64_t logged_ns;
 
     unsigned num_prep; /* constant from here */
     pid_t prep_tid;    /* of the first of PREP, which stands for all */
@@ -198,6 +212,8 @@ struct sluice_party *sluice_workers_join(struct sluice_workers *w, const char *n
 void sluice_workers_follow(struct sluice_workers *w, struct sluice_party *party)
 {
     pthread_mutex_lock(&w->lock);
+    if (!party->follows_price)
+        w->num_waiting += party->flow[SLUICE_LANE_PREP].depth;
     party->follows_price = true;
     pthread_mutex_unlock(&w->lock);
 }
@@ -211,6 +227,14 @@ static void unref(struct sluice_party *party)
     if (party->next)
         party->next->link = party->link;
     free(party);
+}
+
+void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_party *party, double worth)
+{
+    pthread_mutex_lock(&w->lock);
+    party->worth = worth;
+    party->has_told |= worth > 0;
+    pthread_mutex_unlock(&w->lock);
 }
 
 void sluice_workers_leave(struct sluice_workers *w, struct sluice_party *party)
@@ -228,6 +252,7 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *
                                  enum sluice_lane which, struct sluice_job *job)
 {
     struct lane *lane = &w->lanes[which];
+    const uint64_t now_ns = sluice_clock_ns();
     pthread_mutex_lock(&w->lock);
     sluice_status status = SLUICE_E_CLOSED;
     if (!w->is_closed) {
@@ -236,6 +261,9 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *
             struct ticket *ticket = lane->free;
             lane->free = ticket->next;
             party->refs++;
+            party->asked_ns = now_ns;
+            if (party->follows_price && which == SLUICE_LANE_PREP)
+                w->num_waiting++;
             /* There is room, and nobody else submits: the pool holds as many as the queue. */
             status = sluice_worker_pool_try_submit(lane->pool, &ticket->job);
             assert(status == SLUICE_OK);
@@ -256,22 +284,23 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     ticket->next = lane->free;
     lane->free = ticket;
     struct sluice_job *job = sluice_fair_queue_pop(&lane->queue, &flow, &cost_ns);
+    const size_t which = (size_t)(lane - w->lanes);
+    struct sluice_party *party = SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow);
+    const bool is_priced = party->follows_price && which == SLUICE_LANE_PREP;
+    if (is_priced)
+        w->was_empty |= --w->num_waiting == 0;
     pthread_mutex_unlock(&w->lock);
 
-    const uint64_t start_ns = sluice_clock_ns();
     job->fn(job, fate, worker);
-    const uint64_t held_ns = sluice_clock_ns() - start_ns;
     static _Thread_local uint64_t last_ns; /* waiting costs no CPU time, so one look is enough */
     const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
     last_ns = now_ns;
 
-    const size_t which = (size_t)(lane - w->lanes);
     pthread_mutex_lock(&w->lock);
     sluice_fair_queue_done(&lane->queue, flow, cost_ns, spent_ns);
-    struct sluice_party *party = SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow);
-    if (which == SLUICE_LANE_PREP) {
-        w->seen[party->follows_price].num_done++;
-        w->seen[party->follows_price].held_ns += held_ns;
+    if (is_priced) {
+        w->done_ns += spent_ns;
+        party->used_s += (double)spent_ns * 1e-9;
     }
     unref(party);
     pthread_mutex_unlock(&w->lock);
@@ -396,30 +425,62 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
     return sluice_worker_pool_stats(w->lanes[lane].pool);
 }
 
+/* Under the lock: what was seen since the price was made last. */
+static struct sluice_cpu_load take_load(struct sluice_workers *w, uint64_t now_ns)
+{
+    struct sluice_cpu_load load = {
+        .cores = w->prep_cores,
+        .done_s = (double)w->done_ns * 1e-9,
+        .was_empty = w->was_empty,
+    };
+    const double kept = exp(-(double)(now_ns - w->price.last_ns) / USED_NS);
+    double sum = 0, sum_weight = 0;
+    for (struct sluice_party *party = w->parties; party; party = party->next) {
+        const struct sluice_flow *flow = &party->flow[SLUICE_LANE_PREP];
+        if (!party->follows_price)
+            continue;
+        party->used_s *= kept;
+        load.waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
+        if (!party->asked_ns || now_ns - party->asked_ns >= ABSENT_NS)
+            continue;
+        load.num_followers++;
+        load.has_silent |= !party->has_told;
+        if (party->worth > 0) {
+            const double weight = party->used_s + LEAST_USED_S;
+            sum += weight * log(party->worth);
+            sum_weight += weight;
+        }
+    }
+    load.worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;
+    w->done_ns = 0;
+    w->was_empty = w->num_waiting == 0;
+    return load;
+}
+
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
 {
     pthread_mutex_lock(&w->lock);
     const uint64_t now_ns = sluice_clock_ns();
     const bool is_due = now_ns - w->price.last_ns >= PRICE_PERIOD_NS;
+    bool is_told = false;
+    struct sluice_cpu_load load = {0};
     if (is_due) {
-        struct sluice_cpu_load load = {
-            .num_workers = w->num_prep,
-            .num_done = w->seen[true].num_done,
-            .held_s = (double)w->seen[true].held_ns * 1e-9,
-            .others_held_s = (double)w->seen[false].held_ns * 1e-9,
-        };
-        for (const struct sluice_party *party = w->parties; party; party = party->next) {
-            const struct sluice_flow *flow = &party->flow[SLUICE_LANE_PREP];
-            const bool is_active = flow->depth || flow->num_running;
-            load.num_followers += is_active && party->follows_price;
-            load.num_others += is_active && !party->follows_price;
-            load.num_waiting += party->follows_price ? flow->depth : 0;
-        }
+        load = take_load(w, now_ns);
         sluice_cpu_price_update(&w->price, now_ns, &load);
-        memset(w->seen, 0, sizeof(w->seen));
+        is_told = w->price.price > 0 && now_ns - w->logged_ns >= PRICE_LOG_NS;
+        if (is_told)
+            w->logged_ns = now_ns;
     }
+    const struct sluice_cpu_price price = w->price;
     struct sluice_workers_offer offer = {w->price.price, w->prep_cores};
     pthread_mutex_unlock(&w->lock);
+    if (is_told)
+        sluice_log(SLUICE_LOG_DEBUG,
+                   "price of CPU %.4g for %u clients: %.3g s of work wait, %.3g s all the time, on "
+                   "%.3g cores; asked "
+                   "for %+.1f %% of what they do",
+                   price.price, load.num_followers, price.waiting_s / price.cores, price.standing_s,
+                   price.cores, 100 * price.asked);
     if (is_due) {
         offer.prep_cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */
         pthread_mutex_lock(&w->lock);

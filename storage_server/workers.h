@@ -56,6 +56,10 @@ void sluice_workers_leave(struct sluice_workers *workers, struct sluice_party *p
 /* From now on the party counts among those who follow the price (cpu_price.h). */
 void sluice_workers_follow(struct sluice_workers *workers, struct sluice_party *party);
 
+/* What the last second that the party uses of a core is worth to it; 0: nothing. */
+void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_party *party,
+                               double worth);
+
 /* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this party has its part of the
  * places.  A job that was taken holds the party by itself. */
 SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,

@@ -136,6 +136,7 @@ struct sluice_wire_fetch_request {
     struct sluice_wire_sample_request *samples; /* owned */
     size_t num_samples;
     uint64_t grant_bytes;
+    double cpu_worth; /* of a second of a storage core to the client; finite, >= 0 */
 };
 void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request);
 

@@ -76,6 +76,8 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
         wire.n_samples = num_samples;
         wire.samples = samples;
         wire.grant_bytes = request->grant_bytes;
+        assert(request->cpu_worth >= 0 && isfinite(request->cpu_worth));
+        wire.cpu_worth = request->cpu_worth;
         status = sluice_wire_pack(&wire.base, NULL, message, err);
     } else {
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a request of %zu samples",
@@ -89,7 +91,10 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
 static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
                                  struct sluice_wire_fetch_request *got, struct sluice_err *err)
 {
+    if (!(wire->cpu_worth >= 0 && isfinite(wire->cpu_worth)))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a core second is worth %g", wire->cpu_worth);
     got->grant_bytes = wire->grant_bytes;
+    got->cpu_worth = wire->cpu_worth;
     if (wire->open) {
         got->open.is_present = true;
         got->open.protocol_version = wire->open->protocol_version;

@@ -132,7 +132,7 @@ static void short_waits_are_no_limit(void)
         CU_ASSERT_EQUAL(sight.waiting[k], 0);
 }
 
-static void a_price_divides_the_storage_cores_unless_the_wait_is_long(void)
+static void while_a_price_divides_the_storage_cores_a_wait_for_them_is_no_limit(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
     watch.per_s[SLUICE_WATCHED_STORAGE] = 0.5;
@@ -146,13 +146,15 @@ static void a_price_divides_the_storage_cores_unless_the_wait_is_long(void)
         CU_ASSERT(watch.per_s[SLUICE_WATCHED_STORAGE] > before || before == most.storage_cores);
     }
     CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], most.storage_cores);
+    CU_ASSERT(!see(&watch, (struct waits){.storage_price = 0.001}).is_priced);
+    /* It is by what the storage node says that there are no more. */
+    sluice_rate_watch_hear_cores(&watch, 0.4);
     for (int i = 0; i < 20; i++) {
-        const struct sluice_rate_sight sight =
-            see(&watch, (struct waits){.queue_ns = 400 * MS, .storage_price = 0.5});
+        struct sluice_rate_sight sight = see(&watch, (struct waits){.storage_price = 0.5});
+        sight.used_per_s[SLUICE_WATCHED_STORAGE] = 0.3;
         sluice_rate_watch_learn(&watch, &sight);
     }
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 0.5, 0.1);
-    CU_ASSERT(!see(&watch, (struct waits){.storage_price = 0.001}).is_priced);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 0.6, 1e-9);
 }
 
 static struct sluice_rate_sight sight_of(enum sluice_watched k, double used, double waiting)
@@ -498,7 +500,7 @@ int main(void)
         SLUICE_TEST(a_latency_that_nobody_sees_any_more_is_old_after_a_while),
         SLUICE_TEST(a_worker_that_is_off_the_cpu_is_not_a_slow_link),
         SLUICE_TEST(short_waits_are_no_limit),
-        SLUICE_TEST(a_price_divides_the_storage_cores_unless_the_wait_is_long),
+        SLUICE_TEST(while_a_price_divides_the_storage_cores_a_wait_for_them_is_no_limit),
         SLUICE_TEST(a_large_drop_is_believed_within_four_looks_and_noise_hardly),
         SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
         SLUICE_TEST(what_is_fully_used_without_a_wait_goes_up_by_growing_steps),

@@ -5,208 +5,278 @@
 
 #include <math.h>
 
+#define LOOK_S 0.05
+#define STEP_S 0.001
+#define TICK_S 0.25
+
 static uint64_t to_ns(double s)
 {
-    return (uint64_t)(s * 1e9);
+    return (uint64_t)(s * 1e9 + 0.5);
 }
 
-/* Four workers, and jobs of 2 ms each. */
-static double look(struct sluice_cpu_price *price, double now_s, double wait_s, double done_s)
-{
-    const double jobs_per_s = 4 / 0.002;
-    const struct sluice_cpu_load load = {
-        .num_waiting = (size_t)(wait_s * jobs_per_s + 0.5),
-        .num_done = (uint64_t)(done_s * jobs_per_s + 0.5),
-        .held_s = 4 * done_s,
-        .num_workers = 4,
-        .num_followers = 1,
-    };
-    return sluice_cpu_price_update(price, to_ns(now_s), &load);
-}
+/* Clients in front of a queue, as a fluid.  Each uses some of the cores, and moves as auto_price.h
+ * says. */
+struct client {
+    double worth, steepness; /* of the last core second: worth / use ^ steepness */
+    double use;
+};
 
-/* Clients in front of a queue, as a fluid: what they ask for falls as the price rises, and follows
- * it late.  Work is counted in seconds of all workers together. */
 struct world {
-    double asked;    /* at no price, of what the cores can do */
-    double worth;    /* the price at which half of it is left; INFINITY: they do not care */
+    struct client clients[4];
+    int n;
+    double cores;    /* that are left for these clients' jobs */
+    double said;     /* how many there are said to be */
+    double period_s; /* of a quota that stops all workers until its next period; 0: none */
     double lag_s;    /* from a price to what is asked for at it */
     double most_s;   /* of work, that clients have open */
-    double now_s;    /* so far */
-    double wait_s;   /* in the queue */
-    double heard[8]; /* the prices of the last lag_s, the oldest first */
+    double now_s, waiting_s;
+    struct sluice_cpu_price price;
+    double heard[1024]; /* the price, step by step */
 };
-
-/* The samples' worth is spread over some octaves about the middle. */
-static double asked_at(const struct world *world, double price)
-{
-    if (price <= 0 || isinf(world->worth))
-        return world->asked;
-    const double octaves = log2(price / world->worth);
-    return world->asked * fmin(fmax(0.5 - octaves / 6, 0), 1);
-}
 
 struct seen {
-    double busy;        /* share of worker time with a job */
-    double most_wait_s; /* in the second half */
-    double least, most; /* price, in the second half */
+    double busy;        /* of what the cores can do */
+    double most_wait_s; /* in the queue */
+    double least, most; /* price */
 };
 
-static struct seen run(struct world *world, struct sluice_cpu_price *price, double seconds,
-                       double step_s)
+static double worth_of(const struct client *client)
 {
-    enum { MEMORY = SLUICE_ARRAY_LEN(world->heard) };
-    struct seen seen = {.least = INFINITY};
-    const double end_s = world->now_s + seconds, half_s = world->now_s + seconds / 2;
-    double next_heard_s = world->now_s, busy_s = 0;
-    while (world->now_s < end_s) {
-        if (world->now_s >= next_heard_s) {
-            for (int i = 0; i + 1 < MEMORY; i++)
-                world->heard[i] = world->heard[i + 1];
-            world->heard[MEMORY - 1] = price->price;
-            next_heard_s += world->lag_s / (MEMORY - 1);
-        }
-        const double room_s = world->most_s - world->wait_s + step_s;
-        const double asked_s = fmin(asked_at(world, world->heard[0]) * step_s, room_s);
-        const double done_s = fmin(world->wait_s + asked_s, step_s);
-        world->wait_s += asked_s - done_s;
-        world->now_s += step_s;
-        const double now = look(price, world->now_s, world->wait_s, done_s);
-        if (world->now_s > half_s) {
-            busy_s += done_s;
-            seen.most_wait_s = fmax(seen.most_wait_s, world->wait_s);
-            seen.least = fmin(seen.least, now);
-            seen.most = fmax(seen.most, now);
-        }
+    return client->worth * pow(client->use, -client->steepness);
+}
+
+static double mean_worth(const struct world *world)
+{
+    double sum = 0, sum_use = 0;
+    for (int j = 0; j < world->n; j++) {
+        sum += world->clients[j].use * log(worth_of(&world->clients[j]));
+        sum_use += world->clients[j].use;
     }
-    seen.busy = busy_s / (end_s - half_s);
+    return sum_use > 0 ? exp(sum / sum_use) : 0;
+}
+
+static void follow(struct client *client, double price)
+{
+    const double step = price > 0 ? TICK_S * log(worth_of(client) / price) : 0.1;
+    client->use *= exp(fmin(fmax(step, -0.3), 0.3));
+}
+
+/* What workers can do in a step that begins at now_s: with a quota all of it early in a period. */
+static double capacity_at(const struct world *world)
+{
+    if (!(world->period_s > 0))
+        return world->cores * STEP_S;
+    const double at_s = fmod(world->now_s + STEP_S / 2, world->period_s);
+    const bool is_stopped = at_s > world->period_s * world->cores;
+    return is_stopped ? 0 : STEP_S;
+}
+
+static struct seen run(struct world *world, double seconds)
+{
+    struct seen seen = {.least = INFINITY};
+    const int memory = SLUICE_ARRAY_LEN(world->heard);
+    const int lag = (int)(world->lag_s / STEP_S);
+    double busy_s = 0, done_s = 0;
+    bool was_empty = false;
+    const long first = lround(world->now_s / STEP_S), last = first + lround(seconds / STEP_S);
+    for (long i = first; i < last; i++) {
+        world->now_s = (double)i * STEP_S;
+        for (int j = 0; j < world->n; j++) {
+            if (i % lround(TICK_S / STEP_S) == 60 * j)
+                follow(&world->clients[j], world->heard[(i + memory - lag) % memory]);
+        }
+        double asked_s = 0;
+        for (int j = 0; j < world->n; j++)
+            asked_s += world->clients[j].use * STEP_S;
+        const double most_s = world->most_s * world->cores;
+        world->waiting_s = fmin(world->waiting_s + asked_s, most_s);
+        const double step_s = fmin(world->waiting_s, capacity_at(world));
+        world->waiting_s -= step_s;
+        was_empty |= world->waiting_s <= 0;
+        done_s += step_s;
+        busy_s += step_s;
+        if ((i + 1) % lround(LOOK_S / STEP_S) == 0) {
+            const struct sluice_cpu_load load = {
+                .cores = world->said,
+                .waiting_s = world->waiting_s,
+                .done_s = done_s,
+                .was_empty = was_empty,
+                .num_followers = (unsigned)world->n,
+                .worth = mean_worth(world),
+            };
+            const double price =
+                sluice_cpu_price_update(&world->price, to_ns(world->now_s + STEP_S), &load);
+            seen.least = fmin(seen.least, price);
+            seen.most = fmax(seen.most, price);
+            seen.most_wait_s = fmax(seen.most_wait_s, world->waiting_s / world->cores);
+            done_s = 0;
+            was_empty = world->waiting_s <= 0;
+        }
+        world->heard[i % memory] = world->price.price;
+    }
+    world->now_s = (double)last * STEP_S;
+    seen.busy = busy_s / (seconds * world->cores);
     return seen;
 }
 
-static void is_0_while_the_cores_suffice(void)
+static void settles_where_the_cores_are_busy_and_worth_the_same_to_all(void)
 {
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    struct world world = {.asked = 0.95, .worth = 1, .lag_s = 0.5, .most_s = 2};
-    CU_ASSERT_EQUAL(run(&world, &price, 100, 0.05).most, 0);
-}
-
-static void settles_where_the_cores_are_just_busy(void)
-{
-    static const double asked[] = {1.2, 2, 4, 8}, worths[] = {0.05, 1, 30}, lags[] = {0.2, 0.5, 1},
-                        steps[] = {0.02, 0.05, 0.1};
-    for (size_t i = 0; i < 4 * 3 * 3 * 3; i++) {
-        struct world world = {.asked = asked[i % 4],
-                              .worth = worths[i / 4 % 3],
-                              .lag_s = lags[i / 12 % 3],
-                              .most_s = 2};
-        struct sluice_cpu_price price = sluice_cpu_price_init(0);
-        const struct seen seen = run(&world, &price, 60, steps[i / 36]);
-        CU_ASSERT(seen.busy > 0.95);
-        CU_ASSERT(seen.most_wait_s < 0.6);
-        CU_ASSERT(seen.least > 0 && seen.most < 2 * seen.least);
-        /* And near the price at which what is asked for is what there is. */
-        const double right = world.worth * exp2(6 * (0.5 - 1 / world.asked));
-        CU_ASSERT(seen.least > right / 2 && seen.most < right * 2);
-    }
-}
-
-static void noise_does_not_slow_it_down(void)
-{
-    /* A queue that swings twice a second and is too long on the whole. */
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    double now_s = 0;
-    for (int i = 0; i < 200; i++) {
-        now_s += 0.05;
-        look(&price, now_s, i / 5 % 2 ? 0.05 : 0.25, 0.05);
-    }
-    CU_ASSERT(price.gain > 1);
-    CU_ASSERT(price.price > 8 * SLUICE_CPU_PRICE_LEAST);
-}
-
-static void follows_when_clients_come_and_go(void)
-{
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    struct world world = {.asked = 1.5, .worth = 1, .lag_s = 0.5, .most_s = 2};
-    const double one = run(&world, &price, 60, 0.05).most;
-    world.asked = 4.5;
-    const struct seen three = run(&world, &price, 60, 0.05);
-    CU_ASSERT(three.least > 2 * one);
-    CU_ASSERT(three.busy > 0.95);
-    world.asked = 1.5;
-    const struct seen again = run(&world, &price, 60, 0.05);
-    CU_ASSERT(again.most < 2 * one);
-    CU_ASSERT(again.busy > 0.95);
-    world.asked = 0.5;
-    CU_ASSERT_EQUAL(run(&world, &price, 60, 0.05).most, 0);
-}
-
-static void falls_to_0_over_one_long_pause(void)
-{
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    struct world world = {.asked = 4, .worth = 1, .lag_s = 0.5, .most_s = 2};
-    CU_ASSERT(run(&world, &price, 60, 0.05).least > 0);
-    CU_ASSERT_EQUAL(look(&price, world.now_s + 3600, 0, 0), 0);
-}
-
-static void one_late_look_does_not_raise_it_by_much(void)
-{
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    CU_ASSERT(look(&price, 3600, 5, 3600) < 2 * SLUICE_CPU_PRICE_LEAST);
-}
-
-static void is_bounded_where_clients_do_not_care(void)
-{
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    struct world world = {.asked = 2, .worth = INFINITY, .lag_s = 0.5, .most_s = 2};
-    CU_ASSERT_EQUAL(run(&world, &price, 100, 0.05).most, SLUICE_CPU_PRICE_MOST);
-    /* And it comes down from there as soon as they do. */
-    world.worth = 1;
-    CU_ASSERT(run(&world, &price, 60, 0.05).busy > 0.95);
-}
-
-static void others_take_their_part_and_do_not_move_it(void)
-{
-    /* Of four workers the one other client keeps two busy, all the time. */
-    static const struct {
-        double held; /* workers, by the follower */
-        size_t num_waiting;
-        bool is_dear;
-    } cases[] = {{1.5, 0, false}, {2, 200, true}, {0, 0, false}};
-    for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
-        struct sluice_cpu_price price = sluice_cpu_price_init(0);
-        for (int i = 1; i <= 100; i++) {
-            const struct sluice_cpu_load load = {
-                .num_workers = 4,
-                .num_waiting = cases[k].num_waiting,
-                .num_done = (uint64_t)(50 * cases[k].held),
-                .held_s = 0.1 * cases[k].held,
-                .others_held_s = 0.1 * 2,
-                .num_followers = cases[k].held > 0,
-                .num_others = 1,
-            };
-            sluice_cpu_price_update(&price, to_ns(0.1 * i), &load);
-        }
-        CU_ASSERT_EQUAL(price.price > 0, cases[k].is_dear);
-    }
-    /* Where the other has more than its part, a follower with a job is not told to wait for it. */
-    struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    for (int i = 1; i <= 100; i++) {
-        const struct sluice_cpu_load load = {
-            .num_workers = 4,
-            .num_done = 50,
-            .held_s = 0.1 * 1,
-            .others_held_s = 0.1 * 3,
-            .num_followers = 1,
-            .num_others = 1,
+    static const double uses[] = {0.1, 0.5, 2}, lags[] = {0.1, 0.3, 0.5}, steep[] = {0, 0.2, 1, 3};
+    for (size_t i = 0; i < 3 * 3 * 4; i++) {
+        const double steepness = steep[i / 9];
+        struct world world = {
+            .clients = {{1, steepness, uses[i % 3]}, {0.7, fmax(steepness, 0.5), uses[i % 3]}},
+            .n = 2,
+            .cores = 1,
+            .said = 1,
+            .lag_s = lags[i / 3 % 3],
+            .most_s = 0.5,
         };
-        CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(0.1 * i), &load), 0);
+        run(&world, 10);
+        const struct seen seen = run(&world, 20);
+        CU_ASSERT(seen.busy > 0.97);
+        CU_ASSERT(seen.most_wait_s < 0.2);
+        CU_ASSERT(seen.most < 2 * seen.least);
+        const double one = worth_of(&world.clients[0]), other = worth_of(&world.clients[1]);
+        CU_ASSERT(fabs(log(one / other)) < 0.15);
     }
+}
+
+static void pauses_of_a_quota_are_no_lack_of_work(void)
+{
+    static const double periods[] = {0.01, 0.1};
+    for (int k = 0; k < 2; k++) {
+        struct world world = {
+            .clients = {{1, 0.2, 0.2}, {1, 0.2, 0.2}},
+            .n = 2,
+            .cores = 0.4,
+            .said = 1,
+            .period_s = periods[k],
+            .lag_s = 0.3,
+            .most_s = 0.5,
+        };
+        run(&world, 10);
+        CU_ASSERT(run(&world, 20).busy > 0.95);
+        CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 0.4, 0.04);
+        CU_ASSERT_DOUBLE_EQUAL(world.clients[0].use + world.clients[1].use, 0.4, 0.04);
+    }
+}
+
+static void capacity_is_what_is_done_while_jobs_wait(void)
+{
+    struct world world = {.clients = {{1, 1, 1}, {1, 1, 1}},
+                          .n = 2,
+                          .cores = 2.5,
+                          .said = 4,
+                          .lag_s = 0.3,
+                          .most_s = 1};
+    CU_ASSERT(run(&world, 10).busy > 0.8);
+    CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 2.5, 0.1);
+    /* Somebody takes half of them, and gives them back. */
+    world.cores = 1.25;
+    run(&world, 10);
+    CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 1.25, 0.1);
+    world.cores = 2.5;
+    run(&world, 10);
+    CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 2.5, 0.1);
+    CU_ASSERT(run(&world, 10).busy > 0.97);
+}
+
+static struct sluice_cpu_load standing(unsigned num_followers, double worth)
+{
+    return (struct sluice_cpu_load){.cores = 1,
+                                    .waiting_s = SLUICE_CPU_PRICE_TARGET_S,
+                                    .done_s = LOOK_S,
+                                    .num_followers = num_followers,
+                                    .worth = worth};
+}
+
+static struct sluice_cpu_price look(const struct sluice_cpu_load *load, int num_looks)
+{
+    struct sluice_cpu_price price = sluice_cpu_price_init(0);
+    for (int i = 1; i <= num_looks; i++)
+        sluice_cpu_price_update(&price, to_ns(i * LOOK_S), load);
+    return price;
+}
+
+static void at_rest_it_is_the_mean_worth(void)
+{
+    const struct sluice_cpu_load load = standing(3, 0.7);
+    CU_ASSERT_DOUBLE_EQUAL(look(&load, 100).price, 0.7, 0.01);
+}
+
+static void it_is_0_for_a_single_client(void)
+{
+    const struct sluice_cpu_load alone = standing(1, 5), nobody = standing(0, 0);
+    CU_ASSERT_EQUAL(look(&alone, 100).price, 0);
+    CU_ASSERT_EQUAL(look(&nobody, 100).price, 0);
+}
+
+static void it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle(void)
+{
+    struct sluice_cpu_load load = standing(2, 1);
+    load.waiting_s = 0.3;
+    CU_ASSERT(look(&load, 100).price > 1.2);
+    load.waiting_s = 0;
+    load.was_empty = true;
+    load.done_s = 0.8 * LOOK_S;
+    struct sluice_cpu_price price = look(&load, 100);
+    CU_ASSERT(price.price < 0.9 && price.price > 0.4);
+    CU_ASSERT_DOUBLE_EQUAL(price.asked, -0.2, 0.01);
+}
+
+static void it_leads_the_queue(void)
+{
+    /* The queue is as short as it should be, but grows, or shrinks. */
+    struct sluice_cpu_load load = standing(2, 1);
+    struct sluice_cpu_price price = look(&load, 100);
+    load.waiting_s += 0.3 * LOOK_S;
+    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(101 * LOOK_S), &load) > 1.05);
+}
+
+static void cores_without_a_use_are_worth_nothing_unless_jobs_wait(void)
+{
+    struct sluice_cpu_load load = standing(2, 1);
+    struct sluice_cpu_price price = look(&load, 100);
+    load.worth = 0;
+    for (int i = 101; i <= 300; i++)
+        sluice_cpu_price_update(&price, to_ns(i * LOOK_S), &load);
+    CU_ASSERT(price.price > 0.9);
+    load.waiting_s = load.done_s = 0;
+    load.was_empty = true;
+    for (int i = 301; i <= 500; i++)
+        sluice_cpu_price_update(&price, to_ns(i * LOOK_S), &load);
+    CU_ASSERT_EQUAL(price.price, 0);
+}
+
+static void it_is_looked_for_if_nobody_says_the_worth(void)
+{
+    struct sluice_cpu_load load = standing(1, 0);
+    load.waiting_s = 0.3;
+    CU_ASSERT_EQUAL(look(&load, 100).price, 0);
+    load.has_silent = true;
+    CU_ASSERT(look(&load, 20).price > 0);
+    CU_ASSERT(look(&load, 200).price > 4 * look(&load, 100).price);
+    CU_ASSERT_EQUAL(look(&load, 10000).price, SLUICE_CPU_PRICE_MOST);
+    struct sluice_cpu_price price = look(&load, 200);
+    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(3600), &load) < 2 * look(&load, 200).price);
+    load.waiting_s = load.done_s = 0;
+    load.was_empty = true;
+    CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(7200), &load), 0);
+}
+
+static void it_is_bounded(void)
+{
+    const struct sluice_cpu_load dear = standing(2, 1e9), cheap = standing(2, 1e-3);
+    CU_ASSERT_EQUAL(look(&dear, 10).price, SLUICE_CPU_PRICE_MOST);
+    CU_ASSERT_EQUAL(look(&cheap, 10).price, 0);
 }
 
 static void a_clock_that_stands_changes_nothing(void)
 {
     struct sluice_cpu_price price = sluice_cpu_price_init(5);
     price.price = 3;
-    const struct sluice_cpu_load load = {.num_waiting = 9, .num_workers = 1};
+    const struct sluice_cpu_load load = standing(2, 1);
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 5, &load), 3);
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, 4, &load), 3);
 }
@@ -214,14 +284,16 @@ static void a_clock_that_stands_changes_nothing(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(is_0_while_the_cores_suffice),
-        SLUICE_TEST(settles_where_the_cores_are_just_busy),
-        SLUICE_TEST(noise_does_not_slow_it_down),
-        SLUICE_TEST(follows_when_clients_come_and_go),
-        SLUICE_TEST(falls_to_0_over_one_long_pause),
-        SLUICE_TEST(one_late_look_does_not_raise_it_by_much),
-        SLUICE_TEST(is_bounded_where_clients_do_not_care),
-        SLUICE_TEST(others_take_their_part_and_do_not_move_it),
+        SLUICE_TEST(settles_where_the_cores_are_busy_and_worth_the_same_to_all),
+        SLUICE_TEST(pauses_of_a_quota_are_no_lack_of_work),
+        SLUICE_TEST(capacity_is_what_is_done_while_jobs_wait),
+        SLUICE_TEST(at_rest_it_is_the_mean_worth),
+        SLUICE_TEST(it_is_0_for_a_single_client),
+        SLUICE_TEST(it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle),
+        SLUICE_TEST(it_leads_the_queue),
+        SLUICE_TEST(cores_without_a_use_are_worth_nothing_unless_jobs_wait),
+        SLUICE_TEST(it_is_looked_for_if_nobody_says_the_worth),
+        SLUICE_TEST(it_is_bounded),
         SLUICE_TEST(a_clock_that_stands_changes_nothing),
     };
     return sluice_test_run("cpu_price", tests, SLUICE_TEST_COUNT(tests));

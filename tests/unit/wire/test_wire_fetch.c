@@ -13,7 +13,8 @@
 
 static struct sluice_wire_fetch_request random_request(void)
 {
-    struct sluice_wire_fetch_request request = {.grant_bytes = random_u64()};
+    struct sluice_wire_fetch_request request = {.grant_bytes = random_u64(),
+                                                .cpu_worth = random_u32() / 7.0};
     if (random_bool()) {
         request.open = (struct sluice_wire_fetch_open){
             .is_present = true,
@@ -46,6 +47,7 @@ static void requests_come_back_as_they_were_put(void)
         message_recut(&message);
         CU_ASSERT_EQUAL_FATAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(got.grant_bytes, request.grant_bytes);
+        CU_ASSERT_EQUAL(got.cpu_worth, request.cpu_worth);
         CU_ASSERT_EQUAL(got.open.is_present, request.open.is_present);
         if (got.open.is_present && request.open.is_present) {
             CU_ASSERT_EQUAL(got.open.protocol_version, request.open.protocol_version);
