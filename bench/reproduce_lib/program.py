@@ -320,8 +320,12 @@ class Sweep:
 
     def profile_folder(self, setup, number):
         of = self.profiled(setup)
-        return self.records.path(f"profiles/{of.mbit:g}mbit_{of.storage_cores:g}_"
-                                 f"{of.compute_cores:g}_round{number}")
+        name = f"{of.mbit:g}mbit_{of.storage_cores:g}_{of.compute_cores:g}"
+        if self.program.profiled_of(self.setups(), setup) != setup:
+            # Of another machine, though of just before this one is measured.
+            name += (f"_for_{setup.mbit:g}mbit_{setup.storage_cores:g}_{setup.compute_cores:g}_"
+                     f"{setup.consume_rate:g}")
+        return self.records.path(f"profiles/{name}_round{number}")
 
     def has_profile(self, setup, number):
         return os.path.exists(os.path.join(self.profile_folder(setup, number), "cost_model.json"))
