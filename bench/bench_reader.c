@@ -33,7 +33,7 @@
 #define MOST_OTHERS 0.04
 
 struct bench {
-    const char *images, *read_dir, *bin, *mode;
+    const char *images, *read_dir, *bin, *mode, *cgroup;
     double rate, seconds, warm_up_s, cpu_max;
     uint64_t read_bytes, touch_us, rounds, attempts, prep_workers, io_workers, client_cpus, nice;
     bool is_cached; /* --keep-cache */
@@ -237,7 +237,7 @@ static double measure_alone(const struct bench *b, struct load *load)
     const uint64_t start_ns = sluice_clock_ns();
     sleep_until(start_ns + (uint64_t)(b->warm_up_s * 1e9));
     const uint64_t from = load_samples(load), from_ns = sluice_clock_ns();
-    sleep_until(from_ns + (uint64_t)(b->seconds * 1e9));
+    sleep_until(from_ns + (uint64_t)(b->seconds * 0.5e9));
     const uint64_t count = load_samples(load) - from;
     return (double)count / ((double)(sluice_clock_ns() - from_ns) * 1e-9);
 }
@@ -339,6 +339,10 @@ static void run(const struct bench *b, bool is_json)
         {.name = cgroup_name,
          .has_server = true,
          .flags = {"--prep-cgroup", cgroup, "--prep-cpu-max", cpu_max}},
+        {.name = "on, cgroup given",
+         .has_server = true,
+         .flags = {"--prep-cgroup", b->cgroup},
+         .is_refused = !b->cgroup},
         {.name = "on, all limits",
          .has_server = true,
          .flags = {"--prep-nice", nice, "--prep-sched", "idle", "--prep-io", "idle",
@@ -532,6 +536,11 @@ int main(int argc, char **argv)
          .help = "The server's --prep-cpu-max; not given: half of the storage node's CPUs.",
          .min = 0.01,
          .max = 65536},
+        {.name = "cgroup",
+         .type = SLUICE_OPTION_STRING,
+         .value = &b.cgroup,
+         .arg = "PATH",
+         .help = "One more case, with this --prep-cgroup as it stands."},
         {.name = "client-cpus",
          .type = SLUICE_OPTION_UINT,
          .value = &b.client_cpus,
