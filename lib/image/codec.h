@@ -1,7 +1,7 @@
 #ifndef SLUICE_IMAGE_CODEC_H
 #define SLUICE_IMAGE_CODEC_H
 
-#include "base/error.h"
+#include "image/image.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,36 +9,12 @@
 
 /* Image files to RGB pixels and back, as Pillow's convert("RGB") gives them.
  *
- * The format is told by the content, never by the name.  EXIF orientation is
- * ignored, as torchvision does.  Every size is checked before it is used to
+ * EXIF orientation is ignored, as torchvision does.  Every size is checked before it is used to
  * allocate; bytes from outside can make a call fail, never more.
  *
  * Threads: a codec belongs to one thread at a time; the rest is pure. */
 
-struct sluice_buf;
 struct sluice_buf_pool;
-
-enum sluice_image_format {
-    SLUICE_IMAGE_JPEG,
-    SLUICE_IMAGE_PNG,
-};
-
-/* What a file's header says, without decoding. */
-struct sluice_image_info {
-    enum sluice_image_format format;
-    uint32_t width, height;
-    uint8_t num_components; /* JPEG: 1, 3 or 4; PNG: of its colour type (palette: 1) */
-    uint8_t h_samp, v_samp; /* JPEG: luma sampling over chroma's where whole (1 .. 4); else 1 */
-    bool is_progressive;    /* JPEG: SOF2; PNG: interlaced */
-};
-
-/* SLUICE_E_UNSUPPORTED: neither JPEG nor PNG (says what it looks like where that
- * is known); SLUICE_E_CORRUPT: the header is cut or contradicts itself. */
-SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t len,
-                                                 struct sluice_image_info *info,
-                                                 struct sluice_err *err);
-
-const char *sluice_image_format_name(enum sluice_image_format format); /* "jpeg", "png" */
 
 /* What one thread keeps from one image to the next: memory, and nothing that a
  * result could depend on. */
@@ -46,11 +22,6 @@ struct sluice_codec;
 SLUICE_MUST_USE sluice_status sluice_codec_create(struct sluice_codec **codec,
                                                   struct sluice_err *err);
 void sluice_codec_destroy(struct sluice_codec *codec); /* NULL is allowed */
-
-struct sluice_rgb {
-    uint32_t width, height;    /* 1 .. 65,535 */
-    struct sluice_buf *pixels; /* height x width x 3 u8, rows packed; owns one reference */
-};
 
 /* Decodes the whole image into a new buffer from `pool` (NULL: plain memory).
  * SLUICE_E_NO_MEMORY: more than max_pixels (0: 178,956,970, Pillow's limit) or
@@ -60,11 +31,6 @@ SLUICE_MUST_USE sluice_status sluice_codec_decode(struct sluice_codec *codec, co
                                                   size_t len, uint64_t max_pixels,
                                                   struct sluice_buf_pool *pool,
                                                   struct sluice_rgb *rgb, struct sluice_err *err);
-
-/* A part of an image. */
-struct sluice_box {
-    uint32_t left, top, width, height;
-};
 
 /* What sluice_codec_decode() followed by cutting out `box` would give: the same pixels,
  * and the same files refused with the same status.  Reconstructs no more than the box

@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jerror.h>
@@ -133,11 +134,24 @@ static void cmyk_to_rgb(const uint8_t *cmyk, uint32_t width, uint8_t *rgb)
     }
 }
 
+/* At least `bytes` bytes at codec->row, contents undefined. */
+static sluice_status reserve_row(struct sluice_codec *codec, size_t bytes, struct sluice_err *err)
+{
+    if (codec->row_capacity >= bytes)
+        return SLUICE_OK;
+    uint8_t *row = malloc(bytes);
+    if (!row)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a row of %zu bytes", bytes);
+    free(codec->row);
+    codec->row = row;
+    codec->row_capacity = bytes;
+    return SLUICE_OK;
+}
+
 static sluice_status decode_cmyk_rows(struct decode_job *job, struct sluice_err *err)
 {
     struct jpeg_decompress_struct *cinfo = &job->cinfo;
-    const sluice_status status =
-        sluice_codec_reserve_row(job->codec, (size_t)cinfo->output_width * 4, err);
+    const sluice_status status = reserve_row(job->codec, (size_t)cinfo->output_width * 4, err);
     if (status != SLUICE_OK)
         return status;
     while (cinfo->output_scanline < cinfo->output_height) {
@@ -572,11 +586,6 @@ static struct sluice_jpeg_grid grid_of(const struct jpeg_decompress_struct *in)
     return grid;
 }
 
-static uint32_t round_up(uint32_t value, uint32_t step)
-{
-    return (value + step - 1) / step * step;
-}
-
 /* Whether the compressor can write them: it does not look itself, where it is quick.  Only
  * damaged files hold others. */
 static bool are_in_range(const JBLOCK *blocks, size_t num_blocks)
@@ -601,8 +610,8 @@ static jvirt_barray_ptr cut_component(struct crop_job *job, int c, jvirt_barray_
     const uint32_t full_h = (uint32_t)in->max_h_samp_factor * DCTSIZE;
     const uint32_t full_v = (uint32_t)in->max_v_samp_factor * DCTSIZE;
     const uint32_t left = job->window.left / full_h * h, top = job->window.top / full_v * v;
-    const uint32_t wide = round_up(job->window.width, full_h) / full_h * h;
-    const uint32_t high = round_up(job->window.height, full_v) / full_v * v;
+    const uint32_t wide = sluice_divide_up(job->window.width, full_h) * h;
+    const uint32_t high = sluice_divide_up(job->window.height, full_v) * v;
     jvirt_barray_ptr to =
         out->mem->request_virt_barray((j_common_ptr)out, JPOOL_IMAGE, TRUE, wide, high, v);
     out->mem->realize_virt_arrays((j_common_ptr)out);

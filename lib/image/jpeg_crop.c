@@ -1,69 +1,14 @@
 #include "image/jpeg_crop.h"
 
 #include "base/buf.h"
-#include "image/codec_internal.h"
+#include "image/image_internal.h"
 #include "image/jpeg_crop_internal.h"
 #include "image/jpeg_index.h"
 
 #include <stdlib.h>
 
-/* The window of a box, the routes to its crop, and what decides between them.  The work is done in
+/* The routes to a crop, and what decides between them.  The work is done in jpeg_crop_plan.c,
  * jpeg_crop_cut.c and jpeg_crop_write.c, or by libjpeg-turbo's coefficients in codec_jpeg.c. */
-
-/* --- the window --- */
-
-/* A pixel of libjpeg's smooth upsampling is made of two samples a direction, except
- * at the image's edges, where the nearer counts alone.  So only the outermost
- * column and row of pixels differ at an edge that the window has and the image
- * has not: one pixel of margin keeps them out of the box. */
-#define UPSAMPLING_MARGIN 1
-
-/* Upsampling is not smooth for components of up to two columns. */
-#define PLAIN_UPSAMPLING_COLUMNS 2
-
-static uint32_t divide_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static void plan_axis(uint32_t from, uint32_t count, uint32_t size, uint32_t step, uint32_t margin,
-                      uint32_t *begin, uint32_t *end)
-{
-    const uint32_t first = from > margin ? from - margin : 0;
-    const uint32_t last = size - from - count > margin ? from + count + margin : size;
-    *begin = first / step * step;
-    *end = last <= size - size % step ? divide_up(last, step) * step : size;
-}
-
-sluice_status sluice_jpeg_crop_plan(const struct sluice_jpeg_grid *grid,
-                                    const struct sluice_box *box,
-                                    struct sluice_jpeg_crop_box *window, struct sluice_err *err)
-{
-    if (box->width < 1 || box->height < 1 || box->left >= grid->width || box->top >= grid->height ||
-        box->width > grid->width - box->left || box->height > grid->height - box->top)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a box of %u x %u at %u, %u is not inside %u x %u", box->width,
-                           box->height, box->left, box->top, grid->width, grid->height);
-    const uint32_t margin_x = grid->min_h < grid->max_h ? UPSAMPLING_MARGIN : 0;
-    const uint32_t margin_y = grid->min_v < grid->max_v ? UPSAMPLING_MARGIN : 0;
-    uint32_t left, right, top, bottom;
-    plan_axis(box->left, box->width, grid->width, grid->mcu_width, margin_x, &left, &right);
-    plan_axis(box->top, box->height, grid->height, grid->mcu_height, margin_y, &top, &bottom);
-
-    /* A window on the image's last columns alone may be too narrow to be smooth. */
-    const uint32_t columns = divide_up((right - left) * grid->min_h, grid->max_h);
-    if (left > 0 && columns <= PLAIN_UPSAMPLING_COLUMNS)
-        left -= grid->mcu_width;
-    *window = (struct sluice_jpeg_crop_box){
-        .full_width = grid->width,
-        .full_height = grid->height,
-        .left = left,
-        .top = top,
-        .width = right - left,
-        .height = bottom - top,
-    };
-    return SLUICE_OK;
-}
 
 sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
                                       struct sluice_jpeg_crop_box *out, struct sluice_err *err)
@@ -132,8 +77,8 @@ static sluice_status recode(struct job *job, struct sluice_buf_pool *pool, struc
     if (status != SLUICE_OK)
         return status;
     memset(job->kept->data + job->kept->len, 0, SLUICE_JPEG_SCAN_SLACK);
-    const size_t num_mcus = (size_t)divide_up(job->window.width, job->jpeg.mcu_width) *
-                            divide_up(job->window.height, job->jpeg.mcu_height);
+    const size_t num_mcus = (size_t)sluice_divide_up(job->window.width, job->jpeg.mcu_width) *
+                            sluice_divide_up(job->window.height, job->jpeg.mcu_height);
     status = sluice_jpeg_recode_optimal(&job->jpeg, num_mcus, job->kept->data, job->recoded->data,
                                         room, &job->recoded->len, err);
     return status;

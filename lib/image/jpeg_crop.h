@@ -1,7 +1,7 @@
 #ifndef SLUICE_IMAGE_JPEG_CROP_H
 #define SLUICE_IMAGE_JPEG_CROP_H
 
-#include "image/codec.h"
+#include "image/image.h"
 
 #include <stdbool.h>
 #include <stddef.h>

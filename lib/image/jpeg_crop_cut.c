@@ -17,11 +17,6 @@
  * up to the last point in it.
  */
 
-static uint32_t divide_up(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* What the next SLUICE_JPEG_LOOKUP_BITS bits say of AC codes, as many whole ones as they
  * show: (coefficients << 8 | bits).  A lookup ends early at an end of block,
  * which adds AC_END; AC_SLOW stands where not even one code is told. */
@@ -534,8 +529,8 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
     struct sluice_jpeg *jpeg = cut->jpeg;
     const uint32_t first_row = cut->window->top / jpeg->mcu_height;
     const uint32_t first_column = cut->window->left / jpeg->mcu_width;
-    const uint32_t num_rows = divide_up(cut->window->height, jpeg->mcu_height);
-    const uint32_t num_columns = divide_up(cut->window->width, jpeg->mcu_width);
+    const uint32_t num_rows = sluice_divide_up(cut->window->height, jpeg->mcu_height);
+    const uint32_t num_columns = sluice_divide_up(cut->window->width, jpeg->mcu_width);
     struct sluice_jpeg_scan scan = {0};
     struct sluice_jpeg_stretch stretch = {0};
     struct sluice_buf *tables = NULL, *kept = NULL;

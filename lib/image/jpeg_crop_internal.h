@@ -18,6 +18,11 @@ void sluice_jpeg_crop_put_head(uint8_t head[SLUICE_JPEG_CROP_HEAD],
 bool sluice_jpeg_crop_get_head(const uint8_t head[SLUICE_JPEG_CROP_HEAD],
                                struct sluice_jpeg_crop_box *window);
 
+static inline uint32_t sluice_divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* What the window of a box follows from. */
 struct sluice_jpeg_grid {
     uint32_t width, height;              /* of the image */

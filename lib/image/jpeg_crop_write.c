@@ -1,4 +1,4 @@
-#include "image/codec_internal.h"
+#include "image/image_internal.h"
 #include "image/jpeg_crop_internal.h"
 
 /* A crop's bytes: its markers, and its bits with stuffing. */

@@ -1,7 +1,7 @@
 #include "image/jpeg_entropy.h"
 
 #include "base/buf.h"
-#include "image/codec_internal.h"
+#include "image/image_internal.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "image/codec.h"
+#include "image/image.h"
 #include "image/jpeg_entropy.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "base/checked.h"
-#include "image/codec_internal.h"
+#include "image/image_internal.h"
 #include "image/jpeg_window_internal.h"
 
 #include <stdlib.h>

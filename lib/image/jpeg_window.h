@@ -1,7 +1,7 @@
 #ifndef SLUICE_IMAGE_JPEG_WINDOW_H
 #define SLUICE_IMAGE_JPEG_WINDOW_H
 
-#include "image/codec.h"
+#include "image/image.h"
 #include "image/jpeg_window_kernels.h"
 
 /* A decoder of our own for what nearly every JPEG is, which reconstructs nothing but a box.
@@ -17,6 +17,7 @@
  *
  * Threads: one at a time a window. */
 
+struct sluice_buf_pool;
 struct sluice_jpeg_index;
 struct sluice_jpeg_window; /* tables and planes, kept from one image to the next */
 

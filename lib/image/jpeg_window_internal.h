@@ -1,7 +1,7 @@
 #ifndef SLUICE_IMAGE_JPEG_WINDOW_INTERNAL_H
 #define SLUICE_IMAGE_JPEG_WINDOW_INTERNAL_H
 
-#include "image/codec.h"
+#include "image/image.h"
 #include "image/jpeg_entropy.h"
 #include "image/jpeg_index.h"
 #include "image/jpeg_window_kernels.h"

@@ -89,11 +89,6 @@ bool sluice_lookup_set_formula(struct sluice_lookup *lookup, const float mean[3]
     return lookup->is_computed;
 }
 
-size_t sluice_lookup_value_bytes(const struct sluice_lookup *lookup)
-{
-    return lookup->type == SLUICE_LOOKUP_F32 ? 4 : 2;
-}
-
 void sluice_lookup_run(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t stride,
                        uint32_t width, uint32_t height, bool flip, void *out)
 {

@@ -52,7 +52,10 @@ float sluice_lookup_formula(const struct sluice_lookup *lookup, unsigned channel
 #define SLUICE_LOOKUP_255TH ((float)(1.0 / 255))
 #define SLUICE_LOOKUP_255TH_REST ((float)(1.0 / 255 - SLUICE_LOOKUP_255TH))
 
-size_t sluice_lookup_value_bytes(const struct sluice_lookup *lookup); /* 4 or 2 */
+static inline size_t sluice_lookup_value_bytes(const struct sluice_lookup *lookup)
+{
+    return lookup->type == SLUICE_LOOKUP_F32 ? 4 : 2;
+}
 
 /* height x width RGB pixels (rows `stride` bytes apart), each row mirrored if `flip`, to
  * 3 x height x width or height x width x 3 values at `out`, aligned for them. */

@@ -1,5 +1,8 @@
 #include "image_support.h"
 
+#include "image/codec.h"
+#include "support/test.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -26,4 +29,24 @@ double image_test_mean_difference(const uint8_t *a, const uint8_t *b, uint32_t w
     for (size_t i = 0; i < len; i++)
         sum += abs(a[i] - b[i]);
     return sum / (double)len;
+}
+
+struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, uint32_t height)
+{
+    uint8_t *pixels = image_test_picture(width, height);
+    struct sluice_buf *file = NULL;
+    if (kind == IMAGE_TEST_PNG) {
+        CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 6, &file, NULL), SLUICE_OK);
+    } else {
+        const struct sluice_jpeg_encode_options options = {
+            .is_progressive = kind == IMAGE_TEST_PROGRESSIVE,
+            .is_gray = kind == IMAGE_TEST_GRAY,
+            .is_cmyk = kind == IMAGE_TEST_CMYK,
+            .restart_rows = kind == IMAGE_TEST_RESTARTS,
+        };
+        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL),
+                              SLUICE_OK);
+    }
+    free(pixels);
+    return file;
 }

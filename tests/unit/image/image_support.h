@@ -12,4 +12,17 @@ uint8_t *image_test_picture(uint32_t width, uint32_t height);
 double image_test_mean_difference(const uint8_t *a, const uint8_t *b, uint32_t width,
                                   uint32_t height);
 
+/* A file of each kind that there is code for; the picture above. */
+enum image_test_kind {
+    IMAGE_TEST_BASELINE,
+    IMAGE_TEST_PROGRESSIVE,
+    IMAGE_TEST_GRAY,
+    IMAGE_TEST_CMYK,
+    IMAGE_TEST_RESTARTS,
+    IMAGE_TEST_PNG,
+    IMAGE_TEST_NUM_KINDS
+};
+struct sluice_buf;
+struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, uint32_t height);
+
 #endif

@@ -29,28 +29,6 @@ sluice_status __wrap_sluice_buf_create(struct sluice_buf_pool *pool, size_t capa
     return __real_sluice_buf_create(pool, capacity, buf, err);
 }
 
-enum kind { BASELINE, PROGRESSIVE, GRAY, CMYK, RESTARTS, PNG, NUM_KINDS };
-
-static struct sluice_buf *make_file(enum kind kind, uint32_t width, uint32_t height)
-{
-    uint8_t *pixels = image_test_picture(width, height);
-    struct sluice_buf *file = NULL;
-    if (kind == PNG) {
-        CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 6, &file, NULL), SLUICE_OK);
-    } else {
-        const struct sluice_jpeg_encode_options options = {
-            .is_progressive = kind == PROGRESSIVE,
-            .is_gray = kind == GRAY,
-            .is_cmyk = kind == CMYK,
-            .restart_rows = kind == RESTARTS,
-        };
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL),
-                              SLUICE_OK);
-    }
-    free(pixels);
-    return file;
-}
-
 static sluice_status decode(const uint8_t *bytes, size_t len, struct sluice_rgb *rgb,
                             struct sluice_err *err)
 {
@@ -107,92 +85,6 @@ static void put_be32(uint8_t *p, uint32_t value)
         p[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-static void probe_reads_jpeg_headers(void)
-{
-    uint8_t *pixels = image_test_picture(50, 40);
-    for (int h = 1; h <= 4; h *= 2) {
-        for (int v = 1; v <= 2; v++) {
-            const struct sluice_jpeg_encode_options options = {
-                .h_samp = h, .v_samp = v, .is_progressive = h == 2};
-            struct sluice_buf *file;
-            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 50, 40, &options, &file, NULL),
-                                  SLUICE_OK);
-            struct sluice_image_info info;
-            CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
-            CU_ASSERT_EQUAL(info.format, SLUICE_IMAGE_JPEG);
-            CU_ASSERT_EQUAL(info.width, 50);
-            CU_ASSERT_EQUAL(info.height, 40);
-            CU_ASSERT_EQUAL(info.num_components, 3);
-            CU_ASSERT_EQUAL(info.h_samp, h);
-            CU_ASSERT_EQUAL(info.v_samp, v);
-            CU_ASSERT_EQUAL(info.is_progressive, h == 2);
-            sluice_buf_unref(file);
-        }
-    }
-    free(pixels);
-
-    static const struct {
-        enum kind kind;
-        unsigned num_components;
-    } others[] = {{GRAY, 1}, {CMYK, 4}};
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
-        struct sluice_buf *file = make_file(others[i].kind, 9, 7);
-        struct sluice_image_info info;
-        CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL(info.num_components, others[i].num_components);
-        CU_ASSERT_EQUAL(info.h_samp, 1);
-        sluice_buf_unref(file);
-    }
-}
-
-static void probe_reads_png_headers(void)
-{
-    struct sluice_buf *file = make_file(PNG, 31, 12);
-    struct sluice_image_info info;
-    CU_ASSERT_EQUAL(sluice_image_probe(file->data, file->len, &info, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(info.format, SLUICE_IMAGE_PNG);
-    CU_ASSERT_EQUAL(info.width, 31);
-    CU_ASSERT_EQUAL(info.height, 12);
-    CU_ASSERT_EQUAL(info.num_components, 3);
-    CU_ASSERT_FALSE(info.is_progressive);
-    static const uint8_t components[7] = {1, 0, 3, 1, 2, 0, 4};
-    for (unsigned type = 0; type < 8; type++) {
-        file->data[25] = (uint8_t)type;
-        file->data[28] = 1; /* interlaced */
-        const sluice_status status = sluice_image_probe(file->data, file->len, &info, NULL);
-        if (type < 7 && components[type]) {
-            CU_ASSERT_EQUAL(status, SLUICE_OK);
-            CU_ASSERT_EQUAL(info.num_components, components[type]);
-            CU_ASSERT(info.is_progressive);
-        } else {
-            CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
-        }
-    }
-    sluice_buf_unref(file);
-}
-
-static void probe_needs_the_whole_header_and_no_more(void)
-{
-    for (int kind = 0; kind < NUM_KINDS; kind++) {
-        struct sluice_buf *file = make_file((enum kind)kind, 20, 20);
-        bool was_ok = false;
-        for (size_t len = 0; len <= file->len; len++) {
-            uint8_t *bytes = malloc(len + !len); /* of this size, for asan */
-            memcpy(bytes, file->data, len);
-            struct sluice_image_info info = {.width = 5};
-            struct sluice_err err = {{0}};
-            const sluice_status status = sluice_image_probe(bytes, len, &info, &err);
-            CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_CORRUPT);
-            CU_ASSERT_EQUAL(info.width, status == SLUICE_OK ? 20 : 5);
-            CU_ASSERT(!was_ok || status == SLUICE_OK);
-            was_ok = status == SLUICE_OK;
-            free(bytes);
-        }
-        CU_ASSERT(was_ok);
-        sluice_buf_unref(file);
-    }
-}
-
 static void other_formats_are_named(void)
 {
     static const struct {
@@ -242,7 +134,7 @@ static void contradicting_headers_are_corrupt(void)
     len = put_jpeg_header(bytes, 0xDA, 8, 10, 10, 3); /* a scan comes first */
     CU_ASSERT_EQUAL(failing_decode(bytes, len, 0, &err), SLUICE_E_CORRUPT);
 
-    struct sluice_buf *file = make_file(PNG, 8, 8);
+    struct sluice_buf *file = image_test_file(IMAGE_TEST_PNG, 8, 8);
     static const struct {
         unsigned at, value;
     } changes[] = {{11, 14}, {12, 'J'}, {19, 0}, {23, 0}, {24, 3},
@@ -281,7 +173,7 @@ static void huge_headers_are_refused_before_any_allocation(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "60000 x 60000"));
     CU_ASSERT_EQUAL(num_bufs, 0);
 
-    struct sluice_buf *file = make_file(PNG, 8, 8);
+    struct sluice_buf *file = image_test_file(IMAGE_TEST_PNG, 8, 8);
     num_bufs = 0;
     put_be32(file->data + 16, 60000);
     put_be32(file->data + 20, 60000);
@@ -297,8 +189,8 @@ static void huge_headers_are_refused_before_any_allocation(void)
 
 static void max_pixels_is_the_last_size_that_decodes(void)
 {
-    for (int kind = 0; kind < NUM_KINDS; kind++) {
-        struct sluice_buf *file = make_file((enum kind)kind, 20, 30);
+    for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
+        struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 30);
         struct sluice_err err = {{0}};
         struct sluice_rgb rgb = {0};
         CU_ASSERT_EQUAL(failing_decode(file->data, file->len, 599, &err), SLUICE_E_NO_MEMORY);
@@ -311,8 +203,8 @@ static void max_pixels_is_the_last_size_that_decodes(void)
 
 static void no_memory_is_a_status(void)
 {
-    for (int kind = 0; kind < NUM_KINDS; kind++) {
-        struct sluice_buf *file = make_file((enum kind)kind, 20, 30);
+    for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
+        struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 30);
         struct sluice_err err = {{0}};
         has_no_memory = true;
         CU_ASSERT_EQUAL(failing_decode(file->data, file->len, 0, &err), SLUICE_E_NO_MEMORY);
@@ -333,8 +225,8 @@ static void no_memory_is_a_status(void)
 
 static void every_cut_is_corrupt(void)
 {
-    for (int kind = 0; kind < NUM_KINDS; kind++) {
-        struct sluice_buf *file = make_file((enum kind)kind, 21, 19);
+    for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
+        struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 21, 19);
         for (size_t len = 0; len < file->len; len++) {
             uint8_t *bytes = malloc(len + !len);
             memcpy(bytes, file->data, len);
@@ -351,8 +243,8 @@ static void every_cut_is_corrupt(void)
 
 static void bytes_after_the_end_are_ignored(void)
 {
-    for (int kind = 0; kind < NUM_KINDS; kind++) {
-        struct sluice_buf *file = make_file((enum kind)kind, 21, 19);
+    for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
+        struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 21, 19);
         uint8_t *longer = calloc(1, file->len + 1000);
         memcpy(longer, file->data, file->len);
         struct sluice_err err;
@@ -372,7 +264,8 @@ static void random_damage_never_does_more_than_fail(void)
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     unsigned num_ok = 0, num_failed = 0;
     for (int i = 0; i < 900; i++) {
-        struct sluice_buf *file = make_file((enum kind)(i % NUM_KINDS), 24, 18);
+        struct sluice_buf *file =
+            image_test_file((enum image_test_kind)(i % IMAGE_TEST_NUM_KINDS), 24, 18);
         const unsigned num_flips = 1 + sluice_rng_below(&rng, 4);
         for (unsigned f = 0; f < num_flips; f++)
             file->data[sluice_rng_below(&rng, (uint32_t)file->len)] ^=
@@ -460,8 +353,8 @@ static void pixels_come_from_the_pool(void)
 {
     struct sluice_buf_pool *pool;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
-    for (int kind = 0; kind < NUM_KINDS; kind++) {
-        struct sluice_buf *file = make_file((enum kind)kind, 20, 30);
+    for (int kind = 0; kind < IMAGE_TEST_NUM_KINDS; kind++) {
+        struct sluice_buf *file = image_test_file((enum image_test_kind)kind, 20, 30);
         struct sluice_rgb rgb = {0};
         CU_ASSERT_EQUAL(sluice_codec_decode(codec, file->data, file->len, 0, pool, &rgb, NULL),
                         SLUICE_OK);
@@ -472,19 +365,14 @@ static void pixels_come_from_the_pool(void)
     sluice_buf_pool_destroy(pool);
 }
 
-static void formats_have_names_and_destroy_takes_null(void)
+static void destroy_takes_null(void)
 {
-    CU_ASSERT_STRING_EQUAL(sluice_image_format_name(SLUICE_IMAGE_JPEG), "jpeg");
-    CU_ASSERT_STRING_EQUAL(sluice_image_format_name(SLUICE_IMAGE_PNG), "png");
     sluice_codec_destroy(NULL);
 }
 
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(probe_reads_jpeg_headers),
-        SLUICE_TEST(probe_reads_png_headers),
-        SLUICE_TEST(probe_needs_the_whole_header_and_no_more),
         SLUICE_TEST(other_formats_are_named),
         SLUICE_TEST(contradicting_headers_are_corrupt),
         SLUICE_TEST(what_libjpeg_cannot_do_is_unsupported),
@@ -496,7 +384,7 @@ int main(void)
         SLUICE_TEST(random_damage_never_does_more_than_fail),
         SLUICE_TEST(nothing_of_one_image_reaches_the_next),
         SLUICE_TEST(pixels_come_from_the_pool),
-        SLUICE_TEST(formats_have_names_and_destroy_takes_null),
+        SLUICE_TEST(destroy_takes_null),
     };
     if (sluice_codec_create(&codec, NULL) != SLUICE_OK)
         return 1;

@@ -1,0 +1,247 @@
+#include "image/image.h"
+
+#include "base/buf.h"
+#include "base/checked.h"
+#include "image/image_internal.h"
+
+#include <string.h>
+
+static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+
+const char *sluice_image_format_name(enum sluice_image_format format)
+{
+    return format == SLUICE_IMAGE_JPEG ? "jpeg" : "png";
+}
+
+static bool starts_with(const uint8_t *bytes, size_t len, const void *magic, size_t magic_len)
+{
+    return len >= magic_len && memcmp(bytes, magic, magic_len) == 0;
+}
+
+/* What a file that is neither JPEG nor PNG most likely is, for the message. */
+static const char *guess_format(const uint8_t *bytes, size_t len)
+{
+    static const struct {
+        const char *magic;
+        uint8_t len, offset;
+        const char *name;
+    } known[] = {
+        {"GIF8", 4, 0, "a GIF"},         {"BM", 2, 0, "a BMP"},
+        {"WEBP", 4, 8, "a WebP"},        {"II*\0", 4, 0, "a TIFF"},
+        {"MM\0*", 4, 0, "a TIFF"},       {"ftypheic", 8, 4, "a HEIF"},
+        {"ftypavif", 8, 4, "an AVIF"},   {"\0\0\0\x0CjP  ", 8, 0, "a JPEG 2000"},
+        {"\xFF\x0A", 2, 0, "a JPEG XL"}, {"\0\0\0\x0CJXL ", 8, 0, "a JPEG XL"},
+        {"\x1F\x8B", 2, 0, "a gzip"},    {"PK\3\4", 4, 0, "a ZIP"},
+        {"%PDF", 4, 0, "a PDF"},         {"<!DOCTYPE", 9, 0, "an HTML"},
+        {"<html", 5, 0, "an HTML"},      {"<?xml", 5, 0, "an XML"},
+        {"<svg", 4, 0, "an SVG"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(known); i++) {
+        if (len >= known[i].offset && starts_with(bytes + known[i].offset, len - known[i].offset,
+                                                  known[i].magic, known[i].len))
+            return known[i].name;
+    }
+    return NULL;
+}
+
+/* Luma's sampling factor over chroma's where that is a whole number. */
+static uint8_t sampling_ratio(unsigned luma, unsigned chroma)
+{
+    return chroma > 0 && luma % chroma == 0 ? (uint8_t)(luma / chroma) : 1;
+}
+
+static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marker,
+                              struct sluice_image_info *info, struct sluice_err *err)
+{
+    /* SOF0..2: Huffman; SOF9 and 10: arithmetic.  The rest is lossless or hierarchical. */
+    if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of an unsupported process (SOF%u)",
+                           marker - 0xC0);
+    if (len < 6)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG frame header of %zu bytes", len);
+    const unsigned precision = segment[0];
+    const uint32_t height = sluice_be16(segment + 1), width = sluice_be16(segment + 3);
+    const unsigned num_components = segment[5];
+    if (precision != 8)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %u bits a sample", precision);
+    if (width == 0 || height == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG of %u x %u pixels", width, height);
+    if (num_components != 1 && num_components != 3 && num_components != 4)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %u components", num_components);
+    if (len != 6 + 3 * (size_t)num_components)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "JPEG frame header of %zu bytes for %u components", len, num_components);
+    for (unsigned c = 0; c < num_components; c++) {
+        const unsigned h = segment[7 + 3 * c] >> 4, v = segment[7 + 3 * c] & 15;
+        if (h < 1 || h > 4 || v < 1 || v > 4)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG sampling factor %u x %u", h, v);
+    }
+    *info = (struct sluice_image_info){
+        .format = SLUICE_IMAGE_JPEG,
+        .width = width,
+        .height = height,
+        .num_components = (uint8_t)num_components,
+        .h_samp = 1,
+        .v_samp = 1,
+        .is_progressive = marker == 0xC2 || marker == 0xCA,
+    };
+    if (num_components > 1) {
+        info->h_samp = sampling_ratio(segment[7] >> 4, segment[10] >> 4);
+        info->v_samp = sampling_ratio(segment[7] & 15, segment[10] & 15);
+    }
+    return SLUICE_OK;
+}
+
+/* Walks the marker segments up to the frame header.  Junk between segments is
+ * stepped over, as Pillow and libjpeg both do. */
+static sluice_status probe_jpeg(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                                struct sluice_err *err)
+{
+    size_t pos = 2;
+    while (pos < len) {
+        if (bytes[pos] != 0xFF) {
+            pos++;
+            continue;
+        }
+        while (pos < len && bytes[pos] == 0xFF)
+            pos++;
+        if (pos >= len)
+            break;
+        const unsigned marker = bytes[pos++];
+        /* A stuffed 0xFF, RSTn, SOI and EOI stand alone. */
+        if (marker == 0 || (marker >= 0xD0 && marker <= 0xD9))
+            continue;
+        if (marker < 0xC0)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with the unknown marker 0x%02x",
+                               marker);
+        if (len - pos < 2)
+            break;
+        const size_t segment_len = sluice_be16(bytes + pos);
+        const size_t body_len = segment_len >= 2 ? segment_len - 2 : 0;
+        pos += 2;
+        if (marker == 0xDA)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG scan before any frame header");
+        if (body_len > len - pos)
+            break;
+        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC)
+            return read_sof(bytes + pos, body_len, marker, info, err);
+        pos += body_len;
+    }
+    return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut before its frame header, at %zu bytes",
+                       len);
+}
+
+static sluice_status probe_png(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                               struct sluice_err *err)
+{
+    /* Signature, then IHDR: length, type, 13 bytes, CRC (which the decoder checks). */
+    if (len < 8 + 8 + 13 + 4)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG cut in its header, at %zu bytes", len);
+    if (sluice_be32(bytes + 8) != 13 || memcmp(bytes + 12, "IHDR", 4) != 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG that does not begin with IHDR");
+    const uint8_t *ihdr = bytes + 16;
+    const uint32_t width = sluice_be32(ihdr), height = sluice_be32(ihdr + 4);
+    const unsigned depth = ihdr[8], type = ihdr[9], interlace = ihdr[12];
+    if (width == 0 || height == 0 || width > INT32_MAX || height > INT32_MAX)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG of %u x %u pixels", width, height);
+
+    /* Bit n: depth n is allowed with this colour type. */
+    static const struct {
+        uint32_t depths;
+        uint8_t num_components;
+    } types[7] = {
+        [0] = {1u << 1 | 1u << 2 | 1u << 4 | 1u << 8 | 1u << 16, 1},
+        [2] = {1u << 8 | 1u << 16, 3},
+        [3] = {1u << 1 | 1u << 2 | 1u << 4 | 1u << 8, 1},
+        [4] = {1u << 8 | 1u << 16, 2},
+        [6] = {1u << 8 | 1u << 16, 4},
+    };
+    if (type >= SLUICE_ARRAY_LEN(types) || depth > 16 || !(types[type].depths >> depth & 1))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG of colour type %u with %u bits", type,
+                           depth);
+    if (ihdr[10] != 0 || ihdr[11] != 0 || interlace > 1)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "PNG with compression %u, filter %u, interlace %u", ihdr[10], ihdr[11],
+                           interlace);
+    *info = (struct sluice_image_info){
+        .format = SLUICE_IMAGE_PNG,
+        .width = width,
+        .height = height,
+        .num_components = types[type].num_components,
+        .h_samp = 1,
+        .v_samp = 1,
+        .is_progressive = interlace == 1,
+    };
+    return SLUICE_OK;
+}
+
+sluice_status sluice_image_probe(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
+                                 struct sluice_err *err)
+{
+    if (len == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
+    if (starts_with(bytes, len, "\xFF\xD8\xFF", 3))
+        return probe_jpeg(bytes, len, info, err);
+    if (starts_with(bytes, len, png_signature, sizeof(png_signature)))
+        return probe_png(bytes, len, info, err);
+    if (len < 3 && memcmp(bytes, "\xFF\xD8", len) == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut at %zu bytes", len);
+    if (len < 8 && memcmp(bytes, png_signature, len) == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "PNG cut at %zu bytes", len);
+    const char *guess = guess_format(bytes, len);
+    if (guess)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "neither JPEG nor PNG but %s file", guess);
+    return sluice_fail(err, SLUICE_E_UNSUPPORTED, "neither JPEG nor PNG (begins with %02x %02x)",
+                       bytes[0], len > 1 ? bytes[1] : 0);
+}
+
+sluice_status sluice_image_check_size(uint32_t width, uint32_t height, uint64_t max_pixels,
+                                      struct sluice_err *err)
+{
+    if (width > SLUICE_IMAGE_MAX_SIDE || height > SLUICE_IMAGE_MAX_SIDE)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels: a side is over %u",
+                           width, height, SLUICE_IMAGE_MAX_SIDE);
+    if ((uint64_t)width * height > max_pixels)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "image of %u x %u pixels: more than the limit of %llu", width, height,
+                           (unsigned long long)max_pixels);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_image_alloc_rgb(struct sluice_buf_pool *pool, uint32_t width, uint32_t height,
+                                     struct sluice_buf **pixels, struct sluice_err *err)
+{
+    size_t bytes;
+    if (!sluice_mul_size((size_t)width * 3, height, &bytes))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels", width, height);
+    struct sluice_buf *buf;
+    const sluice_status status = sluice_buf_create(pool, bytes, &buf, err);
+    if (status != SLUICE_OK)
+        return status;
+    buf->len = bytes;
+    *pixels = buf;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_image_writer_reserve(struct sluice_image_writer *writer, size_t extra,
+                                          struct sluice_err *err)
+{
+    const size_t used = writer->file ? writer->file->len : 0;
+    if (writer->file && writer->file->capacity - used >= extra)
+        return SLUICE_OK;
+    size_t wanted;
+    if (!sluice_add_size(used, extra, &wanted) || !sluice_add_size(wanted, used, &wanted) ||
+        !sluice_add_size(wanted, 16384, &wanted))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an image file");
+    struct sluice_buf *larger;
+    const sluice_status status = sluice_buf_create(NULL, wanted, &larger, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (writer->file) {
+        memcpy(larger->data, writer->file->data, used);
+        sluice_buf_unref(writer->file);
+    }
+    larger->len = used;
+    writer->file = larger;
+    return SLUICE_OK;
+}

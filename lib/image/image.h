@@ -1,0 +1,50 @@
+#ifndef SLUICE_IMAGE_IMAGE_H
+#define SLUICE_IMAGE_IMAGE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What an image is before and after it is decoded: its header, its pixels, a part of them.
+ *
+ * The format is told by the content, never by the name.
+ *
+ * Threads: pure functions. */
+
+struct sluice_buf;
+
+enum sluice_image_format {
+    SLUICE_IMAGE_JPEG,
+    SLUICE_IMAGE_PNG,
+};
+
+/* What a file's header says, without decoding. */
+struct sluice_image_info {
+    enum sluice_image_format format;
+    uint32_t width, height;
+    uint8_t num_components; /* JPEG: 1, 3 or 4; PNG: of its colour type (palette: 1) */
+    uint8_t h_samp, v_samp; /* JPEG: luma sampling over chroma's where whole (1 .. 4); else 1 */
+    bool is_progressive;    /* JPEG: SOF2; PNG: interlaced */
+};
+
+/* SLUICE_E_UNSUPPORTED: neither JPEG nor PNG (says what it looks like where that
+ * is known); SLUICE_E_CORRUPT: the header is cut or contradicts itself. */
+SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t len,
+                                                 struct sluice_image_info *info,
+                                                 struct sluice_err *err);
+
+const char *sluice_image_format_name(enum sluice_image_format format); /* "jpeg", "png" */
+
+struct sluice_rgb {
+    uint32_t width, height;    /* 1 .. 65,535 */
+    struct sluice_buf *pixels; /* height x width x 3 u8, rows packed; owns one reference */
+};
+
+/* A part of an image. */
+struct sluice_box {
+    uint32_t left, top, width, height;
+};
+
+#endif

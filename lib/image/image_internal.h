@@ -1,0 +1,50 @@
+#ifndef SLUICE_IMAGE_IMAGE_INTERNAL_H
+#define SLUICE_IMAGE_IMAGE_INTERNAL_H
+
+#include "image/image.h"
+
+/* Limits and memory of images, and numbers in their files.
+ *
+ * Threads: pure functions, and a writer belongs to one. */
+
+struct sluice_buf_pool;
+
+#define SLUICE_IMAGE_MAX_SIDE 65535u
+
+/* The pixel limit of Pillow: twice its Image.MAX_IMAGE_PIXELS, where it raises. */
+#define SLUICE_IMAGE_MAX_PIXELS 178956970u
+
+/* SLUICE_E_NO_MEMORY, naming the sizes, unless width x height is within both limits. */
+SLUICE_MUST_USE sluice_status sluice_image_check_size(uint32_t width, uint32_t height,
+                                                      uint64_t max_pixels, struct sluice_err *err);
+
+/* A new buffer of width x height x 3 bytes, len set; the sizes are checked already. */
+SLUICE_MUST_USE sluice_status sluice_image_alloc_rgb(struct sluice_buf_pool *pool, uint32_t width,
+                                                     uint32_t height, struct sluice_buf **pixels,
+                                                     struct sluice_err *err);
+
+static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t width,
+                                        uint32_t height)
+{
+    return box->width >= 1 && box->width <= width && box->left <= width - box->width &&
+           box->height >= 1 && box->height <= height && box->top <= height - box->height;
+}
+
+/* Bytes that an encoder writes, in a buffer that doubles.  Zero-initialise. */
+struct sluice_image_writer {
+    struct sluice_buf *file;
+};
+SLUICE_MUST_USE sluice_status sluice_image_writer_reserve(struct sluice_image_writer *writer,
+                                                          size_t extra, struct sluice_err *err);
+
+static inline uint32_t sluice_be16(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 8 | p[1];
+}
+
+static inline uint32_t sluice_be32(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+#endif
