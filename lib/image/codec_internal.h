@@ -3,6 +3,7 @@
 
 #include "image/codec.h"
 #include "image/image_internal.h"
+#include "image/jpeg_crop_plan.h"
 
 /* Between codec.c, which chooses, and the one file behind each foreign library.  All are for one
  * thread at a time and share nothing. */
@@ -35,6 +36,13 @@ bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8
  * A decoder that has come this far can only go on to its end: it passes over damage in
  * the data, and what follows EOI is never read. */
 bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len);
+
+/* Behind sluice_jpeg_crop(), through the coefficients, with tables made for the crop or not;
+ * max_pixels is not 0.  Does not look at whether the crop is smaller. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_crop_libjpeg(
+    const uint8_t *bytes, size_t len, const struct sluice_box *box, bool has_best_tables,
+    uint64_t max_pixels, struct sluice_buf_pool *pool, struct sluice_buf **crop,
+    struct sluice_jpeg_crop_box *window, struct sluice_err *err);
 
 SLUICE_MUST_USE sluice_status sluice_png_decode(const struct sluice_image_info *info,
                                                 const uint8_t *bytes, size_t len,

@@ -1,9 +1,11 @@
 #include "image/jpeg_crop.h"
 
 #include "base/buf.h"
-#include "image/image_internal.h"
-#include "image/jpeg_crop_internal.h"
+#include "image/codec_internal.h"
+#include "image/jpeg_crop_cut.h"
+#include "image/jpeg_crop_write.h"
 #include "image/jpeg_index.h"
+#include "image/jpeg_recode.h"
 
 #include <stdlib.h>
 
@@ -181,8 +183,8 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
     if (options->route != SLUICE_JPEG_CROP_BY_OURS && !is_partial(options) &&
         (status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_CORRUPT)) {
         why.text[0] = 0;
-        status = sluice_jpeg_crop_libjpeg(bytes, len, box, options, max_pixels, pool, &job.crop,
-                                          &job.window, &why);
+        status = sluice_jpeg_crop_libjpeg(bytes, len, box, options->optimal_huffman, max_pixels,
+                                          pool, &job.crop, &job.window, &why);
         if (status == SLUICE_OK && job.crop->len >= len && !options->allow_larger)
             status = sluice_fail(&why, SLUICE_E_AGAIN, "a crop would not be smaller");
     }

@@ -2,6 +2,7 @@
 #define SLUICE_IMAGE_JPEG_CROP_H
 
 #include "image/image.h"
+#include "image/jpeg_crop_plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,12 +24,6 @@
 struct sluice_buf;
 struct sluice_buf_pool;
 struct sluice_jpeg_index;
-
-/* Where the window lies that a crop holds. */
-struct sluice_jpeg_crop_box {
-    uint32_t full_width, full_height; /* of the whole image */
-    uint32_t left, top, width, height;
-};
 
 /* Who cuts.  The two single routes are for tests and for measuring. */
 enum sluice_jpeg_crop_route {

@@ -1,6 +1,7 @@
-#include "image/jpeg_crop_internal.h"
+#include "image/jpeg_crop_cut.h"
 
 #include "base/buf.h"
+#include "image/jpeg_bit_writer.h"
 #include "image/jpeg_index.h"
 
 /* The MCUs of the window are taken over as they are coded: their bits are copied.

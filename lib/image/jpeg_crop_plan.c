@@ -1,6 +1,4 @@
-#include "image/jpeg_crop_internal.h"
-
-/* The window of a box. */
+#include "image/jpeg_crop_plan.h"
 
 /* A pixel of libjpeg's smooth upsampling is made of two samples a direction, except
  * at the image's edges, where the nearer counts alone.  So only the outermost

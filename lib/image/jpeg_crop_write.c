@@ -1,5 +1,5 @@
+#include "image/jpeg_crop_write.h"
 #include "image/image_internal.h"
-#include "image/jpeg_crop_internal.h"
 
 /* A crop's bytes: its markers, and its bits with stuffing. */
 

@@ -1,6 +1,7 @@
-#include "image/jpeg_crop_internal.h"
+#include "image/jpeg_recode.h"
 
 #include "base/buf.h"
+#include "image/jpeg_bit_writer.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,34 @@
+#ifndef SLUICE_IMAGE_JPEG_CROP_PLAN_H
+#define SLUICE_IMAGE_JPEG_CROP_PLAN_H
+
+#include "image/image.h"
+
+/* Which part of a JPEG a crop of it holds.
+ *
+ * Threads: pure functions. */
+
+/* Where the window lies that a crop holds. */
+struct sluice_jpeg_crop_box {
+    uint32_t full_width, full_height; /* of the whole image */
+    uint32_t left, top, width, height;
+};
+
+static inline uint32_t sluice_divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* What the window of a box follows from. */
+struct sluice_jpeg_grid {
+    uint32_t width, height;              /* of the image */
+    uint32_t mcu_width, mcu_height;      /* what windows begin at multiples of */
+    unsigned min_h, max_h, min_v, max_v; /* sampling factors over the components */
+};
+
+/* SLUICE_E_INVALID: the box is not inside the image. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_crop_plan(const struct sluice_jpeg_grid *grid,
+                                                    const struct sluice_box *box,
+                                                    struct sluice_jpeg_crop_box *window,
+                                                    struct sluice_err *err);
+
+#endif
