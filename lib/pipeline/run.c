@@ -208,21 +208,6 @@ static struct sluice_image_view view_of(const struct sluice_sample *sample)
     };
 }
 
-sluice_status sluice_run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
-                                struct sluice_err *err)
-{
-    struct sluice_rgb rgb;
-    sluice_codec_set_index(scratch->codec, sluice_scratch_index(scratch, sample));
-    const sluice_status status =
-        sluice_codec_decode(scratch->codec, sample->data->data, sample->data->len,
-                            scratch->max_pixels, scratch->pool, &rgb, err);
-    if (status)
-        return status;
-    sluice_sample_advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height},
-                          rgb.pixels);
-    return SLUICE_OK;
-}
-
 /* To `out` if that is given (the sample keeps its input then), else to a new buffer. */
 static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,

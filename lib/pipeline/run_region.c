@@ -1,4 +1,4 @@
-/* Groups of ops that look at no more than a box of their image: decode and
+/* Decode, and groups of ops that look at no more than a box of their image: decode and
  * random_resized_crop, and resize and center_crop, with decode before them or not. */
 
 #include "pipeline/run_private.h"
@@ -45,6 +45,21 @@ sluice_status sluice_make_result(const struct sluice_op *op, struct sluice_scrat
         return made;
     (*data)->len = bytes;
     *out = (*data)->data;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_run_decode(struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                struct sluice_err *err)
+{
+    struct sluice_rgb rgb;
+    sluice_codec_set_index(scratch->codec, sluice_scratch_index(scratch, sample));
+    const sluice_status status =
+        sluice_codec_decode(scratch->codec, sample->data->data, sample->data->len,
+                            scratch->max_pixels, scratch->pool, &rgb, err);
+    if (status)
+        return status;
+    sluice_sample_advance(sample, 1, SLUICE_KIND_U8, (struct sluice_size){rgb.width, rgb.height},
+                          rgb.pixels);
     return SLUICE_OK;
 }
 
@@ -124,35 +139,47 @@ sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
+/* The result of a group that ends with `crop`: the view resized, or the part of an image that it is
+ * the input of. */
+static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_sample *sample,
+                                  const struct sluice_group *group, const struct sluice_op *crop,
+                                  const struct sluice_image_view *view,
+                                  const struct sluice_resize_part *part, uint8_t *out,
+                                  struct sluice_err *err)
+{
+    const struct sluice_size size = {crop->size, crop->size};
+    struct sluice_buf *data = NULL;
+    sluice_status status = sluice_make_result(crop, scratch, size, &out, &data, err);
+    if (!status && part)
+        status = sluice_resize_rgb_part(scratch->resizer, part, view, group->flip, out, err);
+    else if (!status)
+        status = sluice_resize_rgb(scratch->resizer, view, size.width, size.height, group->flip,
+                                   out, err);
+    if (status)
+        sluice_buf_unref(data);
+    else if (data)
+        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
+    return status;
+}
+
 sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
                                 struct sluice_scratch *scratch, struct sluice_sample *sample,
                                 const struct sluice_group *group, uint8_t *out,
                                 struct sluice_err *err)
 {
-    const struct sluice_op *crop = &pipeline->ops[1];
     struct sluice_rgb rgb;
     sluice_status status = sluice_read_box(pipeline, scratch, sample, &rgb, err);
     if (status)
         return status;
 
-    const struct sluice_size size = {crop->size, crop->size};
-    struct sluice_buf *data = NULL;
-    status = sluice_make_result(crop, scratch, size, &out, &data, err);
-    if (!status) {
-        const struct sluice_image_view view = {
-            .pixels = rgb.pixels->data,
-            .stride = (size_t)rgb.width * 3,
-            .width = rgb.width,
-            .height = rgb.height,
-        };
-        status = sluice_resize_rgb(scratch->resizer, &view, size.width, size.height, group->flip,
-                                   out, err);
-    }
+    const struct sluice_image_view view = {
+        .pixels = rgb.pixels->data,
+        .stride = (size_t)rgb.width * 3,
+        .width = rgb.width,
+        .height = rgb.height,
+    };
+    status = resize_group(scratch, sample, group, &pipeline->ops[1], &view, NULL, out, err);
     sluice_buf_unref(rgb.pixels);
-    if (status)
-        sluice_buf_unref(data);
-    else if (data)
-        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
     return status;
 }
 
@@ -184,7 +211,7 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
     const bool is_file = sample->ops_done == 0;
     const struct sluice_buf *input = sample->data;
     const unsigned op = is_file ? 1 : sample->ops_done;
-    const struct sluice_op *resize = &pipeline->ops[op], *crop = &pipeline->ops[op + 1];
+    const struct sluice_op *resize = &pipeline->ops[op];
     struct sluice_size in = {sample->width, sample->height};
     sluice_status status = SLUICE_OK;
     if (is_file) {
@@ -217,15 +244,7 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
         view.stride = (size_t)in.width * 3;
         view.pixels = input->data + box.top * view.stride + (size_t)box.left * 3;
     }
-    const struct sluice_size size = {crop->size, crop->size};
-    struct sluice_buf *data = NULL;
-    status = sluice_make_result(crop, scratch, size, &out, &data, err);
-    if (!status)
-        status = sluice_resize_rgb_part(scratch->resizer, &part, &view, group->flip, out, err);
+    status = resize_group(scratch, sample, group, &pipeline->ops[op + 1], &view, &part, out, err);
     sluice_buf_unref(rgb.pixels);
-    if (status)
-        sluice_buf_unref(data);
-    else if (data)
-        sluice_sample_advance(sample, group->next, SLUICE_KIND_U8, size, data);
     return status;
 }
