@@ -4,53 +4,13 @@
 
 #include <string.h>
 
-/* Two 16-bit weights as one word of _mm256_madd_epi16. */
-#define WEIGHTS(first, second)                                                                     \
-    _mm256_set1_epi32((int)((uint32_t)(uint16_t)(first) | (uint32_t)(uint16_t)(second) << 16))
-
-/* The pass of jpeg_window_c.c, with the products of each output gathered: x04 holds pairs of
- * inputs 0 and 4, and so on.  `round` goes into the even part, which every output contains. */
-static inline __attribute__((always_inline)) void
-transform_8(__m256i x04, __m256i x26, __m256i x71, __m256i x53, __m256i round, __m256i out[8])
-{
-    const __m256i even0 = _mm256_add_epi32(_mm256_madd_epi16(x04, WEIGHTS(8192, 8192)), round);
-    const __m256i even1 = _mm256_add_epi32(_mm256_madd_epi16(x04, WEIGHTS(8192, -8192)), round);
-    const __m256i even2 = _mm256_madd_epi16(
-        x26, WEIGHTS(SLUICE_DCT_0_541196100, SLUICE_DCT_0_541196100 - SLUICE_DCT_1_847759065));
-    const __m256i even3 = _mm256_madd_epi16(
-        x26, WEIGHTS(SLUICE_DCT_0_541196100 + SLUICE_DCT_0_765366865, SLUICE_DCT_0_541196100));
-    const __m256i t10 = _mm256_add_epi32(even0, even3), t13 = _mm256_sub_epi32(even0, even3);
-    const __m256i t11 = _mm256_add_epi32(even1, even2), t12 = _mm256_sub_epi32(even1, even2);
-
-    enum {
-        A = -SLUICE_DCT_0_899976223,
-        B = -SLUICE_DCT_2_562915447,
-        Z3 = SLUICE_DCT_1_175875602 - SLUICE_DCT_1_961570560,
-        Z4 = SLUICE_DCT_1_175875602 - SLUICE_DCT_0_390180644,
-        Z5 = SLUICE_DCT_1_175875602,
-    };
-    const __m256i odd0 =
-        _mm256_add_epi32(_mm256_madd_epi16(x71, WEIGHTS(SLUICE_DCT_0_298631336 + A + Z3, A + Z5)),
-                         _mm256_madd_epi16(x53, WEIGHTS(Z5, Z3)));
-    const __m256i odd1 =
-        _mm256_add_epi32(_mm256_madd_epi16(x53, WEIGHTS(SLUICE_DCT_2_053119869 + B + Z4, B + Z5)),
-                         _mm256_madd_epi16(x71, WEIGHTS(Z5, Z4)));
-    const __m256i odd2 =
-        _mm256_add_epi32(_mm256_madd_epi16(x53, WEIGHTS(B + Z5, SLUICE_DCT_3_072711026 + B + Z3)),
-                         _mm256_madd_epi16(x71, WEIGHTS(Z3, Z5)));
-    const __m256i odd3 =
-        _mm256_add_epi32(_mm256_madd_epi16(x71, WEIGHTS(A + Z5, SLUICE_DCT_1_501321110 + A + Z4)),
-                         _mm256_madd_epi16(x53, WEIGHTS(Z4, Z5)));
-
-    out[0] = _mm256_add_epi32(t10, odd3);
-    out[7] = _mm256_sub_epi32(t10, odd3);
-    out[1] = _mm256_add_epi32(t11, odd2);
-    out[6] = _mm256_sub_epi32(t11, odd2);
-    out[2] = _mm256_add_epi32(t12, odd1);
-    out[5] = _mm256_sub_epi32(t12, odd1);
-    out[3] = _mm256_add_epi32(t13, odd0);
-    out[4] = _mm256_sub_epi32(t13, odd0);
-}
+#define VECTOR __m256i
+#define ADD _mm256_add_epi32
+#define SUB _mm256_sub_epi32
+#define SET _mm256_set1_epi32
+#define DOT _mm256_madd_epi16
+#define ADD_DOT(s, x, w) _mm256_add_epi32(s, _mm256_madd_epi16(x, w))
+#include "image/jpeg_window_transform.h"
 
 static inline __m256i shuffle_32(__m256i a, __m256i b, const int which)
 {

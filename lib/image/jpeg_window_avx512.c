@@ -7,54 +7,13 @@
 #include <stdalign.h>
 #include <string.h>
 
-/* Two 16-bit weights as one word of _mm512_dpwssd_epi32. */
-#define WEIGHTS(first, second)                                                                     \
-    _mm512_set1_epi32((int)((uint32_t)(uint16_t)(first) | (uint32_t)(uint16_t)(second) << 16))
-
-/* The pass of jpeg_window_c.c over sixteen columns, with the products of each output gathered: x04
- * holds pairs of inputs 0 and 4, and so on.  `round` goes into the even part, which every output
- * contains. */
-static inline __attribute__((always_inline)) void
-transform_8(__m512i x04, __m512i x26, __m512i x71, __m512i x53, __m512i round, __m512i out[8])
-{
-    const __m512i even0 = _mm512_dpwssd_epi32(round, x04, WEIGHTS(8192, 8192));
-    const __m512i even1 = _mm512_dpwssd_epi32(round, x04, WEIGHTS(8192, -8192));
-    const __m512i even2 = _mm512_madd_epi16(
-        x26, WEIGHTS(SLUICE_DCT_0_541196100, SLUICE_DCT_0_541196100 - SLUICE_DCT_1_847759065));
-    const __m512i even3 = _mm512_madd_epi16(
-        x26, WEIGHTS(SLUICE_DCT_0_541196100 + SLUICE_DCT_0_765366865, SLUICE_DCT_0_541196100));
-    const __m512i t10 = _mm512_add_epi32(even0, even3), t13 = _mm512_sub_epi32(even0, even3);
-    const __m512i t11 = _mm512_add_epi32(even1, even2), t12 = _mm512_sub_epi32(even1, even2);
-
-    enum {
-        A = -SLUICE_DCT_0_899976223,
-        B = -SLUICE_DCT_2_562915447,
-        Z3 = SLUICE_DCT_1_175875602 - SLUICE_DCT_1_961570560,
-        Z4 = SLUICE_DCT_1_175875602 - SLUICE_DCT_0_390180644,
-        Z5 = SLUICE_DCT_1_175875602,
-    };
-    const __m512i odd0 = _mm512_dpwssd_epi32(
-        _mm512_madd_epi16(x71, WEIGHTS(SLUICE_DCT_0_298631336 + A + Z3, A + Z5)), x53,
-        WEIGHTS(Z5, Z3));
-    const __m512i odd1 = _mm512_dpwssd_epi32(
-        _mm512_madd_epi16(x53, WEIGHTS(SLUICE_DCT_2_053119869 + B + Z4, B + Z5)), x71,
-        WEIGHTS(Z5, Z4));
-    const __m512i odd2 = _mm512_dpwssd_epi32(
-        _mm512_madd_epi16(x53, WEIGHTS(B + Z5, SLUICE_DCT_3_072711026 + B + Z3)), x71,
-        WEIGHTS(Z3, Z5));
-    const __m512i odd3 = _mm512_dpwssd_epi32(
-        _mm512_madd_epi16(x71, WEIGHTS(A + Z5, SLUICE_DCT_1_501321110 + A + Z4)), x53,
-        WEIGHTS(Z4, Z5));
-
-    out[0] = _mm512_add_epi32(t10, odd3);
-    out[7] = _mm512_sub_epi32(t10, odd3);
-    out[1] = _mm512_add_epi32(t11, odd2);
-    out[6] = _mm512_sub_epi32(t11, odd2);
-    out[2] = _mm512_add_epi32(t12, odd1);
-    out[5] = _mm512_sub_epi32(t12, odd1);
-    out[3] = _mm512_add_epi32(t13, odd0);
-    out[4] = _mm512_sub_epi32(t13, odd0);
-}
+#define VECTOR __m512i
+#define ADD _mm512_add_epi32
+#define SUB _mm512_sub_epi32
+#define SET _mm512_set1_epi32
+#define DOT _mm512_madd_epi16
+#define ADD_DOT _mm512_dpwssd_epi32
+#include "image/jpeg_window_transform.h"
 
 /* What of the zigzag order is where in pairs: rows 0 and 4, 2 and 6, 7 and 1, 5 and 3. */
 static const alignas(64) uint16_t from_zigzag[64] = {
