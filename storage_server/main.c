@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/quit.h"
 #include "rpc/rpc.h"
+#include "storage_server/disk_gate.h"
 #include "storage_server/metrics.h"
 #include "storage_server/options.h"
 #include "storage_server/prep_limits.h"
@@ -28,6 +29,18 @@ static struct sluice_wire_stats read_stats(void *ctx)
     return sluice_server_stats(ctx);
 }
 
+/* NULL: none is asked for, or none can be had, and the reads' class must do. */
+static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
+{
+    struct sluice_disk_gate *gate = NULL;
+    struct sluice_err err = {0};
+    if (strcmp(options->prep_io, "idle") == 0 &&
+        sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
+        sluice_log(SLUICE_LOG_WARN, "--prep-io idle: %s; other programs' reads are not seen",
+                   err.text);
+    return gate;
+}
+
 int main(int argc, char **argv)
 {
     struct sluice_server_options options = sluice_server_options_init();
@@ -40,17 +53,21 @@ int main(int argc, char **argv)
     struct sluice_err err = {0};
     struct sluice_server *server = NULL;
     sluice_status status = sluice_quit_init(&err);
+    options.disk_gate = open_gate(&options);
     const struct sluice_prep_limits_options limits = {
         .has_nice = options.has_prep_nice,
         .nice = (int)options.prep_nice,
         .policy = options.prep_sched,
-        .io_class = options.prep_io,
+        /* bfq lets the class idle have little even while nobody else reads, and turns do
+         * without it. */
+        .io_class = options.disk_gate ? "low" : options.prep_io,
         .cgroup = options.prep_cgroup,
         .cpu_max = options.prep_cpu_max,
     };
     if (status == SLUICE_OK &&
         sluice_prep_limits_open(&limits, &options.prep_limits, &err) != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        sluice_disk_gate_close(options.disk_gate);
         return 2; /* a flag that cannot be honoured here */
     }
     if (status == SLUICE_OK)
@@ -62,6 +79,7 @@ int main(int argc, char **argv)
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         sluice_server_destroy(server);
         sluice_prep_limits_close(options.prep_limits);
+        sluice_disk_gate_close(options.disk_gate);
         return 1;
     }
     if (metrics)
@@ -86,5 +104,6 @@ int main(int argc, char **argv)
     sluice_metrics_destroy(metrics);
     sluice_server_destroy(server);
     sluice_prep_limits_close(options.prep_limits);
+    sluice_disk_gate_close(options.disk_gate);
     return 0;
 }

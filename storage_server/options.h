@@ -10,6 +10,7 @@
  *
  * Threads: at start, on the main thread. */
 
+struct sluice_disk_gate;
 struct sluice_prep_limits;
 
 struct sluice_server_options {
@@ -33,8 +34,9 @@ struct sluice_server_options {
     bool has_prep_nice;
     const char *prep_sched, *prep_io, *prep_cgroup;
     double prep_cpu_max;
-    struct sluice_prep_limits *prep_limits; /* no flag: what was opened by them; borrowed as long as
-                                               there is a server; NULL: none */
+    /* No flags: what was opened by them; borrowed as long as there is a server; NULL: none. */
+    struct sluice_prep_limits *prep_limits;
+    struct sluice_disk_gate *disk_gate;
 };
 
 /* The defaults. */

@@ -8,7 +8,6 @@
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
-#include "storage_server/disk_gate.h"
 #include "storage_server/health.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/service.h"
@@ -34,7 +33,6 @@ struct sluice_server {
     struct sluice_manifest *manifest;
     struct sluice_stats stats;
     struct sluice_disk_clock disk;
-    struct sluice_disk_gate *gate;
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
@@ -73,18 +71,6 @@ static uint64_t fresh_seed(void)
     return seed;
 }
 
-/* NULL: none is asked for, or none can be had, and the reads' class must do. */
-static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
-{
-    struct sluice_disk_gate *gate = NULL;
-    struct sluice_err err = {0};
-    if (options->prep_io && strcmp(options->prep_io, "idle") == 0 &&
-        sluice_disk_gate_open("", options->root, &gate, &err) != SLUICE_OK)
-        sluice_log(SLUICE_LOG_WARN, "--prep-io idle: %s; other programs' reads are not seen",
-                   err.text);
-    return gate;
-}
-
 sluice_status sluice_server_create(const struct sluice_server_options *options,
                                    struct sluice_store *store, struct sluice_server **server,
                                    struct sluice_err *err)
@@ -114,11 +100,10 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
 
     sluice_status status = SLUICE_OK;
     if (!store) {
-        s->gate = open_gate(options);
         const struct sluice_store_file_options file_options = {
             .root = options->root,
             .max_file_bytes = options->max_file_bytes,
-            .gate = s->gate,
+            .gate = options->disk_gate,
         };
         status = sluice_store_file_open(&file_options, &s->context.store, err);
     }
@@ -215,7 +200,6 @@ void sluice_server_destroy(struct sluice_server *server)
     sluice_buf_pool_destroy(context->buffers);
     if (context->store)
         context->store->destroy(context->store);
-    sluice_disk_gate_close(server->gate);
     sluice_jpeg_index_file_close(context->jpeg_indexes);
     sluice_manifest_destroy(server->manifest);
     sluice_rate_limit_clear(&server->link);
