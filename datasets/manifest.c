@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "image/coding.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -125,11 +126,16 @@ static sluice_status add_class(struct builder *builder, const char *name, size_t
 
 /* --- walking a root --- */
 
+static bool is_png(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && !strcasecmp(dot, ".png");
+}
+
 static bool has_image_suffix(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot &&
-           (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
+    return is_png(name) || (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg")));
 }
 
 /* Paths cross the wire as protobuf strings, which are UTF-8 by definition. */
@@ -227,7 +233,12 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
         pass_over(walk, "the name is not UTF-8");
         return SLUICE_OK;
     }
-    const struct sluice_manifest_entry row = {.bytes = (uint64_t)st.st_size};
+    /* A name tells PNGs from JPEGs, whose work is of another kind; how a JPEG is coded it does not.
+     */
+    const struct sluice_manifest_entry row = {
+        .bytes = (uint64_t)st.st_size,
+        .coding = is_png(name) ? SLUICE_CODING_PNG : SLUICE_CODING_UNKNOWN,
+    };
     return add_entry(walk->builder, &row, walk->path, len, err);
 }
 
@@ -599,6 +610,7 @@ static sluice_status read_entry(struct reader *reader, struct builder *builder,
     }
     if (num_fields != reader->num_fields)
         return corrupt(reader, "too few fields", err);
+    assert(num_fields >= NUM_FIELDS - 1); /* of either version */
 
     struct sluice_manifest_entry row = {0};
     uint64_t label, width, height;

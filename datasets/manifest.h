@@ -29,7 +29,7 @@ struct sluice_manifest_entry {
     bool has_hash;             /* of the content, if indexed */
     struct sluice_hash128 hash;
     uint32_t width, height; /* 0: not known */
-    uint8_t coding;         /* image/coding.h */
+    uint8_t coding;         /* image/coding.h; PNG by the name alone unless indexed */
 };
 
 struct sluice_manifest {

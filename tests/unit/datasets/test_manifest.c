@@ -62,6 +62,9 @@ static void orders_samples_and_classes_bytewise(void)
     CU_ASSERT_STRING_EQUAL(manifest->entries[2].path, "train/a.jpg");
     CU_ASSERT_STRING_EQUAL(manifest->entries[3].path, "zebra/1.JPEG");
     CU_ASSERT_EQUAL(manifest->entries[1].bytes, 7);
+    CU_ASSERT_EQUAL(manifest->entries[0].coding, SLUICE_CODING_PNG);
+    for (size_t i = 1; i < 4; i++)
+        CU_ASSERT_EQUAL(manifest->entries[i].coding, SLUICE_CODING_UNKNOWN);
     const uint32_t labels[] = {0, 0, 1, 2};
     for (size_t i = 0; i < 4; i++) {
         CU_ASSERT_EQUAL(manifest->entries[i].label, labels[i]);

@@ -64,6 +64,11 @@ static void sizes_that_are_not_known_are_guessed_from_the_bytes(void)
         CU_ASSERT(facts.crop.width >= 1 && facts.crop.left + facts.crop.width <= facts.width);
         CU_ASSERT(facts.crop.height >= 1 && facts.crop.top + facts.crop.height <= facts.height);
     }
+    /* PNGs of photographs are about three times as large as JPEGs of them. */
+    const struct sluice_draw_key any = {0};
+    const struct sluice_sample_facts png =
+        sluice_sample_facts_make(pipeline, 315000, 0, 0, SLUICE_CODING_PNG, &any);
+    CU_ASSERT(png.is_size_guessed && png.width > 400 && png.width < 600);
     const uint64_t bytes[] = {0, 1, UINT64_MAX};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(bytes); i++) {
         const struct sluice_draw_key key = {0};
