@@ -16,6 +16,10 @@
 #define MAX_PHASE_ITEMS 1024
 #define MAX_REPEAT 4
 
+/* What is soon done is done again, so that a bad moment of the machines is a small part of it. */
+#define MAX_ROUNDS 4
+#define ENOUGH_NS 5000000000u
+
 /* What the samples of a phase are asked for, by turns, as numbers of form_menu.h's list. */
 struct mix {
     uint8_t choices[4];
@@ -215,7 +219,7 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
     wanted = wanted < MAX_REPEAT * n ? wanted : MAX_REPEAT * n;
     const size_t num_items = wanted > n ? wanted : n;
     sluice_status status = SLUICE_OK;
-    if (measuring->first == 0) {
+    if (forms->num_seen == 0) {
         struct sluice_transport_seen unused;
         status = run_phase(measuring, &mixes[0], num_items, &unused, is_stopped, err);
         memset(measuring->cells, 0, n * sizeof(*measuring->cells));
@@ -245,15 +249,23 @@ static sluice_status run_parts(struct measuring *measuring, struct profile_forms
 {
     const size_t n = measuring->num_positions;
     const size_t num_parts = (n + MAX_PHASE_ITEMS - 1) / MAX_PHASE_ITEMS;
-    forms->seen = calloc(num_parts * SLUICE_ARRAY_LEN(mixes) + 1, sizeof(*forms->seen));
+    forms->seen =
+        calloc(MAX_ROUNDS * num_parts * SLUICE_ARRAY_LEN(mixes) + 1, sizeof(*forms->seen));
     if (!forms->seen)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu parts of a profile",
                            num_parts);
+    const uint64_t start_ns = sluice_clock_ns();
     sluice_status status = SLUICE_OK;
-    for (size_t part = 0; part < num_parts && status == SLUICE_OK && !*is_stopped; part++) {
-        measuring->first = part * n / num_parts;
-        measuring->count = (part + 1) * n / num_parts - measuring->first;
-        status = run_part(measuring, forms, is_stopped, err);
+    for (unsigned round = 0; round < MAX_ROUNDS; round++) {
+        for (size_t part = 0; part < num_parts; part++) {
+            measuring->first = part * n / num_parts;
+            measuring->count = (part + 1) * n / num_parts - measuring->first;
+            status = run_part(measuring, forms, is_stopped, err);
+            if (status != SLUICE_OK || *is_stopped)
+                return status;
+        }
+        if (sluice_clock_ns() - start_ns >= ENOUGH_NS)
+            break;
     }
     return status;
 }

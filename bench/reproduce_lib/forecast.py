@@ -1,10 +1,12 @@
 """What the planner says, by asking offload_profile."""
 import json
 import os
+import statistics
 import subprocess
 
 from . import cells, records
 
+NUM_DRAWS = 8
 OPENIMAGES_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
 
 
@@ -21,14 +23,30 @@ def _ask(command):
 
 
 def forecasts(programs, folder, link, setup, gpu_rate):
-    """{planner: its forecast}, and the command that gave it, for one pass over the images."""
+    """{planner: its forecast}, and the commands that gave it, for one pass over the images: the mean
+    over crops of several draws, as few images of one draw may be all large or all small."""
     command = [os.path.join(programs, "offload_profile"), "whatif", "--profile-folder", folder,
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}", "--remote-cpus",
                f"{setup.storage_cores:g}", "--local-cpus", f"{setup.compute_cores:g}", "--form",
                "jpeg_crop", "--form", "u8_packed", "--json"]
     if gpu_rate:
         command += ["--gpu-rate", f"{gpu_rate:g}"]
-    return {plan["planner"]: plan for plan in _ask(command)}, " ".join(map(str, command))
+    draws = [{plan["planner"]: plan for plan in _ask([*command, "--epoch", epoch])}
+             for epoch in range(NUM_DRAWS)]
+    return ({planner: _mean([plans[planner] for plans in draws]) for planner in draws[0]},
+            f"{' '.join(map(str, command))} --epoch 0 (and to {NUM_DRAWS - 1}: the mean)")
+
+
+def _mean(plans):
+    """What was chosen is the first's."""
+    mean = dict(plans[0])
+    for key in ("primal_s", "wire_bytes", "gap"):
+        mean[key] = statistics.fmean(plan[key] for plan in plans)
+    mean["wire_bytes"] = round(mean["wire_bytes"])
+    mean["busy_s"] = {key: statistics.fmean(plan["busy_s"][key] for plan in plans)
+                      for key in mean["busy_s"]}
+    mean["slowest"] = max(mean["busy_s"], key=mean["busy_s"].get)
+    return mean
 
 
 def replay_openimages(programs, sizes, mbit, storage_cores, compute_cores):
