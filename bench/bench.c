@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,20 @@ void bench_die(const char *fmt, ...)
     fputc('\n', stderr);
     va_end(args);
     exit(1);
+}
+
+pid_t bench_fork(int *control)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        bench_die("socketpair: %s", strerror(errno));
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid < 0)
+        bench_die("fork: %s", strerror(errno));
+    *control = ends[pid == 0];
+    close(ends[pid != 0]);
+    return pid;
 }
 
 bool bench_read_all(int fd, void *out, size_t len)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* What the bench programs share: statistics, pinning, and rows of results.
  *
@@ -18,6 +19,9 @@ double bench_quantile(double *values, size_t num_values, double q);
 /* Binds the process to the n-th of the CPUs it was started on, round and round.  Call it first,
  * and once per process: what is forked later inherits it. */
 void bench_pin(unsigned n);
+
+/* A child of this program; both get one end of a socket pair.  0 in the child. */
+pid_t bench_fork(int *control);
 
 /* Ends the program with a message. */
 _Noreturn void bench_die(const char *fmt, ...);

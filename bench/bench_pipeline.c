@@ -159,20 +159,6 @@ static _Noreturn void serve(const struct bench *b, const char *level, int contro
     _exit(0);
 }
 
-static pid_t start(int *control)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        bench_die("socketpair: %s", strerror(errno));
-    fflush(NULL);
-    const pid_t pid = fork();
-    if (pid < 0)
-        bench_die("fork: %s", strerror(errno));
-    *control = ends[pid == 0];
-    close(ends[pid != 0]);
-    return pid;
-}
-
 static void must_read(int control, void *out, size_t len)
 {
     if (!bench_read_all(control, out, len))
@@ -247,7 +233,7 @@ static void find_reference(char *path, size_t size)
 static void start_reference(const struct bench *b, struct reference *ref, const char *python,
                             const char *tasks)
 {
-    ref->pid = start(&ref->control);
+    ref->pid = bench_fork(&ref->control);
     if (ref->pid == 0) {
         if (dup2(ref->control, 0) < 0 || dup2(ref->control, 1) < 0)
             bench_die("dup2: %s", strerror(errno));
@@ -533,7 +519,7 @@ int main(int argc, char **argv)
             .bytes = new_array(bench_num_routes * b.num_tasks, sizeof(double)),
             .answers = new_array(num_compared(&b) * b.num_tasks, sizeof(struct answer)),
         };
-        workers[w].pid = start(&workers[w].control);
+        workers[w].pid = bench_fork(&workers[w].control);
         if (workers[w].pid == 0)
             serve(&b, levels[w], workers[w].control);
     }

@@ -87,21 +87,6 @@ static void remove_files(const struct bench_setup *setup)
     (void)rmdir(setup->root);
 }
 
-/* In the child: one end of a new socket pair; in the parent: 0, and the other end. */
-static pid_t start(int *control)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        bench_die("socketpair: %s", strerror(errno));
-    fflush(NULL);
-    const pid_t pid = fork();
-    if (pid < 0)
-        bench_die("fork: %s", strerror(errno));
-    *control = ends[pid == 0];
-    close(ends[pid != 0]);
-    return pid;
-}
-
 /* Without a delay there is no relay. */
 static void start_world(struct world *world, struct bench_setup *setup, double delay_ms)
 {
@@ -109,7 +94,7 @@ static void start_world(struct world *world, struct bench_setup *setup, double d
     struct bench_ports ports;
     make_files(setup);
     for (int t = 0; t < NUM_TRANSPORTS; t++) {
-        if ((world->children[world->num_children++] = start(&world->servers[t])) == 0)
+        if ((world->children[world->num_children++] = bench_fork(&world->servers[t])) == 0)
             bench_rpc_serve(setup, (enum transport)t, world->servers[t]);
         if (!bench_read_all(world->servers[t], &ports.of[t], sizeof(ports.of[t])))
             bench_die("a server did not start");
@@ -117,13 +102,13 @@ static void start_world(struct world *world, struct bench_setup *setup, double d
     remove_files(setup); /* the server has its manifest */
     if (delay_ms > 0) {
         const struct bench_ports behind = ports;
-        if ((world->children[world->num_children++] = start(&world->relay)) == 0)
+        if ((world->children[world->num_children++] = bench_fork(&world->relay)) == 0)
             bench_relay(&behind, (uint64_t)(delay_ms * 0.5e6), world->relay);
         if (!bench_read_all(world->relay, &ports, sizeof(ports)))
             bench_die("the relay did not start");
     }
     for (int t = 0; t < NUM_TRANSPORTS; t++) {
-        if ((world->children[world->num_children++] = start(&world->clients[t])) == 0)
+        if ((world->children[world->num_children++] = bench_fork(&world->clients[t])) == 0)
             bench_rpc_ask(setup, (enum transport)t, ports.of[t], world->clients[t]);
     }
 }
