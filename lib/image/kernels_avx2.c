@@ -9,14 +9,13 @@
 
 #include "base/compiler.h"
 #include "image/kernels.h"
+#include "image/kernels_rows.h"
 
 #include <immintrin.h>
 #include <stdbool.h>
 #include <string.h>
 
 #define LOW_BITS 11
-#define ROWS_AT_ONCE 4
-#define MAX_ROWS 8
 
 /* The halves of four weights, two neighbours in a word. */
 struct halves {
@@ -406,29 +405,6 @@ static SLUICE_ALWAYS_INLINE void sum_group_of_rows(const uint8_t *const *in,
     }
     for (int r = 0; r < ROWS_AT_ONCE; r++)
         sums[r] = join_halves(low[r], high[r]);
-}
-
-/* Rows that one table of weights serves while it is in the first-level cache: four at a time, the
- * last one again where there are fewer. */
-struct rows {
-    uint32_t num; /* a multiple of ROWS_AT_ONCE */
-    const uint8_t *in[MAX_ROWS];
-    uint8_t *out[MAX_ROWS];
-};
-
-static struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_t num_rows, uint8_t *out,
-                             size_t out_stride)
-{
-    const uint32_t most = num_rows < MAX_ROWS ? num_rows : MAX_ROWS;
-    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE,
-                        .in = {in, in, in, in, in, in, in, in},
-                        .out = {out, out, out, out, out, out, out, out}};
-    for (uint32_t r = 0; r < rows.num; r++) {
-        const size_t row = r < most ? r : most - 1;
-        rows.in[r] = in + row * in_stride;
-        rows.out[r] = out + row * out_stride;
-    }
-    return rows;
 }
 
 static inline void store_lower(uint8_t *out, __m128i bytes)

@@ -12,6 +12,7 @@
 #include "image/kernels_avx512.h"
 
 #include "base/compiler.h"
+#include "image/kernels_rows.h"
 
 #include <immintrin.h>
 #include <stdbool.h>
@@ -20,8 +21,6 @@
 #define NUM_DIGITS 3
 #define TAPS_PER_LANE 4
 #define MAX_TAPS 16384
-#define ROWS_AT_ONCE 4
-#define MAX_ROWS 8
 #define MAX_FEW 2 /* registers of taps that have loops of their own */
 
 /* The half that rounds, as digit 2 counts. */
@@ -328,29 +327,6 @@ static SLUICE_ALWAYS_INLINE __m512i take_results(const __m512i sums[4])
     bytes = _mm512_mask_multishift_epi64_epi8(bytes, pair << 2, upper_bits, sums[1]);
     bytes = _mm512_mask_multishift_epi64_epi8(bytes, pair << 4, upper_bits, sums[2]);
     return _mm512_mask_multishift_epi64_epi8(bytes, pair << 6, upper_bits, sums[3]);
-}
-
-/* Rows that one table of weights serves while it is in the first-level cache: four at a time, the
- * last one again where there are fewer. */
-struct rows {
-    uint32_t num; /* a multiple of ROWS_AT_ONCE */
-    const uint8_t *in[MAX_ROWS];
-    uint8_t *out[MAX_ROWS];
-};
-
-static struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_t num_rows, uint8_t *out,
-                             size_t out_stride)
-{
-    const uint32_t most = num_rows < MAX_ROWS ? num_rows : MAX_ROWS;
-    struct rows rows = {.num = (most + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * ROWS_AT_ONCE,
-                        .in = {in, in, in, in, in, in, in, in},
-                        .out = {out, out, out, out, out, out, out, out}};
-    for (uint32_t r = 0; r < rows.num; r++) {
-        const size_t row = r < most ? r : most - 1;
-        rows.in[r] = in + row * in_stride;
-        rows.out[r] = out + row * out_stride;
-    }
-    return rows;
 }
 
 /* One step's bytes of a row, which may be shorter than the window (`is_short`). */
