@@ -192,14 +192,7 @@ int sluice_dataset_cmd_index(int argc, char **argv)
          .min = 0,
          .max = 8192,
          .help = "MCUs from one point of a row to the next; 0: 8, or more in wide images."},
-        {.name = "workers",
-         .short_name = 'j',
-         .type = SLUICE_OPTION_UINT,
-         .value = &chosen.num_threads,
-         .arg = "N",
-         .min = 0,
-         .max = 4096,
-         .help = "Threads; 0: one for each CPU."},
+        SLUICE_DATASET_WORKERS_OPTION(&chosen.num_threads),
     };
     const struct sluice_cli cli = {
         .program = argv[0],
@@ -341,14 +334,7 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
          .type = SLUICE_OPTION_FLAG,
          .value = &has_jpeg_index,
          .help = "Compare every entry of the index of JPEGs with its file, too."},
-        {.name = "workers",
-         .short_name = 'j',
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_threads,
-         .arg = "N",
-         .min = 0,
-         .max = 4096,
-         .help = "Threads; 0: one for each CPU."},
+        SLUICE_DATASET_WORKERS_OPTION(&num_threads),
     };
     const struct sluice_cli cli = {
         .program = argv[0],
