@@ -520,16 +520,23 @@ static void each_worker_has_its_own_state_on_its_own_thread(void)
     CU_ASSERT_EQUAL(ctx.num_on_wrong_thread, 0);
 }
 
+static struct sluice_worker_pool_options four_workers(struct start_ctx *ctx)
+{
+    return (struct sluice_worker_pool_options){
+        .name = "prep",
+        .num_workers = 4,
+        .queue_capacity = 1,
+        .worker_start = start_worker,
+        .worker_stop = stop_worker,
+        .ctx = ctx,
+    };
+}
+
 static void a_failed_start_stops_the_others_and_says_why(void)
 {
     for (unsigned failing = 0; failing < 4; failing++) {
         struct start_ctx ctx = {.failing_index = failing};
-        const struct sluice_worker_pool_options options = {.name = "prep",
-                                                           .num_workers = 4,
-                                                           .queue_capacity = 1,
-                                                           .worker_start = start_worker,
-                                                           .worker_stop = stop_worker,
-                                                           .ctx = &ctx};
+        const struct sluice_worker_pool_options options = four_workers(&ctx);
         struct sluice_worker_pool *pool = (struct sluice_worker_pool *)&ctx;
         struct sluice_err err = {0};
         CU_ASSERT_EQUAL(sluice_worker_pool_create(&options, &pool, &err), SLUICE_E_UNSUPPORTED);
@@ -562,12 +569,7 @@ static void a_thread_that_cannot_be_made_stops_the_others(void)
 {
     for (int made = 0; made < 3; made++) {
         struct start_ctx ctx = {.failing_index = MAX_WORKERS};
-        const struct sluice_worker_pool_options options = {.name = "prep",
-                                                           .num_workers = 4,
-                                                           .queue_capacity = 1,
-                                                           .worker_start = start_worker,
-                                                           .worker_stop = stop_worker,
-                                                           .ctx = &ctx};
+        const struct sluice_worker_pool_options options = four_workers(&ctx);
         struct sluice_worker_pool *pool = NULL;
         struct sluice_err err = {0};
         threads_until_failure = made;
