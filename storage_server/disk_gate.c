@@ -21,10 +21,11 @@
 #define PATIENCE_NS (20 * MS)
 #define POLL_NS (MS / 5)
 /* Between two looks while nobody waits for them, and between two moments of quiet for an exact
- * one.  Such a moment costs the disk about one read's time. */
+ * one.  Such a moment costs the disk about one read's time, which shall be no more than a 50th. */
 #define LOOK_PERIOD_NS (20 * MS)
-#define FIRST_QUIET_NS (100 * MS)
-#define LAST_QUIET_NS (1000 * MS)
+#define LEAST_QUIET_NS (100 * MS)
+#define MOST_QUIET_NS (1000 * MS)
+#define QUIET_PERIODS 50
 
 struct sluice_disk_gate {
     pthread_mutex_t lock;
@@ -35,6 +36,8 @@ struct sluice_disk_gate {
     bool has_told;
     uint64_t others_ns; /* when they were last seen */
     uint64_t look_ns, quiet_ns, quiet_period_ns;
+    uint64_t drain_ns; /* since when new ones wait for quiet, and for how many */
+    unsigned num_drained;
 
     struct sluice_disk_watch *watch; /* of who is alone, or has the lock while nobody is */
 };
@@ -52,7 +55,7 @@ sluice_status sluice_disk_gate_open(const char *root, const char *folder,
     }
     pthread_mutex_init(&gate->lock, NULL);
     pthread_cond_init(&gate->changed, NULL);
-    gate->quiet_period_ns = FIRST_QUIET_NS;
+    gate->quiet_period_ns = LEAST_QUIET_NS;
     gate->look_ns = gate->quiet_ns = sluice_clock_ns();
     *out = gate;
     return SLUICE_OK;
@@ -100,8 +103,18 @@ static void decide(struct sluice_disk_gate *gate, bool has_others)
         gate->has_told = true;
     } else if (gate->is_polite && now_ns - gate->others_ns >= HOLD_NS) {
         gate->is_polite = false;
-        gate->quiet_period_ns = FIRST_QUIET_NS;
     }
+}
+
+/* Under the lock, as soon as it is quiet. */
+static void set_period(struct sluice_disk_gate *gate)
+{
+    const uint64_t num_reads = gate->num_drained ? gate->num_drained : 1;
+    const uint64_t cost_ns = (sluice_clock_ns() - gate->drain_ns) / num_reads;
+    const uint64_t period_ns = QUIET_PERIODS * cost_ns;
+    gate->quiet_period_ns = period_ns < LEAST_QUIET_NS  ? LEAST_QUIET_NS
+                            : period_ns > MOST_QUIET_NS ? MOST_QUIET_NS
+                                                        : period_ns;
 }
 
 size_t sluice_disk_gate_take(struct sluice_disk_gate *gate)
@@ -110,6 +123,8 @@ size_t sluice_disk_gate_take(struct sluice_disk_gate *gate)
     if (!gate->is_polite && !gate->wants_quiet) {
         const uint64_t now_ns = sluice_clock_ns();
         gate->wants_quiet = now_ns - gate->quiet_ns >= gate->quiet_period_ns;
+        gate->drain_ns = now_ns;
+        gate->num_drained = gate->num_reading;
         if (!gate->wants_quiet && now_ns - gate->look_ns >= LOOK_PERIOD_NS)
             decide(gate, sluice_disk_watch_look(gate->watch, false).has_others);
     }
@@ -117,13 +132,13 @@ size_t sluice_disk_gate_take(struct sluice_disk_gate *gate)
         pthread_cond_wait(&gate->changed, &gate->lock);
     gate->num_reading++;
     if (gate->is_polite || gate->wants_quiet) {
+        if (!gate->is_polite)
+            set_period(gate);
         pthread_mutex_unlock(&gate->lock);
         const bool has_others = wait_for_others(gate);
         pthread_mutex_lock(&gate->lock);
         gate->wants_quiet = false;
         gate->quiet_ns = sluice_clock_ns();
-        if (!gate->is_polite && gate->quiet_period_ns < LAST_QUIET_NS)
-            gate->quiet_period_ns *= 2;
         decide(gate, has_others);
         if (!gate->is_polite)
             pthread_cond_broadcast(&gate->changed);

@@ -14,7 +14,7 @@
  *                         theirs to answer; but after some time even so, that nobody starves
  *
  * Others are seen by the disk's own counters (disk_watch.h).  These are exact only while we read
- * nothing, so now and then, ever more rarely as nobody is seen, new reads wait until those
+ * nothing, so some times a second, the fewer the longer a read takes, new reads wait until those
  * under way are done.
  *
  * Threads: open and close on one, before the first and after the last read; the rest from any. */

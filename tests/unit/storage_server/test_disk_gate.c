@@ -17,6 +17,7 @@ uint64_t __wrap_sluice_clock_ns(void);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
 
 static atomic_uint_fast64_t now_ns;
+static atomic_uint num_clocks; /* times that somebody asked */
 static struct fake_disk disk;
 static struct sluice_disk_gate *gate;
 static unsigned all, ours; /* bytes */
@@ -25,6 +26,7 @@ static unsigned polls_until_free; /* 0: never */
 
 uint64_t __wrap_sluice_clock_ns(void)
 {
+    num_clocks++;
     return now_ns;
 }
 
@@ -213,27 +215,53 @@ static void a_moment_of_quiet_shows_little_reads(void)
     sluice_disk_gate_close(gate);
 }
 
-/* Counts those of reads in `ms`, one each 10 ms, that look before they go. */
-static unsigned count_quiet_moments(unsigned ms)
+/* Whether a read looks before it goes. */
+static bool looks(void)
 {
-    unsigned count = 0;
-    for (unsigned i = 0; i < ms; i += 10) {
-        advance_ms(10);
-        num_polls = 0;
-        polls_until_free = 1;
-        fake_disk_put(disk.folder, "inflight", "1 0\n"); /* so that looking takes a poll */
-        (void)once();
-        count += num_polls > 0;
-    }
-    return count;
+    num_polls = 0;
+    polls_until_free = 1;
+    fake_disk_put(disk.folder, "inflight", "1 0\n"); /* so that looking takes a poll */
+    (void)once();
+    return num_polls > 0;
 }
 
-static void moments_of_quiet_become_rare(void)
+/* The first read after so many ms that looks, in steps of 10 ms. */
+static unsigned ms_until_a_look(void)
+{
+    unsigned ms = 0;
+    do {
+        advance_ms(10);
+        ms += 10;
+    } while (!looks() && ms < 5000);
+    return ms;
+}
+
+/* One that takes so many ms keeps the next one waiting. */
+static void wait_for_quiet_ms(unsigned ms)
+{
+    CU_ASSERT(is_whole(sluice_disk_gate_take(gate)));
+    advance_ms(1000);
+    num_clocks = 0;
+    struct other other = {.may_go = true};
+    start(&other);
+    while (num_clocks == 0) /* it asks for the time, and then waits */
+        sched_yield();
+    advance_ms(ms);
+    sluice_disk_gate_give(gate);
+    pthread_join(other.thread, NULL);
+    CU_ASSERT(is_whole(other.bytes));
+}
+
+static void moments_of_quiet_are_rare_where_they_cost_much(void)
 {
     open_gate();
-    const unsigned first = count_quiet_moments(1000), later = count_quiet_moments(4000);
-    CU_ASSERT(first >= 2 && first <= 5);
-    CU_ASSERT(later >= 3 && later <= 5);
+    CU_ASSERT_EQUAL(ms_until_a_look(), 100);
+    CU_ASSERT_EQUAL(ms_until_a_look(), 100);
+    wait_for_quiet_ms(8);
+    CU_ASSERT_EQUAL(ms_until_a_look(), 400);
+    wait_for_quiet_ms(500);
+    CU_ASSERT_EQUAL(ms_until_a_look(), 1000);
+    CU_ASSERT_EQUAL(ms_until_a_look(), 100); /* nobody had to wait this time */
     sluice_disk_gate_close(gate);
 }
 
@@ -255,7 +283,7 @@ int main(void)
         SLUICE_TEST(a_piece_waits_for_others_but_not_for_ever),
         SLUICE_TEST(once_others_are_gone_all_go_at_once_again),
         SLUICE_TEST(a_moment_of_quiet_shows_little_reads),
-        SLUICE_TEST(moments_of_quiet_become_rare),
+        SLUICE_TEST(moments_of_quiet_are_rare_where_they_cost_much),
         SLUICE_TEST(no_disk_is_an_error),
     };
     return sluice_test_run("disk_gate", tests, SLUICE_TEST_COUNT(tests));
