@@ -42,6 +42,17 @@ static void close_to(const float *values, const double *wanted, size_t count, co
     CU_ASSERT(worst <= 1e-5 * largest);
 }
 
+/* There and back. */
+static void run_layer(const struct sluice_onednn_geometry *g,
+                      const struct sluice_onednn_arrays *arrays)
+{
+    struct sluice_onednn_layer *layer = NULL;
+    require(sluice_onednn_layer_create(onednn, g, &layer, &err));
+    require(sluice_onednn_forward(layer, arrays, &err));
+    require(sluice_onednn_backward(layer, arrays, &err));
+    sluice_onednn_layer_destroy(layer);
+}
+
 static size_t at(const struct sluice_onednn_geometry *g, unsigned n, unsigned c, unsigned y,
                  unsigned x) /* of src */
 {
@@ -99,10 +110,7 @@ static void check_weighted(struct sluice_onednn_geometry g)
                                                 .diff_dst = diff_dst,
                                                 .diff_weight = diff_weight,
                                                 .diff_bias = g.has_bias ? diff_bias : NULL};
-    struct sluice_onednn_layer *layer = NULL;
-    require(sluice_onednn_layer_create(onednn, &g, &layer, &err));
-    require(sluice_onednn_forward(layer, &arrays, &err));
-    require(sluice_onednn_backward(layer, &arrays, &err));
+    run_layer(&g, &arrays);
 
     double *wanted_dst = calloc(dst_count, sizeof(double));
     double *wanted_src = calloc(src_count, sizeof(double));
@@ -115,7 +123,6 @@ static void check_weighted(struct sluice_onednn_geometry g)
     if (g.has_bias)
         close_to(diff_bias, wanted_bias, g.out_c, "diff_bias");
 
-    sluice_onednn_layer_destroy(layer);
     void *const arrays_to_free[] = {src,        dst,        weight,        bias,
                                     diff_dst,   diff_src,   diff_weight,   diff_bias,
                                     wanted_dst, wanted_src, wanted_weight, wanted_bias};
@@ -125,56 +132,28 @@ static void check_weighted(struct sluice_onednn_geometry g)
 
 static void convolution_is_its_definition(void)
 {
-    static const struct sluice_onednn_geometry cases[] = {
-        {.kind = SLUICE_ONEDNN_CONV,
-         .n = 2,
-         .c = 3,
-         .h = 15,
-         .w = 13,
-         .out_c = 16,
-         .out_h = 4,
-         .out_w = 3,
-         .kernel = 11,
-         .stride = 4,
-         .pad = 4,
-         .has_bias = true},
-        {.kind = SLUICE_ONEDNN_CONV,
-         .n = 3,
-         .c = 16,
-         .h = 5,
-         .w = 7,
-         .out_c = 8,
-         .out_h = 5,
-         .out_w = 7,
-         .kernel = 3,
-         .stride = 1,
-         .pad = 1},
-        {.kind = SLUICE_ONEDNN_CONV,
-         .n = 1,
-         .c = 5,
-         .h = 6,
-         .w = 6,
-         .out_c = 33,
-         .out_h = 3,
-         .out_w = 3,
-         .kernel = 1,
-         .stride = 2,
-         .pad = 0},
-        {.kind = SLUICE_ONEDNN_CONV,
-         .n = 2,
-         .c = 64,
-         .h = 1,
-         .w = 1,
-         .out_c = 32,
-         .out_h = 1,
-         .out_w = 1,
-         .kernel = 3,
-         .stride = 2,
-         .pad = 1,
-         .has_bias = true},
+    static const struct {
+        unsigned n, c, h, w, out_c, out_h, out_w, kernel, stride, pad;
+        bool has_bias;
+    } cases[] = {
+        {2, 3, 15, 13, 16, 4, 3, 11, 4, 4, true},
+        {3, 16, 5, 7, 8, 5, 7, 3, 1, 1, false},
+        {1, 5, 6, 6, 33, 3, 3, 1, 2, 0, false},
+        {2, 64, 1, 1, 32, 1, 1, 3, 2, 1, true},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++)
-        check_weighted(cases[i]);
+        check_weighted((struct sluice_onednn_geometry){.kind = SLUICE_ONEDNN_CONV,
+                                                       .n = cases[i].n,
+                                                       .c = cases[i].c,
+                                                       .h = cases[i].h,
+                                                       .w = cases[i].w,
+                                                       .out_c = cases[i].out_c,
+                                                       .out_h = cases[i].out_h,
+                                                       .out_w = cases[i].out_w,
+                                                       .kernel = cases[i].kernel,
+                                                       .stride = cases[i].stride,
+                                                       .pad = cases[i].pad,
+                                                       .has_bias = cases[i].has_bias});
 }
 
 static void linear_is_its_definition(void)
@@ -213,10 +192,7 @@ static void maxpool_is_its_definition(void)
         src[i] = floorf(4 * src[i]) - 5; /* many ties, all below zero */
     const struct sluice_onednn_arrays arrays = {
         .src = src, .dst = dst, .diff_src = diff_src, .diff_dst = diff_dst};
-    struct sluice_onednn_layer *layer = NULL;
-    require(sluice_onednn_layer_create(onednn, &g, &layer, &err));
-    require(sluice_onednn_forward(layer, &arrays, &err));
-    require(sluice_onednn_backward(layer, &arrays, &err));
+    run_layer(&g, &arrays);
 
     double *wanted_dst = calloc(dst_count, sizeof(double));
     double *wanted_src = calloc(src_count, sizeof(double));
@@ -240,7 +216,6 @@ static void maxpool_is_its_definition(void)
                 }
     close_to(dst, wanted_dst, dst_count, "dst");
     close_to(diff_src, wanted_src, src_count, "diff_src");
-    sluice_onednn_layer_destroy(layer);
     free(src);
     free(dst);
     free(diff_src);
@@ -297,15 +272,11 @@ static void batchnorm_is_its_definition_also_in_place(void)
                                                 .diff_dst = diff,
                                                 .diff_weight = diff_scale,
                                                 .diff_bias = diff_shift};
-    struct sluice_onednn_layer *layer = NULL;
-    require(sluice_onednn_layer_create(onednn, &g, &layer, &err));
-    require(sluice_onednn_forward(layer, &arrays, &err));
-    require(sluice_onednn_backward(layer, &arrays, &err));
+    run_layer(&g, &arrays);
     close_to(dst, wanted_dst, COUNT, "dst");
     close_to(diff, wanted_diff, COUNT, "diff_src");
     close_to(diff_scale, wanted_scale, C, "diff_weight");
     close_to(diff_shift, wanted_shift, C, "diff_bias");
-    sluice_onednn_layer_destroy(layer);
     free(src);
     free(dst);
     free(diff);
@@ -333,13 +304,9 @@ static void relu_is_its_definition_in_place(void)
     }
     const struct sluice_onednn_arrays arrays = {
         .src = x, .dst = x, .diff_src = diff, .diff_dst = diff};
-    struct sluice_onednn_layer *layer = NULL;
-    require(sluice_onednn_layer_create(onednn, &g, &layer, &err));
-    require(sluice_onednn_forward(layer, &arrays, &err));
-    require(sluice_onednn_backward(layer, &arrays, &err));
+    run_layer(&g, &arrays);
     close_to(x, wanted, COUNT, "dst");
     close_to(diff, wanted_diff, COUNT, "diff_src");
-    sluice_onednn_layer_destroy(layer);
     free(x);
     free(diff);
 }
