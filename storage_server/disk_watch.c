@@ -1,12 +1,11 @@
 #include "storage_server/disk_watch.h"
 
-#include "base/compiler.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,19 +92,10 @@ struct sluice_disk_sight sluice_disk_watch_look(struct sluice_disk_watch *watch,
 
 typedef char path_text[PATH_MAX];
 
-static bool SLUICE_PRINTF(2, 3) print_path(path_text path, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    const int len = vsnprintf(path, sizeof(path_text), fmt, args);
-    va_end(args);
-    return len >= 0 && (size_t)len < sizeof(path_text);
-}
-
 static bool is_there(const char *folder, const char *name)
 {
     path_text path;
-    return print_path(path, "%s/%s", folder, name) && access(path, F_OK) == 0;
+    return sluice_print(path, sizeof(path_text), "%s/%s", folder, name) && access(path, F_OK) == 0;
 }
 
 /* The only name in folder/slaves, or "". */
@@ -113,7 +103,7 @@ static void find_only_slave(const char *folder, char *name, size_t room)
 {
     path_text path;
     name[0] = '\0';
-    DIR *dir = print_path(path, "%s/slaves", folder) ? opendir(path) : NULL;
+    DIR *dir = sluice_print(path, sizeof(path_text), "%s/slaves", folder) ? opendir(path) : NULL;
     int count = 0;
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         if (entry->d_name[0] != '.' && count++ == 0)
@@ -133,8 +123,8 @@ static bool find_disk(path_text folder)
     for (int layer = 0; layer < MAX_LAYERS; layer++) {
         char slave[NAME_MAX + 1];
         find_only_slave(folder, slave, sizeof(slave));
-        if (slave[0] ? !print_path(next, "%s/slaves/%s", folder, slave)
-                     : !print_path(next, "%s/..", folder))
+        if (slave[0] ? !sluice_print(next, sizeof(path_text), "%s/slaves/%s", folder, slave)
+                     : !sluice_print(next, sizeof(path_text), "%s/..", folder))
             return false;
         if (!slave[0] && !is_there(folder, "partition"))
             return true;
@@ -146,7 +136,9 @@ static bool find_disk(path_text folder)
 static int open_file(const char *folder, const char *name)
 {
     path_text path;
-    return print_path(path, "%s/%s", folder, name) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    return sluice_print(path, sizeof(path_text), "%s/%s", folder, name)
+               ? open(path, O_RDONLY | O_CLOEXEC)
+               : -1;
 }
 
 sluice_status sluice_disk_watch_open(const char *root, const char *folder,
@@ -156,8 +148,10 @@ sluice_status sluice_disk_watch_open(const char *root, const char *folder,
     path_text disk, proc;
     if (stat(folder, &st) != 0)
         return sluice_fail(err, SLUICE_E_IO, "%s: %s", folder, strerror(errno));
-    if (!print_path(disk, "%s/sys/dev/block/%u:%u", root, major(st.st_dev), minor(st.st_dev)) ||
-        !print_path(proc, "%s/proc/self", root) || !is_there(disk, "stat") || !find_disk(disk))
+    if (!sluice_print(disk, sizeof(path_text), "%s/sys/dev/block/%u:%u", root, major(st.st_dev),
+                      minor(st.st_dev)) ||
+        !sluice_print(proc, sizeof(path_text), "%s/proc/self", root) || !is_there(disk, "stat") ||
+        !find_disk(disk))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s lies on no disk of this machine (%u:%u)",
                            folder, major(st.st_dev), minor(st.st_dev));
     struct sluice_disk_watch *watch = calloc(1, sizeof(*watch));

@@ -3,13 +3,13 @@
 #include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,21 +77,13 @@ static int write_text(const char *path, const char *text)
     return error;
 }
 
-static bool SLUICE_PRINTF(2, 3) print_path(path_text path, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    const int len = vsnprintf(path, sizeof(path_text), fmt, args);
-    va_end(args);
-    return len >= 0 && (size_t)len < sizeof(path_text);
-}
-
 /* The first line, without its end; "" if there is no such file. */
 static void read_line(const char *folder, const char *name, char *text, size_t room)
 {
     path_text path;
     text[0] = '\0';
-    FILE *file = print_path(path, "%s/%s", folder, name) ? fopen(path, "re") : NULL;
+    FILE *file =
+        sluice_print(path, sizeof(path_text), "%s/%s", folder, name) ? fopen(path, "re") : NULL;
     if (!file)
         return;
     if (!fgets(text, (int)room, file))
@@ -112,7 +104,9 @@ static int write_file(const struct sluice_prep_limits *limits, const char *folde
                       const char *text)
 {
     path_text path;
-    return print_path(path, "%s/%s", folder, name) ? limits->files.write(path, text) : ENAMETOOLONG;
+    return sluice_print(path, sizeof(path_text), "%s/%s", folder, name)
+               ? limits->files.write(path, text)
+               : ENAMETOOLONG;
 }
 
 /* --- in and out of groups --- */
@@ -179,7 +173,8 @@ static sluice_status add_group(struct sluice_prep_limits *limits, const struct s
 {
     struct group *group = &limits->groups[limits->num_groups];
     *group = (struct group){.version = own->version};
-    if (!print_path(group->folder, "%s", folder) || !print_path(group->home, "%s", own->folder))
+    if (!sluice_print(group->folder, sizeof(path_text), "%s", folder) ||
+        !sluice_print(group->home, sizeof(path_text), "%s", own->folder))
         return sluice_fail(err, SLUICE_E_INVALID, "%s: the path is too long", limits->flag);
     group->is_for_all = own->version == 1 && strstr(own->controllers, ",blkio,") &&
                         !strstr(own->controllers, ",cpu,");
@@ -214,7 +209,7 @@ static sluice_status find_groups(struct sluice_prep_limits *limits, struct sluic
             return sluice_fail(err, SLUICE_E_INVALID,
                                "%s: --prep-cpu-max needs the cpu controller, which %s has not",
                                limits->flag, own.mount);
-        if (!print_path(folder, "%s%s", root, name))
+        if (!sluice_print(folder, sizeof(path_text), "%s%s", root, name))
             folder[0] = '\0';
         return add_group(limits, &own, folder, err);
     }
@@ -229,7 +224,7 @@ static sluice_status find_groups(struct sluice_prep_limits *limits, struct sluic
                 return sluice_fail(err, SLUICE_E_INVALID, "%s: %s", limits->flag, cause.text);
             continue;
         }
-        if (!print_path(folder, "%s/%s", own.folder, name))
+        if (!sluice_print(folder, sizeof(path_text), "%s/%s", own.folder, name))
             return sluice_fail(err, SLUICE_E_INVALID, "%s: the path is too long", limits->flag);
         bool is_known = false;
         for (size_t k = 0; k < limits->num_groups; k++)
@@ -354,7 +349,8 @@ static void set_weight(struct sluice_prep_limits *limits, const struct group *gr
     const char *file = is_v2 ? "cpu.weight.nice" : "cpu.shares";
     char old[64], text[24];
     path_text path;
-    if (!print_path(path, "%s/%s", group->folder, file) || access(path, F_OK) != 0)
+    if (!sluice_print(path, sizeof(path_text), "%s/%s", group->folder, file) ||
+        access(path, F_OK) != 0)
         return;
     if (limits->is_idle) {
         file = "cpu.idle";
@@ -457,8 +453,8 @@ sluice_status sluice_prep_limits_open(const struct sluice_prep_limits_options *o
         else
             snprintf(limits->flag, sizeof(limits->flag), "--prep-cpu-max %g", options->cpu_max);
         if (!options->cgroup)
-            (void)print_path(limits->name, "sluice-prep-%ld", (long)getpid());
-        else if (!print_path(limits->name, "%s", options->cgroup))
+            (void)sluice_print(limits->name, sizeof(path_text), "sluice-prep-%ld", (long)getpid());
+        else if (!sluice_print(limits->name, sizeof(path_text), "%s", options->cgroup))
             status = sluice_fail(err, SLUICE_E_INVALID, "--prep-cgroup: the path is too long");
         /* What ends in '/' is the same folder; the group above is found by the last one. */
         for (size_t len = strlen(limits->name); len > 1 && limits->name[len - 1] == '/'; len--)

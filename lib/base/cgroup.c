@@ -1,10 +1,10 @@
 #include "base/cgroup.h"
 
 #include "base/cpu.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,20 +18,10 @@ struct mount {
     char point[SLUICE_CGROUP_PATH];
 };
 
-/* False: too long. */
-static bool SLUICE_PRINTF(3, 4) print(char *text, size_t room, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    const int len = vsnprintf(text, room, fmt, args);
-    va_end(args);
-    return len >= 0 && (size_t)len < room;
-}
-
 static bool has_word(const char *list, const char *word)
 {
     char sought[64];
-    return print(sought, sizeof(sought), ",%s,", word) && strstr(list, sought) != NULL;
+    return sluice_print(sought, sizeof(sought), ",%s,", word) && strstr(list, sought) != NULL;
 }
 
 /* Spaces and the like stand there as \040. */
@@ -54,7 +44,7 @@ static void unescape(char *text)
 static void read_controllers(const char *root, struct mount *mount)
 {
     char path[2 * SLUICE_CGROUP_PATH], line[256] = "";
-    if (!print(path, sizeof(path), "%s%s/cgroup.controllers", root, mount->point))
+    if (!sluice_print(path, sizeof(path), "%s%s/cgroup.controllers", root, mount->point))
         return;
     FILE *file = fopen(path, "re");
     if (!file)
@@ -65,7 +55,7 @@ static void read_controllers(const char *root, struct mount *mount)
             *space = ',';
     }
     fclose(file);
-    if (!print(mount->controllers, sizeof(mount->controllers), ",%s,", line))
+    if (!sluice_print(mount->controllers, sizeof(mount->controllers), ",%s,", line))
         mount->controllers[0] = '\0';
 }
 
@@ -94,9 +84,9 @@ static struct mount parse_mount(char *line)
         return mount;
     unescape(top);
     unescape(point);
-    if (!print(mount.top, sizeof(mount.top), "%s", strcmp(top, "/") == 0 ? "" : top) ||
-        !print(mount.point, sizeof(mount.point), "%s", point) ||
-        !print(mount.controllers, sizeof(mount.controllers), ",%s,", options ? options : ""))
+    if (!sluice_print(mount.top, sizeof(mount.top), "%s", strcmp(top, "/") == 0 ? "" : top) ||
+        !sluice_print(mount.point, sizeof(mount.point), "%s", point) ||
+        !sluice_print(mount.controllers, sizeof(mount.controllers), ",%s,", options ? options : ""))
         return mount;
     mount.version = strcmp(type, "cgroup2") == 0 ? 2 : strcmp(type, "cgroup") == 0 ? 1 : 0;
     return mount;
@@ -115,7 +105,8 @@ static FILE *open_proc(const char *root, const char *name, struct sluice_err *er
 {
     char path[SLUICE_CGROUP_PATH];
     errno = ENAMETOOLONG;
-    FILE *file = print(path, sizeof(path), "%s/proc/%s", root, name) ? fopen(path, "re") : NULL;
+    FILE *file =
+        sluice_print(path, sizeof(path), "%s/proc/%s", root, name) ? fopen(path, "re") : NULL;
     if (!file)
         (void)sluice_fail(err, SLUICE_E_IO, "/proc/%s: %s", name, strerror(errno));
     return file;
@@ -143,7 +134,7 @@ static bool find_path(FILE *file, const struct mount *mount, char *path, size_t 
         for (char *name = strtok_r(names, ",", &rest); is_same && name;
              name = strtok_r(NULL, ",", &rest))
             is_same = has_word(mount->controllers, name);
-        is_found = is_same && print(path, room, "%s", strcmp(where, "/") == 0 ? "" : where);
+        is_found = is_same && sluice_print(path, room, "%s", strcmp(where, "/") == 0 ? "" : where);
     }
     free(line);
     return is_found;
@@ -155,7 +146,7 @@ static sluice_status find(const char *root, const char *controller, const char *
 {
     char name[64] = "thread-self/cgroup";
     if (tid)
-        (void)print(name, sizeof(name), "self/task/%ld/cgroup", (long)tid);
+        (void)sluice_print(name, sizeof(name), "self/task/%ld/cgroup", (long)tid);
     FILE *mounts = open_proc(root, "self/mountinfo", err);
     FILE *groups = mounts ? open_proc(root, name, err) : NULL;
     sluice_status status = groups ? SLUICE_E_NOT_FOUND : SLUICE_E_IO;
@@ -178,9 +169,9 @@ static sluice_status find(const char *root, const char *controller, const char *
         struct sluice_cgroup found = {.version = mount.version};
         memcpy(found.controllers, mount.controllers, sizeof(found.controllers));
         if (rank <= best_rank ||
-            !print(found.mount, sizeof(found.mount), "%s%s", root, mount.point) ||
-            !print(found.folder, sizeof(found.folder), "%s%s%s", root, mount.point,
-                   below ? below : ""))
+            !sluice_print(found.mount, sizeof(found.mount), "%s%s", root, mount.point) ||
+            !sluice_print(found.folder, sizeof(found.folder), "%s%s%s", root, mount.point,
+                          below ? below : ""))
             continue;
         best = found;
         best_rank = rank;
@@ -218,7 +209,7 @@ sluice_status sluice_cgroup_find_at(const char *root, const char *path, pid_t ti
 static bool read_numbers(const char *folder, const char *name, long long *numbers, int count)
 {
     char path[SLUICE_CGROUP_PATH + 64], text[128];
-    (void)print(path, sizeof(path), "%s/%s", folder, name);
+    (void)sluice_print(path, sizeof(path), "%s/%s", folder, name);
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
