@@ -66,6 +66,20 @@ class Curve:
             total += json.loads(done.stdout)["dual_s"]
         return total / len(EPOCHS)
 
+    def bring_to(self, measured):
+        """Multiplies the curve so that it goes through {cores: seconds}; between them by a line, outside by
+        the next."""
+        points = sorted((cores, seconds / self.at(cores)) for cores, seconds in measured.items())
+        if not points:
+            return
+        found = []
+        for cores, seconds in zip(self.cores, self.seconds):
+            right = min(max(bisect.bisect_left(points, (cores,)), 1), len(points) - 1)
+            (low, below), (high, above) = points[max(right - 1, 0)], points[right]
+            part = min(max((cores - low) / (high - low), 0), 1) if high > low else 0
+            found.append(seconds * (below + (above - below) * part))
+        self.seconds = found
+
     def at(self, cores):
         """Seconds of a pass, between the points along a line (which is above the curve)."""
         right = min(max(bisect.bisect_left(self.cores, cores), 1), NUM_POINTS)

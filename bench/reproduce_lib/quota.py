@@ -16,15 +16,25 @@ def cpus_for(cores):
     return max(1, math.ceil(cores))
 
 
+def own_group():
+    """This process's, where the cpu controller is."""
+    is_v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        for _, controllers, path in (line.strip().split(":", 2) for line in file):
+            if is_v2 or "cpu" in controllers.split(","):
+                return path.strip("/")
+    return ""
+
+
 class Quota:
     """A group whose processes get so many cores of CPU time together."""
     count = 0
 
-    def __init__(self, cores):
+    def __init__(self, cores, parent=""):
         Quota.count += 1
         is_v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
         self.folder = os.path.join("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/cpu",
-                                   f"sluice-bench-{os.getpid()}-{Quota.count}")
+                                   parent, f"sluice-bench-{os.getpid()}-{Quota.count}")
         try:
             os.mkdir(self.folder)
             atexit.register(self.close)

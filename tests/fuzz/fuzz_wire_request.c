@@ -2,6 +2,7 @@
 
 #include "wire/wire.h"
 
+#include <math.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,6 +19,8 @@ static void fetch(const struct sluice_message *message)
     FUZZ_CHECK(sluice_wire_get_fetch_request(&put, &again, NULL) == SLUICE_OK);
     FUZZ_CHECK(again.num_samples == got.num_samples);
     FUZZ_CHECK(again.grant_bytes == got.grant_bytes);
+    FUZZ_CHECK(got.cpu_worth >= 0 && isfinite(got.cpu_worth));
+    FUZZ_CHECK(again.cpu_worth == got.cpu_worth);
     FUZZ_CHECK(again.open.is_present == got.open.is_present);
     for (size_t i = 0; i < got.num_samples; i++) {
         FUZZ_CHECK(got.samples[i].form < SLUICE_NUM_FORMS);

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -425,6 +426,37 @@ static void cores_are_no_more_than_workers_or_cpus(void)
     }
 }
 
+static double next_price(uint64_t after_ns)
+{
+    while (sluice_clock_ns() < after_ns) /* it is made anew every now and then only */
+        sched_yield();
+    return sluice_workers_offer(workers).cpu_price;
+}
+
+static void the_price_is_of_those_who_follow_it_and_ask(void)
+{
+    create(1, 16);
+    struct sluice_party *other = sluice_workers_join(workers, "another");
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct quick_job jobs[2] = {{{.fn = run_quick}, &done}, {{.fn = run_quick}, &done}};
+    sluice_workers_follow(workers, party);
+    sluice_workers_hear_worth(workers, party, 2);
+    sluice_workers_hear_worth(workers, other, 8);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &jobs[0].job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_LANE_IO, &jobs[1].job), SLUICE_OK);
+    await(&done);
+    await(&done);
+    CU_ASSERT_EQUAL(next_price(sluice_clock_ns() + 60000000), 0); /* the other does not follow */
+    sluice_workers_follow(workers, other);
+    /* The middle of 2 and 8, and less, as nothing waits. */
+    const double price = next_price(sluice_clock_ns() + 60000000);
+    CU_ASSERT(price > 1.5 && price < 4);
+    sluice_workers_leave(workers, other);
+    CU_ASSERT_EQUAL(next_price(sluice_clock_ns() + 60000000), 0);
+    destroy();
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -438,6 +470,7 @@ int main(void)
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
         SLUICE_TEST(limits_are_of_both_lanes),
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
+        SLUICE_TEST(the_price_is_of_those_who_follow_it_and_ask),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }

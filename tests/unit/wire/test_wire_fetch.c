@@ -283,6 +283,21 @@ static void error_texts_are_made_utf8(void)
     sluice_message_clear(&message);
 }
 
+static void a_worth_that_is_no_amount_is_refused(void)
+{
+    const double wrong[] = {-1e-3, NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
+        Sluice__V1__FetchRequest wire = SLUICE__V1__FETCH_REQUEST__INIT;
+        wire.cpu_worth = wrong[i];
+        uint8_t packed[32];
+        const size_t len = sluice__v1__fetch_request__pack(&wire, packed);
+        struct sluice_message message = message_cut(packed, len);
+        struct sluice_wire_fetch_request got;
+        CU_ASSERT_EQUAL(sluice_wire_get_fetch_request(&message, &got, NULL), SLUICE_E_CORRUPT);
+        sluice_message_clear(&message);
+    }
+}
+
 static void protobuf_c_reads_what_is_put(void)
 {
     struct collected put = {0};
@@ -581,6 +596,7 @@ int main(void)
         SLUICE_TEST(payloads_travel_by_reference),
         SLUICE_TEST(a_payload_too_large_for_any_message_leaves_it_as_it_was),
         SLUICE_TEST(error_texts_are_made_utf8),
+        SLUICE_TEST(a_worth_that_is_no_amount_is_refused),
         SLUICE_TEST(protobuf_c_reads_what_is_put),
         SLUICE_TEST(what_protobuf_c_packs_is_read),
         SLUICE_TEST(malformed_replies_are_corrupt),
