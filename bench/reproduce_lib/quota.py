@@ -5,6 +5,7 @@ import os
 
 # So short that half a core is half as fast, and does not come and go.
 PERIOD_US = 10000
+LEAST_QUOTA_US = 1000  # the kernel takes no less
 
 
 class QuotaError(Exception):
@@ -32,6 +33,7 @@ class Quota:
 
     def __init__(self, cores, parent=""):
         Quota.count += 1
+        period_us = max(PERIOD_US, math.ceil(LEAST_QUOTA_US / cores))
         is_v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
         self.folder = os.path.join("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/cpu",
                                    parent, f"sluice-bench-{os.getpid()}-{Quota.count}")
@@ -39,10 +41,10 @@ class Quota:
             os.mkdir(self.folder)
             atexit.register(self.close)
             if is_v2:
-                self._write("cpu.max", f"{round(cores * PERIOD_US)} {PERIOD_US}")
+                self._write("cpu.max", f"{round(cores * period_us)} {period_us}")
             else:
-                self._write("cpu.cfs_period_us", PERIOD_US)
-                self._write("cpu.cfs_quota_us", round(cores * PERIOD_US))
+                self._write("cpu.cfs_period_us", period_us)
+                self._write("cpu.cfs_quota_us", round(cores * period_us))
         except OSError as error:
             raise QuotaError(f"{cores:g} cores need a control group: {error}") from error
         self.procs = os.path.join(self.folder, "cgroup.procs")
