@@ -18,15 +18,22 @@
 #define DEFAULT_ITEMS 2048
 
 /* New prices are taken if the rest of the epoch is faster by this much: by so many times as much
- * more for each change of late that took back what another had done, so that a long way in steps is
- * gone at once, and one to and fro is not. */
+ * more for each change of late that took back what another had done for the same reason, so that a
+ * long way in steps is gone at once, and one to and fro is not. */
 #define TAKE_GAIN 0.04
 #define RELUCTANCE 3.0
 #define LATE_NS 5e9
 
-/* Work for so long is under way, beside what a round trip holds; of what was seen done, or twice
- * that while more is expected, so that a wrong forecast fills no queue. */
-#define AHEAD_S 0.2
+/* A smaller one may be noise, and has to show at two looks in a row. */
+#define SURE_GAIN 0.15
+
+/* Work for so long is under way, beside what a round trip holds and what disk and cores have in
+ * hand; of what was seen done, or twice that while more is expected, so that a wrong forecast fills
+ * no queue.  What is asked for of a link that then thins has to come through it. */
+#define AHEAD_S 0.05
+#define IN_HAND_WEIGHT 0.5
+#define MOST_IN_HAND_S 0.2
+#define MOST_QUEUED_S 0.05 /* of that: the storage node finds its price by its queue */
 
 /* Another resource is the limit once it takes so much longer, so many times. */
 #define LIMIT_MARGIN 1.1
@@ -42,6 +49,14 @@
 
 /* So many items, each asked for by itself, show the link empty. */
 #define LATENCY_ITEMS 2
+
+/* Of what a plan follows from: how often a plan that was made for it went back to where another had
+ * come from. */
+struct swings {
+    double change; /* log of the last, 0: none */
+    double count;  /* each counts for less and less */
+    uint64_t at_ns;
+};
 
 struct sluice_auto_plan {
     struct sluice_auto_plan_options options;
@@ -63,12 +78,13 @@ struct sluice_auto_plan {
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
+    double in_hand_s;      /* an item is read and worked on, of late */
+    bool is_doubted;       /* the last look had a small gain to offer */
     struct sluice_auto_burden burden;
     struct sluice_auto_state considered, taken;
-    struct sluice_auto_state
-        turned;    /* log of the last change of each that was the reason for a plan */
-    double swings; /* changes that were the other way; each counts for less and less */
-    uint64_t swung_ns;
+    struct swings swings[SLUICE_AUTO_NUM_STATES];
+    double refused_gain; /* of prices that swings spoke against; 0: there were none */
+    size_t refused_for;  /* what had moved */
     uint64_t num_solves;
     enum sluice_load limit;
     unsigned past_limit; /* ticks in a row at which another took longer */
@@ -299,8 +315,9 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     }
     sluice_rate_watch_restart(&plan->watch, now_ns);
     plan->seen_per_s = 0;
-    plan->swings = 0;
-    plan->turned = (struct sluice_auto_state){{0}};
+    memset(plan->swings, 0, sizeof(plan->swings));
+    plan->refused_gain = 0;
+    plan->is_doubted = false;
     plan->num_solves = 0;
     plan->latency_item = SIZE_MAX;
     plan->is_alone = false;
@@ -345,20 +362,47 @@ static bool reserve_spans(struct sluice_auto_plan *plan, size_t num_rows)
     return true;
 }
 
-static double swings_of_late(const struct sluice_auto_plan *plan, uint64_t now_ns)
+static double swings_of_late(const struct swings *swings, uint64_t now_ns)
 {
-    return plan->swings * exp(-(double)(now_ns - plan->swung_ns) / LATE_NS);
+    return swings->count * exp(-(double)(now_ns - swings->at_ns) / LATE_NS);
 }
 
-/* The i-th state is why there is another plan. */
-static void count_swing(struct sluice_auto_plan *plan, size_t i, double now, uint64_t now_ns)
+static double gain_to_take(const struct swings *swings, uint64_t now_ns)
 {
-    const double change = log(now / plan->taken.of[i]);
-    if (change * plan->turned.of[i] < 0) {
-        plan->swings = swings_of_late(plan, now_ns) + 1;
-        plan->swung_ns = now_ns;
+    return TAKE_GAIN * (1 + RELUCTANCE * swings_of_late(swings, now_ns));
+}
+
+/* What moved from `before` to `now` is why there is another plan. */
+static void count_swing(struct swings *swings, double before, double now, uint64_t now_ns)
+{
+    const double change = log(now / before);
+    if (change * swings->change < 0) {
+        swings->count = swings_of_late(swings, now_ns) + 1;
+        swings->at_ns = now_ns;
     }
-    plan->turned.of[i] = change;
+    swings->change = change;
+}
+
+/* All of it grows with what is asked for. */
+static void learn_in_hand(struct sluice_auto_plan *plan, const struct sluice_row_seen *rows,
+                          size_t num_rows)
+{
+    double held_s = 0, queued_s = 0;
+    size_t num_seen = 0;
+    for (size_t i = 0; i < num_rows; i++) {
+        const struct sluice_row_seen *row = &rows[i];
+        if (row->status != SLUICE_OK)
+            continue;
+        held_s += 1e-9 * (double)(row->disk_ns + row->storage_ns - row->storage_queue_ns +
+                                  row->done_ns - row->started_ns);
+        queued_s += 1e-9 * (double)row->storage_queue_ns;
+        num_seen++;
+    }
+    if (num_seen == 0)
+        return;
+    const double n = (double)num_seen;
+    const double in_hand_s = fmin(held_s / n + fmin(queued_s / n, MOST_QUEUED_S), MOST_IN_HAND_S);
+    plan->in_hand_s += IN_HAND_WEIGHT * (in_hand_s - plan->in_hand_s);
 }
 
 static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
@@ -390,6 +434,7 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
         sluice_rate_watch_learn(&plan->watch, &sight);
     if (!is_draining && sight.seconds > 0)
         sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
+    learn_in_hand(plan, rows, num_rows);
     if (has_latency)
         plan->latency_item = SIZE_MAX;
     if (!is_draining && sight.seconds > 0)
@@ -421,6 +466,24 @@ struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *p
     };
 }
 
+/* Whether prices that make the rest faster by `gain` are to be taken, now that of[most] moved most;
+ * was_better: they were at the last look. */
+static bool is_worth_it(struct sluice_auto_plan *plan, const struct sluice_auto_state *now,
+                        size_t most, double gain, bool was_better, uint64_t now_ns)
+{
+    /* A plan for what a resource was never seen to do was an attempt, and it failed. */
+    const double taken = plan->taken.of[most];
+    const bool has_failed = most < SLUICE_NUM_WATCHED && now->of[most] < taken &&
+                            taken > plan->watch.steps[most].shown_per_s;
+    if (!(gain > (has_failed ? TAKE_GAIN : gain_to_take(&plan->swings[most], now_ns)))) {
+        plan->refused_gain = gain > TAKE_GAIN ? gain : 0;
+        plan->refused_for = most;
+        return false;
+    }
+    plan->is_doubted = !was_better && gain <= SURE_GAIN;
+    return !plan->is_doubted;
+}
+
 bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
                            const struct sluice_row_seen *rows, size_t num_rows,
                            const struct sluice_trainer_seen *trainer,
@@ -435,13 +498,17 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     const struct sluice_capacities capacities = capacities_of(plan);
     struct sluice_capacities planned = planned_capacities(plan);
     watch_limit(plan, &planned);
-    const bool was_following = plan->price.use > 0;
+    const bool was_following = plan->price.use > 0, was_doubted = plan->is_doubted;
     const bool is_following = sluice_auto_price_is_followed(&plan->price);
-    if (next_item >= plan->epoch.num_items ||
-        !(was_following || is_following ||
-          sluice_auto_state_has_moved(&plan->considered, &state, &plan->burden, &capacities)))
+    const bool is_due =
+        was_following || is_following || was_doubted ||
+        plan->refused_gain > gain_to_take(&plan->swings[plan->refused_for], now_ns) ||
+        sluice_auto_state_has_moved(&plan->considered, &state, &plan->burden, &capacities);
+    if (next_item >= plan->epoch.num_items || !is_due)
         return false;
     plan->considered = state;
+    plan->is_doubted = false;
+    plan->refused_gain = 0;
 
     const size_t sample = plan->options.sample_items ? plan->options.sample_items : DEFAULT_ITEMS;
     const size_t count = fill_menus(plan, next_item, sample);
@@ -452,6 +519,8 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
         return false;
     const struct sluice_auto_burden before = plan->burden;
     planned = planned_capacities(plan);
+    const size_t most = sluice_auto_state_moved_most(&plan->taken, &state, &before, &before,
+                                                     &planned, &plan->costs);
     double kept = sluice_auto_slowest_s(before.load, &planned, NULL) * (double)count;
     if (is_following) {
         take(plan, &result, count, now_ns);
@@ -459,17 +528,16 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
             return false;
     } else {
         kept += priced_s(before.load, &planned) * (double)count;
-        const double gain = TAKE_GAIN * (1 + RELUCTANCE * swings_of_late(plan, now_ns));
-        if (!(kept > result.primal_s * (1 + gain)))
+        const double gain = result.primal_s > 0 ? kept / result.primal_s - 1 : 0;
+        if (!is_worth_it(plan, &state, most, gain, was_following || was_doubted, now_ns))
             return false;
         kept -= result.priced_s;
         plan->balance = (struct sluice_price_balance){0};
         take(plan, &result, count, now_ns);
     }
     *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item, kept);
-    const size_t most =
-        sluice_auto_state_reason(&plan->taken, &state, &before, &plan->burden, &capacities,
-                                 &plan->costs, forecast->reason, sizeof(forecast->reason));
+    sluice_auto_state_reason(&plan->taken, &state, &before, &plan->burden, &capacities,
+                             &plan->costs, forecast->reason, sizeof(forecast->reason));
     if (is_following) {
         const size_t used = strlen(forecast->reason);
         snprintf(forecast->reason + used, sizeof(forecast->reason) - used,
@@ -477,7 +545,7 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
                  plan->price.use, plan->price.worth, plan->price.heard);
     }
     plan->told_use = plan->price.use;
-    count_swing(plan, most, state.of[most], now_ns);
+    count_swing(&plan->swings[most], plan->taken.of[most], state.of[most], now_ns);
     plan->taken = state;
     return true;
 }
@@ -492,8 +560,8 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
     const double per_s = fmax(plan->seen_per_s, fmin(plan->forecast_per_s, 2 * plan->seen_per_s));
-    const double items =
-        per_s * (AHEAD_S + 2 * least_link_s) + 4 * (rates.storage_cores + rates.compute_cores) + 16;
+    const double items = per_s * (AHEAD_S + 3 * least_link_s + plan->in_hand_s) +
+                         4 * (rates.storage_cores + rates.compute_cores) + 16;
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
 }
 

@@ -150,18 +150,17 @@ static void name_change(const struct text *text, size_t at, const struct sluice_
     }
 }
 
-size_t sluice_auto_state_reason(const struct sluice_auto_state *before,
-                                const struct sluice_auto_state *now,
-                                const struct sluice_auto_burden *burden_before,
-                                const struct sluice_auto_burden *burden_now,
-                                const struct sluice_capacities *capacities,
-                                const struct sluice_auto_costs *costs, char *chars, size_t size)
+/* change[] gets how far each moved that counts; the index of the largest. */
+static size_t find_changes(const struct sluice_auto_state *before,
+                           const struct sluice_auto_state *now,
+                           const struct sluice_auto_burden *burden_before,
+                           const struct sluice_auto_burden *burden_now,
+                           const struct sluice_capacities *capacities,
+                           const struct sluice_auto_costs *costs,
+                           double change[SLUICE_AUTO_NUM_STATES])
 {
-    const struct text text = {chars, size};
-    double change[SLUICE_ARRAY_LEN(now->of)];
     size_t most = 0;
-    chars[0] = '\0';
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(change); i++) {
+    for (size_t i = 0; i < SLUICE_AUTO_NUM_STATES; i++) {
         const double was = before->of[i];
         change[i] = change_of(was, now->of[i]);
         bool is_told = counts(burden_before, capacities, i, was, now->of[i]) ||
@@ -176,10 +175,35 @@ size_t sluice_auto_state_reason(const struct sluice_auto_state *before,
         if (change[i] > change[most])
             most = i;
     }
+    return most;
+}
+
+size_t sluice_auto_state_moved_most(const struct sluice_auto_state *before,
+                                    const struct sluice_auto_state *now,
+                                    const struct sluice_auto_burden *burden_before,
+                                    const struct sluice_auto_burden *burden_now,
+                                    const struct sluice_capacities *capacities,
+                                    const struct sluice_auto_costs *costs)
+{
+    double change[SLUICE_AUTO_NUM_STATES];
+    return find_changes(before, now, burden_before, burden_now, capacities, costs, change);
+}
+
+void sluice_auto_state_reason(const struct sluice_auto_state *before,
+                              const struct sluice_auto_state *now,
+                              const struct sluice_auto_burden *burden_before,
+                              const struct sluice_auto_burden *burden_now,
+                              const struct sluice_capacities *capacities,
+                              const struct sluice_auto_costs *costs, char *chars, size_t size)
+{
+    const struct text text = {chars, size};
+    double change[SLUICE_AUTO_NUM_STATES];
+    chars[0] = '\0';
+    const size_t most =
+        find_changes(before, now, burden_before, burden_now, capacities, costs, change);
     name_change(&text, most, before, now);
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(change); i++) {
+    for (size_t i = 0; i < SLUICE_AUTO_NUM_STATES; i++) {
         if (i != most && change[i] >= NAMED_CHANGE)
             name_change(&text, i, before, now);
     }
-    return most;
 }

@@ -16,9 +16,10 @@
  * what a core can be worth. */
 #define SLUICE_AUTO_NUM_FACTORS (SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES)
 #define SLUICE_AUTO_STATE_PRICE (SLUICE_NUM_WATCHED + SLUICE_AUTO_NUM_FACTORS)
+#define SLUICE_AUTO_NUM_STATES (SLUICE_AUTO_STATE_PRICE + 1)
 
 struct sluice_auto_state {
-    double of[SLUICE_AUTO_STATE_PRICE + 1];
+    double of[SLUICE_AUTO_NUM_STATES];
 };
 
 struct sluice_auto_state sluice_auto_state_of(const struct sluice_rate_watch *watch,
@@ -42,14 +43,20 @@ bool sluice_auto_state_has_moved(const struct sluice_auto_state *before,
                                  const struct sluice_auto_burden *burden,
                                  const struct sluice_capacities *capacities);
 
-/* "link 940 -> 96.4 Mbit/s, ...": first what moved most among what counts under the plan before or
- * the new one, which is returned as an index into of[], then whatever else of it moved by a tenth.
- */
-size_t sluice_auto_state_reason(const struct sluice_auto_state *before,
-                                const struct sluice_auto_state *now,
-                                const struct sluice_auto_burden *burden_before,
-                                const struct sluice_auto_burden *burden_now,
-                                const struct sluice_capacities *capacities,
-                                const struct sluice_auto_costs *costs, char *chars, size_t size);
+/* What moved most, an index into of[], among what counts under the plan before or the new one. */
+size_t sluice_auto_state_moved_most(const struct sluice_auto_state *before,
+                                    const struct sluice_auto_state *now,
+                                    const struct sluice_auto_burden *burden_before,
+                                    const struct sluice_auto_burden *burden_now,
+                                    const struct sluice_capacities *capacities,
+                                    const struct sluice_auto_costs *costs);
+
+/* "link 940 -> 96.4 Mbit/s, ...": that one first, then whatever else of it moved by a tenth. */
+void sluice_auto_state_reason(const struct sluice_auto_state *before,
+                              const struct sluice_auto_state *now,
+                              const struct sluice_auto_burden *burden_before,
+                              const struct sluice_auto_burden *burden_now,
+                              const struct sluice_capacities *capacities,
+                              const struct sluice_auto_costs *costs, char *chars, size_t size);
 
 #endif

@@ -340,14 +340,17 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
 
 /* --- learning --- */
 
-static double moved(double believed, double seen, bool is_tried)
+/* from_per_s: before the steps up that led to what is believed; 0: it was no step. */
+static double moved(double believed, double seen, double from_per_s)
 {
     if (!isfinite(believed) || !(believed > 0))
         return seen;
     const double change = log(seen / believed);
+    const bool is_tried = from_per_s > 0;
     const double weight = is_tried ? 1 : fabs(change) < SMALL_CHANGE ? SMALL_WEIGHT : LARGE_WEIGHT;
     const double factor = exp(weight * change);
-    return believed * fmin(fmax(factor, 1 / MAX_FACTOR), MAX_FACTOR);
+    const double least = is_tried ? fmin(1 / MAX_FACTOR, from_per_s / believed) : 1 / MAX_FACTOR;
+    return believed * fmin(fmax(factor, least), MAX_FACTOR);
 }
 
 /* The steps up were wrong, if any were tried. */
@@ -363,7 +366,21 @@ static void hold(struct sluice_rate_steps *steps, double per_s)
     steps->size = 0;
 }
 
-static void step_up(struct sluice_rate_steps *steps, double *per_s, double waiting,
+/* What it did before it fell, where nobody waits for it any more.  Whether that is right shows at
+ * the next look; it is tried once. */
+static bool step_back(struct sluice_rate_steps *steps, double *per_s, double used)
+{
+    const double back = steps->fell_per_s;
+    if (!(back > fmax(*per_s, used)))
+        return false;
+    if (!(steps->from_per_s > 0))
+        steps->from_per_s = *per_s;
+    steps->fell_per_s = 0;
+    *per_s = back;
+    return true;
+}
+
+static void step_up(struct sluice_rate_steps *steps, double *per_s, double used, double waiting,
                     double most_per_s)
 {
     if (waiting < FREE && steps->size < FREE_SIZE)
@@ -374,7 +391,7 @@ static void step_up(struct sluice_rate_steps *steps, double *per_s, double waiti
     *per_s = fmin(*per_s * (1 + fmin(step, MAX_STEP)), most_per_s);
     if (step < MAX_STEP)
         steps->size++;
-    if (*per_s >= RISEN * steps->from_per_s)
+    if (used >= RISEN * steps->from_per_s)
         steps->holding = 0;
 }
 
@@ -385,6 +402,7 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
     const double used = sight->used_per_s[k];
     if (!(used > 0))
         return;
+    steps->shown_per_s = fmax(steps->shown_per_s, used);
     const double planned = fmin(*per_s, watch->planned_per_s[k]);
     const bool is_worth_more = *per_s < MAX_UNPLANNED * fmax(planned, used);
     if (k == SLUICE_WATCHED_STORAGE && sight->is_priced) {
@@ -392,14 +410,23 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
         *per_s = fmin(*per_s * (1 + PRICED_STEP), fmax(most, used));
         hold(steps, *per_s);
     } else if (sight->waiting[k] >= LIMITED) {
-        *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s > 0);
+        const double before = *per_s;
+        *per_s = moved(*per_s, used / sight->waiting[k], steps->from_per_s);
+        if (*per_s * RISEN < before && !(steps->from_per_s > 0))
+            steps->fell_per_s = fmax(steps->fell_per_s, fmin(before, steps->shown_per_s));
         hold(steps, *per_s);
+    } else if (sight->waiting[k] < FREE && used >= FULL * planned &&
+               step_back(steps, per_s, used)) {
+        return;
     } else if (used > *per_s) {
         *per_s = used;
     } else if (used >= FULL * planned && is_worth_more && steps->held == 0) {
         /* While somebody waited it did this, or a little less, as short waits are not counted. */
-        step_up(steps, per_s, sight->waiting[k],
-                sight->waiting[k] < IDLE ? INFINITY : fmax(*per_s, used / sight->waiting[k]));
+        double most_per_s =
+            sight->waiting[k] < IDLE ? INFINITY : fmax(*per_s, used / sight->waiting[k]);
+        if (k == SLUICE_WATCHED_STORAGE && watch->heard_cores > 0) /* there are no more */
+            most_per_s = fmin(most_per_s, fmax(*per_s, watch->heard_cores));
+        step_up(steps, per_s, used, sight->waiting[k], most_per_s);
     } else if (steps->held > 0) {
         const unsigned looks = sight->waiting[k] < FREE ? FREE_LOOKS : 1;
         steps->held -= looks < steps->held ? looks : steps->held;
@@ -431,7 +458,7 @@ void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluic
     }
     double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
     if (sight->used_per_s[SLUICE_WATCHED_TRAINER] > 0)
-        *trainer = fmin(moved(*trainer, sight->used_per_s[SLUICE_WATCHED_TRAINER], false),
+        *trainer = fmin(moved(*trainer, sight->used_per_s[SLUICE_WATCHED_TRAINER], 0),
                         watch->most_per_s[SLUICE_WATCHED_TRAINER]);
 }
 

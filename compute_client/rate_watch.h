@@ -22,9 +22,10 @@
  * resource was the limit, and what it did is its rate.  Elsewhere what it did is only
  * a lower bound; and a resource that does all that is believed of it while little
  * waits for it can do more: its rate goes up by steps that grow as long as this
- * goes on, or until a plan is made for it.  So a rate that fell is seen at once, and one that rose
- * within a few steps, though the plan has kept off it.  Steps up that a wait soon takes back are
- * held off for longer and longer.
+ * goes on, or until a plan is made for it; after a fall the first of them is all the way back, as
+ * what was away for a while often comes back whole.  So a rate that fell is seen at once, and one
+ * that rose within a few steps, though the plan has kept off it.  Steps up that a wait soon takes
+ * back are held off for longer and longer.
  *
  * The storage node's cores are shared.  While they have a price (of their server's queue), that
  * divides them: each client believes that it could have all of them, which at that price it does
@@ -80,10 +81,12 @@ struct sluice_rate_watch {
     double most_per_s[SLUICE_NUM_WATCHED];    /* it is not believed to do more */
     double planned_per_s[SLUICE_NUM_WATCHED]; /* what the plan in force makes use of */
     struct sluice_rate_steps {
-        unsigned size;     /* of the next step up, as a power of 2 */
-        unsigned held;     /* looks until there may be one */
-        unsigned holding;  /* looks to wait if the steps turn out wrong */
-        double from_per_s; /* before the first of them; 0: none is being tried */
+        unsigned size;      /* of the next step up, as a power of 2 */
+        unsigned held;      /* looks until there may be one */
+        unsigned holding;   /* looks to wait if the steps turn out wrong */
+        double from_per_s;  /* before the first of them; 0: none is being tried */
+        double shown_per_s; /* the most that it was seen to do */
+        double fell_per_s;  /* before it fell, as long as nobody tried that again; 0 */
     } steps[SLUICE_NUM_WATCHED];
     struct sluice_transport_cost transport; /* all 0 unless set */
     double heard_cores;                     /* of the storage node; 0: never */

@@ -78,20 +78,24 @@ static void the_reason_names_what_moved_most_first_and_all_that_moved_much(void)
     struct sluice_auto_burden slow_disk = burden;
     slow_disk.price[SLUICE_LOAD_DISK] = 0.1;
     char text[256];
-    CU_ASSERT_EQUAL(sluice_auto_state_reason(&before, &now, &burden, &slow_disk, &capacities,
-                                             &costs, text, sizeof(text)),
-                    SLUICE_WATCHED_LINK);
+    CU_ASSERT_EQUAL(
+        sluice_auto_state_moved_most(&before, &now, &burden, &slow_disk, &capacities, &costs),
+        SLUICE_WATCHED_LINK);
+    sluice_auto_state_reason(&before, &now, &burden, &slow_disk, &capacities, &costs, text,
+                             sizeof(text));
     CU_ASSERT_STRING_EQUAL(text,
                            "link 800 -> 400 Mbit/s, disk 100 -> 80 MB/s, storage 1 -> 1.2 cores");
     /* Where it counts under neither plan, it is no reason. */
-    (void)sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
-                                   sizeof(text));
+    sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
+                             sizeof(text));
     CU_ASSERT_PTR_NULL(strstr(text, "disk"));
 
     now = state_of(100e6, 100e6, 1, 1000, 0.5);
-    CU_ASSERT_EQUAL(sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs,
-                                             text, sizeof(text)),
-                    SLUICE_AUTO_STATE_PRICE);
+    CU_ASSERT_EQUAL(
+        sluice_auto_state_moved_most(&before, &now, &burden, &burden, &capacities, &costs),
+        SLUICE_AUTO_STATE_PRICE);
+    sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
+                             sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "price of storage CPU 0 -> 0.5");
 
     /* A factor that no row has shown is none either. */
@@ -99,18 +103,18 @@ static void the_reason_names_what_moved_most_first_and_all_that_moved_much(void)
     const size_t storage = SLUICE_NUM_WATCHED + SLUICE_NUM_CHOICE_SIDES + SLUICE_SIDE_STORAGE_CPU;
     now.of[storage] = 2;
     now.of[SLUICE_WATCHED_LINK] *= 0.9;
-    (void)sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
-                                   sizeof(text));
+    sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
+                             sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "link 800 -> 720 Mbit/s");
     struct sluice_auto_costs seen = costs;
     seen.corrections[1][SLUICE_SIDE_STORAGE_CPU].rows = 10;
-    (void)sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, text,
-                                   sizeof(text));
+    sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, text,
+                             sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "storage_cpu of u8@1 x1.00 -> x2.00, link 800 -> 720 Mbit/s");
     /* No more than there is room for. */
     char little[12];
-    (void)sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, little,
-                                   sizeof(little));
+    sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, little,
+                             sizeof(little));
     CU_ASSERT_STRING_EQUAL(little, "storage_cpu");
 }
 

@@ -248,6 +248,53 @@ static void steps_go_on_until_a_plan_makes_use_of_them_or_would_not(void)
     CU_ASSERT(watch.per_s[SLUICE_WATCHED_LINK] > 1.04 * untried);
 }
 
+static void what_fell_is_tried_as_a_whole_once_nobody_waits(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    double *link = &watch.per_s[SLUICE_WATCHED_LINK];
+    const struct sluice_rate_sight limit = sight_of(SLUICE_WATCHED_LINK, 100e6, 1);
+    const struct sluice_rate_sight fallen = sight_of(SLUICE_WATCHED_LINK, 10e6, 1);
+    sluice_rate_watch_learn(&watch, &limit);
+    for (int i = 0; i < 8; i++)
+        sluice_rate_watch_learn(&watch, &fallen);
+    CU_ASSERT_DOUBLE_EQUAL(*link, 10e6, 1e6);
+    const struct sluice_rate_sight free_again = sight_of(SLUICE_WATCHED_LINK, 12e6, 0);
+    sluice_rate_watch_learn(&watch, &free_again);
+    CU_ASSERT_EQUAL(*link, 100e6);
+    /* It was wrong; that is not tried again, only by steps. */
+    for (int i = 0; i < 8; i++)
+        sluice_rate_watch_learn(&watch, &fallen);
+    for (int i = 0; i < 8; i++) {
+        const double before = *link;
+        const struct sluice_rate_sight used = sight_of(SLUICE_WATCHED_LINK, before, 0);
+        sluice_rate_watch_learn(&watch, &used);
+        CU_ASSERT(*link <= 1.41 * before);
+    }
+    /* What was believed and never seen is not gone back to. */
+    watch = sluice_rate_watch_init(&believed, &most);
+    for (int i = 0; i < 8; i++)
+        sluice_rate_watch_learn(&watch, &fallen);
+    sluice_rate_watch_learn(&watch, &free_again);
+    CU_ASSERT(*link < 20e6);
+}
+
+static void no_more_storage_cores_are_tried_than_there_are(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    watch.per_s[SLUICE_WATCHED_STORAGE] = 1.5;
+    (void)sluice_rate_watch_hear_cores(&watch, 2);
+    for (int i = 0; i < 20; i++) {
+        const struct sluice_rate_sight sight =
+            sight_of(SLUICE_WATCHED_STORAGE, fmin(watch.per_s[SLUICE_WATCHED_STORAGE], 2), 0);
+        sluice_rate_watch_learn(&watch, &sight);
+    }
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 2);
+    /* They may be seen to do more, as not all that counts runs on them. */
+    const struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_STORAGE, 2.2, 0);
+    sluice_rate_watch_learn(&watch, &sight);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 2.2);
+}
+
 static void steps_up_that_lead_nowhere_become_rare(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
@@ -505,6 +552,8 @@ int main(void)
         SLUICE_TEST(more_use_than_believed_is_a_lower_bound_up_to_the_most),
         SLUICE_TEST(what_is_fully_used_without_a_wait_goes_up_by_growing_steps),
         SLUICE_TEST(steps_go_on_until_a_plan_makes_use_of_them_or_would_not),
+        SLUICE_TEST(what_fell_is_tried_as_a_whole_once_nobody_waits),
+        SLUICE_TEST(no_more_storage_cores_are_tried_than_there_are),
         SLUICE_TEST(steps_up_that_lead_nowhere_become_rare),
         SLUICE_TEST(what_the_storage_node_says_of_its_cores_counts_at_once),
         SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
