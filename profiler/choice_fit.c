@@ -173,7 +173,7 @@ void sluice_choice_model_set_disk(struct sluice_choice_model *model, double seco
 {
     const double expected =
         model->disk_s_per_sample * (double)num_files + model->disk_s_per_byte * bytes;
-    if (!(seconds > 0) || !(expected > 0))
+    if (num_files == 0 || !(seconds >= 0) || !(expected > 0))
         return;
     model->disk_s_per_sample *= seconds / expected;
     model->disk_s_per_byte *= seconds / expected;

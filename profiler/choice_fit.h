@@ -43,7 +43,8 @@ SLUICE_MUST_USE sluice_status sluice_choice_model_fit(const struct sluice_form_t
                                                       struct sluice_choice_model *model,
                                                       struct sluice_err *err);
 
-/* Brings the time to read files to what was measured: `seconds` for `bytes` in num_files files. */
+/* Brings the time to read files to what was measured: `seconds` for `bytes` in num_files files, 0
+ * where all were in memory.  No files, or a time that is none: it stays. */
 void sluice_choice_model_set_disk(struct sluice_choice_model *model, double seconds,
                                   uint64_t num_files, double bytes);
 

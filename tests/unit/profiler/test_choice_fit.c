@@ -36,12 +36,12 @@ static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_sampl
         const struct sluice_sample_facts facts = random_facts(rng, coding);
         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
         sluice_choice_model_costs(&truth, &facts, cost);
-        for (uint8_t c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             const double off = 1 + noise * (2 * sluice_rng_double(rng) - 1);
             const struct sluice_form_row row = {
                 .index = i,
                 .facts = facts,
-                .choice = c,
+                .choice = (uint8_t)c,
                 .bytes = (uint64_t)(cost[c][SLUICE_LOAD_NET_DOWN] - SLUICE_REPLY_BYTES + 0.5),
                 .storage_s = speed * off * cost[c][SLUICE_LOAD_STORAGE_CPU],
                 .compute_s = speed * off * cost[c][SLUICE_LOAD_COMPUTE_CPU],
@@ -195,10 +195,14 @@ static void disk_time_is_brought_to_what_was_measured(void)
 {
     struct sluice_choice_model model = sluice_choice_model_default();
     const struct sluice_choice_model before = model;
-    sluice_choice_model_set_disk(&model, 0, 10, 1e6); /* not measured */
+    sluice_choice_model_set_disk(&model, 0, 0, 0); /* not measured */
+    sluice_choice_model_set_disk(&model, NAN, 10, 1e6);
     CU_ASSERT_EQUAL(model.disk_s_per_sample, before.disk_s_per_sample);
     sluice_choice_model_set_disk(&model, 0.5, 10, 1e6);
     CU_ASSERT_DOUBLE_EQUAL(10 * model.disk_s_per_sample + 1e6 * model.disk_s_per_byte, 0.5, 1e-9);
+    sluice_choice_model_set_disk(&model, 0, 10, 1e6); /* in memory, all of them */
+    CU_ASSERT_EQUAL(model.disk_s_per_sample, 0);
+    CU_ASSERT_EQUAL(model.disk_s_per_byte, 0);
 }
 
 static void fits_to_those_rows_alone_that_are_named(void)
