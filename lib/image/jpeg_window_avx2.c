@@ -10,7 +10,7 @@
 #define SET _mm256_set1_epi32
 #define DOT _mm256_madd_epi16
 #define ADD_DOT(s, x, w) _mm256_add_epi32(s, _mm256_madd_epi16(x, w))
-#include "image/jpeg_window_transform.h"
+#include "image/jpeg_window_transform.inc"
 
 static inline __m256i shuffle_32(__m256i a, __m256i b, const int which)
 {

@@ -13,7 +13,7 @@
 #define SET _mm512_set1_epi32
 #define DOT _mm512_madd_epi16
 #define ADD_DOT _mm512_dpwssd_epi32
-#include "image/jpeg_window_transform.h"
+#include "image/jpeg_window_transform.inc"
 
 /* What of the zigzag order is where in pairs: rows 0 and 4, 2 and 6, 7 and 1, 5 and 3. */
 static const alignas(64) uint16_t from_zigzag[64] = {
