@@ -31,20 +31,6 @@ size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items
 
 /* --- what follows from it --- */
 
-static void fit_disk(const struct run *run, struct sluice_choice_model *model)
-{
-    double seconds = 0, bytes = 0;
-    uint64_t num_files = 0;
-    for (uint32_t i = 0; i < run->profile.num_rows; i++) {
-        if (!sluice_cost_table_is_sampled(i, run->profile.num_rows, run->options->profile_samples))
-            continue;
-        seconds += run->profile.rows[i].op_s[0];
-        bytes += (double)run->profile.rows[i].bytes[0];
-        num_files++;
-    }
-    sluice_choice_model_set_disk(model, seconds, num_files, bytes);
-}
-
 static sluice_status write_model(struct run *run, const struct sluice_form_table *forms,
                                  const struct profile_forms *measured, struct sluice_err *err)
 {
@@ -64,7 +50,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
         status = sluice_client_probe(run->client, PROBE_BYTES, &probed, err);
     if (status != SLUICE_OK)
         return status;
-    fit_disk(run, &file.model);
+    sluice_choice_model_set_disk(&file.model, &run->profile, o->profile_samples);
     if (run->client) {
         file.link_bytes_per_s = probed.link_bytes_per_s;
         sluice_transport_cost_fit(&file.transport, measured->read_s, measured->seen,

@@ -1,5 +1,7 @@
 #include "profiler/choice_fit.h"
 
+#include "profiler/table_fill.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -168,12 +170,18 @@ sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, con
     return SLUICE_OK;
 }
 
-void sluice_choice_model_set_disk(struct sluice_choice_model *model, double seconds,
-                                  uint64_t num_files, double bytes)
+void sluice_choice_model_set_disk(struct sluice_choice_model *model,
+                                  const struct sluice_cost_table *table, uint64_t num_samples)
 {
-    const double expected =
-        model->disk_s_per_sample * (double)num_files + model->disk_s_per_byte * bytes;
-    if (num_files == 0 || !(seconds >= 0) || !(expected > 0))
+    double seconds = 0, expected = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        if (!sluice_cost_table_is_sampled(i, table->num_rows, num_samples))
+            continue;
+        seconds += table->rows[i].op_s[0];
+        expected +=
+            model->disk_s_per_sample + model->disk_s_per_byte * (double)table->rows[i].bytes[0];
+    }
+    if (!(seconds >= 0) || !(expected > 0))
         return;
     model->disk_s_per_sample *= seconds / expected;
     model->disk_s_per_byte *= seconds / expected;

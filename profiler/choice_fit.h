@@ -3,6 +3,7 @@
 
 #include "profiler/choice_cost.h"
 #include "profiler/form_table.h"
+#include "profiler/sample_cost.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,10 +44,12 @@ SLUICE_MUST_USE sluice_status sluice_choice_model_fit(const struct sluice_form_t
                                                       struct sluice_choice_model *model,
                                                       struct sluice_err *err);
 
-/* Brings the time to read files to what was measured: `seconds` for `bytes` in num_files files, 0
- * where all were in memory.  No files, or a time that is none: it stays. */
-void sluice_choice_model_set_disk(struct sluice_choice_model *model, double seconds,
-                                  uint64_t num_files, double bytes);
+/* Brings the time to read files to what was measured in those of the table's rows that a profile of
+ * num_samples has (sluice_cost_table_is_sampled()); 0 where
+ * all were in memory.  No rows, or a time that is none: it stays.
+ */
+void sluice_choice_model_set_disk(struct sluice_choice_model *model,
+                                  const struct sluice_cost_table *table, uint64_t num_samples);
 
 /* Errors of a model on one choice and side, over the rows whose is_used equals `used`. */
 struct sluice_choice_quality {

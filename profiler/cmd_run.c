@@ -88,12 +88,7 @@ static sluice_status write_model(const char *folder, const struct sluice_form_ta
     const sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
     if (status != SLUICE_OK)
         return status;
-    double seconds = 0, bytes = 0;
-    for (size_t i = 0; i < table->num_rows; i++) {
-        seconds += table->rows[i].op_s[0];
-        bytes += (double)table->rows[i].bytes[0];
-    }
-    sluice_choice_model_set_disk(&file.model, seconds, table->num_rows, bytes);
+    sluice_choice_model_set_disk(&file.model, table, table->num_rows);
     return sluice_model_file_write(folder, &file, err);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "image/coding.h"
+#include "profiler/table_fill.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -195,14 +196,37 @@ static void disk_time_is_brought_to_what_was_measured(void)
 {
     struct sluice_choice_model model = sluice_choice_model_default();
     const struct sluice_choice_model before = model;
-    sluice_choice_model_set_disk(&model, 0, 0, 0); /* not measured */
-    sluice_choice_model_set_disk(&model, NAN, 10, 1e6);
-    CU_ASSERT_EQUAL(model.disk_s_per_sample, before.disk_s_per_sample);
-    sluice_choice_model_set_disk(&model, 0.5, 10, 1e6);
-    CU_ASSERT_DOUBLE_EQUAL(10 * model.disk_s_per_sample + 1e6 * model.disk_s_per_byte, 0.5, 1e-9);
-    sluice_choice_model_set_disk(&model, 0, 10, 1e6); /* in memory, all of them */
+    struct sluice_sample_cost rows[20] = {{.width = 0}};
+    struct sluice_cost_table table = {.rows = rows, .num_rows = 20};
+    for (size_t i = 0; i < 20; i++)
+        rows[i].bytes[0] = 50000 + 5000 * i;
+    sluice_choice_model_set_disk(&model, &table, 0); /* all from memory */
     CU_ASSERT_EQUAL(model.disk_s_per_sample, 0);
     CU_ASSERT_EQUAL(model.disk_s_per_byte, 0);
+    model = before;
+    rows[0].op_s[0] = (double)NAN;
+    sluice_choice_model_set_disk(&model, &table, 0);
+    rows[0].op_s[0] = -1;
+    sluice_choice_model_set_disk(&model, &table, 0);
+    sluice_choice_model_set_disk(&model, &(struct sluice_cost_table){0}, 0);
+    CU_ASSERT_EQUAL(model.disk_s_per_sample, before.disk_s_per_sample);
+    CU_ASSERT_EQUAL(model.disk_s_per_byte, before.disk_s_per_byte);
+    double bytes[2] = {0, 0};
+    for (size_t i = 0; i < 20; i++) {
+        rows[i].op_s[0] = 0.05;
+        bytes[0] += (double)rows[i].bytes[0];
+        bytes[1] += sluice_cost_table_is_sampled(i, 20, 10) ? (double)rows[i].bytes[0] : 0;
+    }
+    sluice_choice_model_set_disk(&model, &table, 0);
+    CU_ASSERT_DOUBLE_EQUAL(20 * model.disk_s_per_sample + bytes[0] * model.disk_s_per_byte, 1,
+                           1e-9);
+    /* Rows that were not measured say nothing. */
+    model = before;
+    for (size_t i = 0; i < 20; i++)
+        rows[i].op_s[0] = sluice_cost_table_is_sampled(i, 20, 10) ? 0.05 : 7;
+    sluice_choice_model_set_disk(&model, &table, 10);
+    CU_ASSERT_DOUBLE_EQUAL(10 * model.disk_s_per_sample + bytes[1] * model.disk_s_per_byte, 0.5,
+                           1e-9);
 }
 
 static void fits_to_those_rows_alone_that_are_named(void)
