@@ -31,6 +31,10 @@
  * hand; of what was seen done, or twice that while more is expected, so that a wrong forecast fills
  * no queue.  What is asked for of a link that then thins has to come through it. */
 #define AHEAD_S 0.05
+/* Where the link is not what is waited for, little stands in it, and cores that others have too are
+ * kept at work by more. */
+#define FREE_LINK_AHEAD_S 0.2
+#define LINK_WAITED 0.5 /* of the last interval */
 #define IN_HAND_WEIGHT 0.5
 #define MOST_IN_HAND_S 0.2
 #define MOST_QUEUED_S 0.05 /* of that: the storage node finds its price by its queue */
@@ -78,6 +82,7 @@ struct sluice_auto_plan {
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
+    double link_waited;    /* share of the last interval in which something waited for the link */
     double in_hand_s;      /* an item is read and worked on, of late */
     bool is_doubted;       /* the last look had a small gain to offer */
     struct sluice_auto_burden burden;
@@ -435,6 +440,8 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     if (!is_draining && sight.seconds > 0)
         sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
     learn_in_hand(plan, rows, num_rows);
+    if (!is_draining && sight.seconds > 0)
+        plan->link_waited = sight.waiting[SLUICE_WATCHED_LINK];
     if (has_latency)
         plan->latency_item = SIZE_MAX;
     if (!is_draining && sight.seconds > 0)
@@ -560,7 +567,8 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
     const double per_s = fmax(plan->seen_per_s, fmin(plan->forecast_per_s, 2 * plan->seen_per_s));
-    const double items = per_s * (AHEAD_S + 3 * least_link_s + plan->in_hand_s) +
+    const double ahead_s = plan->link_waited >= LINK_WAITED ? AHEAD_S : FREE_LINK_AHEAD_S;
+    const double items = per_s * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
                          4 * (rates.storage_cores + rates.compute_cores) + 16;
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
 }
