@@ -55,8 +55,7 @@ struct sluice_lp_result {
     double priced_s; /* what its loads cost at the prices from outside; 0 without any */
     double gap;      /* primal_s / dual_s - 1; 0 if both are 0 */
     double busy_s[SLUICE_NUM_LOADS];
-    double
-        price[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1; all on the limit if no choice changes it */
+    double price[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1: all of it where no choice counts */
     enum sluice_load slowest;
     unsigned num_passes; /* over all the samples */
     struct sluice_price_plan plan;

@@ -15,8 +15,6 @@ from . import cells, draw, forecast, hosts, measure, records
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
-# A profile that others disturbed is made again, so often at most.
-PROFILE_ATTEMPTS = 3
 # Of the link while nodes are measured, at least: where a link is slower no CPU is near its limit, and
 # every form of every sample would take long.
 MIN_PROFILE_MBIT = 1000
@@ -100,7 +98,8 @@ def parse_arguments(arguments, program):
     parser.add_argument("--epochs", type=_count, default=3, metavar="N",
                         help="Measured epochs of each cell, of which the median counts (3).")
     parser.add_argument("--attempts", type=_count, default=3, metavar="N",
-                        help="Times that an epoch is measured at most if others took CPU time (3).")
+                        help="Times that a profile or an epoch is measured at most if others took CPU "
+                             "time (3).")
     parser.add_argument("--repeat", type=int, default=0, metavar="R",
                         help="Times that each image comes in an epoch; 0: so often that the "
                              "fastest mode takes --seconds.")
@@ -344,7 +343,7 @@ class Sweep:
         server = self.server(cores, of.storage_cores)
         taken = []  # is_disturbed, CPU seconds, folder, command
         try:
-            while len(taken) < PROFILE_ATTEMPTS and not (taken and not taken[-1][0]):
+            while len(taken) < options.attempts and not (taken and not taken[-1][0]):
                 folder = f"{profile}-{len(taken)}"
                 command, seconds, is_disturbed = measure.make_profile(
                     options.bin, self.link, cores, server, folder,
