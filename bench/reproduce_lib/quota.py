@@ -41,6 +41,9 @@ class Quota:
             os.mkdir(self.folder)
             atexit.register(self.close)
             if is_v2:
+                if not os.path.exists(os.path.join(self.folder, "cpu.max")):
+                    raise OSError(f"{os.path.dirname(self.folder)} does not pass the cpu "
+                                  "controller on (cgroup.subtree_control)")
                 self._write("cpu.max", f"{round(cores * period_us)} {period_us}")
             else:
                 self._write("cpu.cfs_period_us", period_us)
