@@ -30,8 +30,9 @@ struct sluice_auto_chooser {
     struct sluice_row_seen *rows; /* MAX_ROWS */
     size_t num_rows;
     bool has_overflowed;
-    struct sluice_trainer_seen trainer;
-    uint64_t last_batch_ns; /* the trainer took one; 0: none in this epoch */
+    struct sluice_trainer_seen trainer; /* since the last tick */
+    uint64_t trained_ns;                /* of the epoch, the same included */
+    uint64_t last_batch_ns;             /* the trainer took one; 0: none in this epoch */
     unsigned last_batch_n;
 
     /* The loader thread's, while an epoch runs. */
@@ -202,7 +203,9 @@ static void on_batch(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns)
     pthread_mutex_lock(&chooser->lock);
     if (chooser->last_batch_ns) {
         chooser->trainer.samples += chooser->last_batch_n;
-        chooser->trainer.busy_ns += now_ns - chooser->last_batch_ns - waited_ns;
+        const uint64_t busy_ns = now_ns - chooser->last_batch_ns - waited_ns;
+        chooser->trainer.busy_ns += busy_ns;
+        chooser->trained_ns += busy_ns;
     }
     chooser->last_batch_ns = now_ns;
     chooser->last_batch_n = n;
@@ -217,6 +220,9 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
 {
     struct sluice_auto_forecast forecast;
     const uint64_t now = sluice_clock_ns(), cpu_start_ns = sluice_thread_cpu_ns();
+    if (chooser->trained_ns > 0) /* most of a short epoch comes after the last look */
+        sluice_auto_plan_see_rest(chooser->plan, &chooser->trainer,
+                                  (double)chooser->trainer.busy_ns / (double)chooser->trained_ns);
     const sluice_status status = sluice_auto_plan_begin(chooser->plan, epoch, now, &forecast, err);
     if (status != SLUICE_OK)
         return status;
@@ -229,6 +235,7 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
     chooser->num_rows = 0;
     chooser->has_overflowed = false;
     chooser->trainer = (struct sluice_trainer_seen){0};
+    chooser->trained_ns = 0;
     chooser->last_batch_ns = 0;
     chooser->begin_ns = chooser->last_tick_ns = now;
     chooser->stats = (struct sluice_plan_stats){

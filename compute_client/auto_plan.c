@@ -491,6 +491,12 @@ static bool is_worth_it(struct sluice_auto_plan *plan, const struct sluice_auto_
     return !plan->is_doubted;
 }
 
+void sluice_auto_plan_see_rest(struct sluice_auto_plan *plan,
+                               const struct sluice_trainer_seen *trainer, double part)
+{
+    sluice_rate_watch_learn_trainer(&plan->watch, trainer, part);
+}
+
 bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_item,
                            const struct sluice_row_seen *rows, size_t num_rows,
                            const struct sluice_trainer_seen *trainer,

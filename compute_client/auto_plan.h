@@ -93,6 +93,11 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
                            const struct sluice_trainer_seen *trainer,
                            struct sluice_auto_forecast *forecast);
 
+/* What the trainer did after the last tick of an epoch, when nothing was left to be asked for:
+ * `part` of its time in that epoch.  Between two epochs. */
+void sluice_auto_plan_see_rest(struct sluice_auto_plan *plan,
+                               const struct sluice_trainer_seen *trainer, double part);
+
 /* What the plan in force waits for as things are now, and what the items from `next_item` on take
  * by it.  Another resource is the limit once it takes a tenth longer at two ticks in a row. */
 struct sluice_auto_limit {

@@ -462,6 +462,18 @@ void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluic
                         watch->most_per_s[SLUICE_WATCHED_TRAINER]);
 }
 
+void sluice_rate_watch_learn_trainer(struct sluice_rate_watch *watch,
+                                     const struct sluice_trainer_seen *rest, double part)
+{
+    if (rest->samples == 0 || rest->busy_ns == 0)
+        return;
+    double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
+    const double seen = (double)rest->samples * 1e9 / (double)rest->busy_ns;
+    const double believed = isfinite(*trainer) && *trainer > 0 ? *trainer : seen;
+    *trainer =
+        fmin(believed * pow(seen / believed, part), watch->most_per_s[SLUICE_WATCHED_TRAINER]);
+}
+
 struct sluice_rates sluice_rate_watch_rates(const struct sluice_rate_watch *watch)
 {
     return (struct sluice_rates){

@@ -147,6 +147,10 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
 void sluice_rate_watch_learn(struct sluice_rate_watch *watch,
                              const struct sluice_rate_sight *sight);
 
+/* What the trainer did after the last look of an epoch: `part`, 0 to 1, of its time in that. */
+void sluice_rate_watch_learn_trainer(struct sluice_rate_watch *watch,
+                                     const struct sluice_trainer_seen *rest, double part);
+
 struct sluice_rates sluice_rate_watch_rates(const struct sluice_rate_watch *watch);
 
 #endif

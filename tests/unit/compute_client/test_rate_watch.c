@@ -356,6 +356,28 @@ static void the_trainers_rate_is_its_samples_over_its_time(void)
     CU_ASSERT_EQUAL(sluice_rate_watch_rates(&watch).link_bytes_per_s, 100e6);
 }
 
+static double trainer_rate(const struct sluice_rate_watch *watch)
+{
+    return sluice_rate_watch_rates(watch).gpu_samples_per_s;
+}
+
+static void the_rest_of_an_epoch_counts_by_its_part(void)
+{
+    struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
+    const struct sluice_trainer_seen slow = {.samples = 100, .busy_ns = 1000 * MS};
+    const struct sluice_trainer_seen quick = {.samples = 100, .busy_ns = 250 * MS};
+    sluice_rate_watch_learn_trainer(&watch, &no_trainer, 1);
+    CU_ASSERT_TRUE(isinf(trainer_rate(&watch)));
+    sluice_rate_watch_learn_trainer(&watch, &slow, 0.5); /* nothing was known */
+    CU_ASSERT_DOUBLE_EQUAL(trainer_rate(&watch), 100, 1e-9);
+    sluice_rate_watch_learn_trainer(&watch, &quick, 0);
+    CU_ASSERT_DOUBLE_EQUAL(trainer_rate(&watch), 100, 1e-9);
+    sluice_rate_watch_learn_trainer(&watch, &quick, 0.5);
+    CU_ASSERT_DOUBLE_EQUAL(trainer_rate(&watch), 200, 1e-9);
+    sluice_rate_watch_learn_trainer(&watch, &quick, 1);
+    CU_ASSERT_DOUBLE_EQUAL(trainer_rate(&watch), 400, 1e-9);
+}
+
 /* Rows of 120 kB files which the disk was busy with for so long each, of which they waited so long
  * for it. */
 static struct sluice_rate_sight see_reads(struct sluice_rate_watch *watch, struct waits waits,
@@ -557,6 +579,7 @@ int main(void)
         SLUICE_TEST(steps_up_that_lead_nowhere_become_rare),
         SLUICE_TEST(what_the_storage_node_says_of_its_cores_counts_at_once),
         SLUICE_TEST(the_trainers_rate_is_its_samples_over_its_time),
+        SLUICE_TEST(the_rest_of_an_epoch_counts_by_its_part),
         SLUICE_TEST(the_disk_does_what_was_read_over_what_it_was_busy),
         SLUICE_TEST(of_a_disk_that_others_have_too_a_part_is_left),
         SLUICE_TEST(files_in_memory_cost_the_disk_nothing),
