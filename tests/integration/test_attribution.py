@@ -79,7 +79,8 @@ class AttributionTest(unittest.TestCase):
             process.terminate()  # it takes its control group away
             process.communicate()
 
-    def check(self, report, cause):
+    def check(self, report, cause, num_others=0):
+        """num_others: batches at most that may name another cause."""
         self.assertEqual(report["bound_by"], cause, report)
         self.assertEqual(max(report["stalls"], key=report["stalls"].get), cause)
         self.assertLessEqual(sum(report["stalls"].values()), 1)
@@ -103,7 +104,9 @@ class AttributionTest(unittest.TestCase):
         usual = sum(report["stalls"].values()) * report["seconds"] / len(batches)
         slow = [b for b in batches[1:]
                 if sum(float(b[name + "_s"]) for name in report["stalls"]) > 0.2 * usual]
-        self.assertEqual({b["bound_by"] for b in slow}, {cause}, batches)
+        others = [b for b in slow if b["bound_by"] != cause]
+        self.assertLess(len(others), len(slow), batches)
+        self.assertLessEqual(len(others), num_others, batches)
 
     def test_trainer(self):
         self.check(self.epoch("remote_nooff", ["--consume-rate", 50]), "trainer")
@@ -124,7 +127,8 @@ class AttributionTest(unittest.TestCase):
             report = self.epoch("remote_piloff", [], flags)
         except IndexError:
             self.skipTest("no control group can be made here")
-        self.check(report, "storage_cpu")
+        # A quota stops a worker anywhere, for 80 ms: also between its work and its reply.
+        self.check(report, "storage_cpu", num_others=1)
 
     def test_compute_cpu(self):
         group = quota_group()
