@@ -98,14 +98,20 @@ static void set_index(struct routes *r, const struct bench_task *task,
     sluice_scratch_set_jpeg_index(r->scratch, is_made ? index : NULL);
 }
 
-static struct bench_outcome exact_f32_indexed(struct routes *r, const struct bench_task *task)
+static struct bench_outcome finish_indexed(struct routes *r, const struct sluice_pipeline *pipeline,
+                                           const struct bench_task *task)
 {
     struct sluice_jpeg_index index;
     set_index(r, task, &index);
-    const struct bench_outcome outcome = finish(r, r->train, task);
+    const struct bench_outcome outcome = finish(r, pipeline, task);
     sluice_scratch_set_jpeg_index(r->scratch, NULL);
     sluice_jpeg_index_clear(&index);
     return outcome;
+}
+
+static struct bench_outcome exact_f32_indexed(struct routes *r, const struct bench_task *task)
+{
+    return finish_indexed(r, r->train, task);
 }
 
 static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_task *task)
@@ -115,12 +121,7 @@ static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_t
 
 static struct bench_outcome exact_f32_val_indexed(struct routes *r, const struct bench_task *task)
 {
-    struct sluice_jpeg_index index;
-    set_index(r, task, &index);
-    const struct bench_outcome outcome = finish(r, r->val, task);
-    sluice_scratch_set_jpeg_index(r->scratch, NULL);
-    sluice_jpeg_index_clear(&index);
-    return outcome;
+    return finish_indexed(r, r->val, task);
 }
 
 static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)

@@ -151,54 +151,48 @@ def lines_over(summary, name, title, caption, axis, xlabel):
     return figure
 
 
+def groups_over(summary, along, names):
+    """Cells alike in all that `names` says, with what that is, where they differ in `along`."""
+    def key_of(cell):
+        return tuple(cell[name] for name in names)
+    for key in dict.fromkeys(map(key_of, summary)):
+        chosen = [cell for cell in summary if key_of(cell) == key]
+        if len({cell[along] for cell in chosen}) >= 2:
+            yield key, chosen
+
+
+def source_of_lines(link):
+    return f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed)."
+
+
 def over_bandwidth(summary):
-    for pair in dict.fromkeys((cell["link"], cell["storage_cores"], cell["compute_cores"],
-                               cell["consume_rate"]) for cell in summary):
-        chosen = [cell for cell in summary if pair == (
-            cell["link"], cell["storage_cores"], cell["compute_cores"], cell["consume_rate"])]
-        if len({cell["mbit"] for cell in chosen}) < 2:
-            continue
-        link, storage, compute, rate = pair
+    for (link, storage, compute, rate), chosen in groups_over(
+            summary, "mbit", ("link", "storage_cores", "compute_cores", "consume_rate")):
         yield lines_over(
             chosen, f"over_bandwidth_{link}_{storage:g}_{compute:g}{file_suffix(rate)}",
             f"Time over bandwidth: {storage:g} storage, {compute:g} compute cores"
-            f"{trainer_text(rate)}",
-            f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
-            "mbit", "bandwidth, Mbit/s")
+            f"{trainer_text(rate)}", source_of_lines(link), "mbit", "bandwidth, Mbit/s")
 
 
 def over_cores(summary, node, other):
     """node, other: "storage" and "compute", or the other way round."""
-    for key in dict.fromkeys((cell["link"], cell["mbit"], cell[f"{other}_cores"],
-                              cell["consume_rate"]) for cell in summary):
-        chosen = [cell for cell in summary if key == (
-            cell["link"], cell["mbit"], cell[f"{other}_cores"], cell["consume_rate"])]
-        if len({cell[f"{node}_cores"] for cell in chosen}) < 2:
-            continue
-        link, mbit, cores, rate = key
+    for (link, mbit, cores, rate), chosen in groups_over(
+            summary, f"{node}_cores", ("link", "mbit", f"{other}_cores", "consume_rate")):
         yield lines_over(
             chosen, f"over_{node}_cores_{link}_{mbit:g}_{cores:g}{file_suffix(rate)}",
             f"Time over {node} cores: {cells.mbit_text(mbit)}, {cores:g} {other} cores"
-            f"{trainer_text(rate)}",
-            f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
-            f"{node}_cores", f"{node} cores")
+            f"{trainer_text(rate)}", source_of_lines(link), f"{node}_cores", f"{node} cores")
 
 
 def over_rates(summary):
     """Of trainers that take so many samples a second."""
-    paced = [cell for cell in summary if cell["consume_rate"]]
-    for key in dict.fromkeys((cell["link"], cell["mbit"], cell["storage_cores"],
-                              cell["compute_cores"]) for cell in paced):
-        chosen = [cell for cell in paced if key == (
-            cell["link"], cell["mbit"], cell["storage_cores"], cell["compute_cores"])]
-        if len({cell["consume_rate"] for cell in chosen}) < 2:
-            continue
-        link, mbit, storage, compute = key
+    for (link, mbit, storage, compute), chosen in groups_over(
+            [cell for cell in summary if cell["consume_rate"]], "consume_rate",
+            ("link", "mbit", "storage_cores", "compute_cores")):
         yield lines_over(
             chosen, f"over_rate_{link}_{mbit:g}_{storage:g}_{compute:g}",
             f"Time over the trainer's rate: {cells.mbit_text(mbit)}, {storage:g} storage, "
-            f"{compute:g} compute cores",
-            f"cells.csv, link {link}: seconds (lines with points) and plan_seconds (dashed).",
+            f"{compute:g} compute cores", source_of_lines(link),
             "consume_rate", "samples a second that the trainer takes")
 
 
