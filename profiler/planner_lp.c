@@ -30,34 +30,33 @@
 struct problem {
     const struct sluice_menu_source *source;
     struct sluice_menu *scratch;  /* SLUICE_MENU_BLOCK */
-    double per_unit_s[NUM_LOADS]; /* 1 / capacity */
+    double per_unit_s[NUM_LOADS]; /* 1 / capacity; 0: left out of the search */
     double price_s[NUM_LOADS];    /* of a unit, from outside */
 };
 
-/* What no choice changes is in every plan's time and in no decision: it would only hide what the
- * choices do to the rest.  True: all eight of each sample load r the same. */
-static void find_given(const struct problem *problem, bool is_given[NUM_LOADS])
+/* The loads that no choice changes.  They are in every plan's time and in no decision: they would
+ * only hide what the choices do to the rest. */
+struct given {
+    unsigned num_loads;
+    unsigned char load[NUM_LOADS];
+};
+
+/* Keeps those of which all eight choices of each menu load the same. */
+static void keep_given(struct given *given, const struct sluice_menu *menus, size_t num_menus)
 {
-    const struct sluice_menu_source *source = problem->source;
-    const uint64_t n = source->num_samples;
-    unsigned char left[NUM_LOADS];
-    unsigned num_left = 0;
-    for (int r = 0; r < NUM_LOADS; r++)
-        left[num_left++] = (unsigned char)r;
-    for (uint64_t i = 0; i < n && num_left > 0; i += SLUICE_MENU_BLOCK) {
-        const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
-        const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
-        for (size_t j = 0; j < count; j++) {
-            for (unsigned k = 0; k < num_left; k++) {
-                uint64_t shares[2];
-                memcpy(shares, menus[j].share[left[k]], sizeof(shares));
-                if (shares[0] != shares[1] || shares[0] != (shares[0] & 0xffff) * 0x1000100010001u)
-                    left[k--] = left[--num_left];
-            }
+    for (size_t i = 0; i < num_menus; i++) {
+        for (unsigned k = 0; k < given->num_loads; k++) {
+            uint64_t shares[2];
+            memcpy(shares, menus[i].share[given->load[k]], sizeof(shares));
+            if (shares[0] != shares[1] || shares[0] != (shares[0] & 0xffff) * 0x1000100010001u)
+                given->load[k--] = given->load[--given->num_loads];
         }
     }
-    for (unsigned k = 0; k < num_left; k++)
-        is_given[left[k]] = true;
+}
+
+static bool is_given(const struct given *given, int load)
+{
+    return memchr(given->load, load, given->num_loads) != NULL;
 }
 
 /* A plan of least priced cost: what it loads (seconds) and at which prices.  Since the plan is
@@ -141,8 +140,10 @@ static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_
 }
 
 static void add_loads(const struct sluice_menu *menus, size_t num_menus,
-                      const float weight[NUM_LOADS], double units[NUM_LOADS])
+                      const float weight[NUM_LOADS], double units[NUM_LOADS], struct given *given)
 {
+    if (given)
+        keep_given(given, menus, num_menus);
     uint8_t choice[SLUICE_MENU_BLOCK];
     choose_cheapest(menus, num_menus, weight, choice);
     for (size_t i = 0; i < num_menus; i++) {
@@ -159,8 +160,10 @@ static double priced(const struct problem *problem, const double units[NUM_LOADS
     return sum_s;
 }
 
-/* Fills cut->load_s for cut->price, from one sample in `stride`, scaled up. */
-static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut)
+/* Fills cut->load_s for cut->price, from one sample in `stride`, scaled up.  *given, unless it is
+ * NULL, keeps what these samples agree with. */
+static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut,
+                     struct given *given)
 {
     const struct sluice_menu_source *source = problem->source;
     const uint64_t n = source->num_samples;
@@ -173,14 +176,15 @@ static void evaluate(const struct problem *problem, uint64_t stride, struct cut 
         for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
             const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
             add_loads(source->get(source->context, i, count, problem->scratch), count, weight,
-                      units);
+                      units, given);
         }
     } else {
         const uint64_t num_taken = n / stride;
         for (uint64_t i = 0; i < num_taken; i++) {
             /* Anywhere in its stride, so that no period of the data can hide. */
             const uint64_t at = i * stride + (i * 0x9e3779b97f4a7c15u >> 32) % stride;
-            add_loads(source->get(source->context, at, 1, problem->scratch), 1, weight, units);
+            add_loads(source->get(source->context, at, 1, problem->scratch), 1, weight, units,
+                      given);
         }
         scale = (double)n / (double)num_taken;
     }
@@ -343,9 +347,9 @@ static struct cut *add_cut(struct search *search)
 
 /* Evaluates `cut` at its prices; true if the bound rose. */
 static bool probe(const struct problem *problem, uint64_t stride, struct search *search,
-                  struct cut *cut)
+                  struct cut *cut, struct given *given)
 {
-    evaluate(problem, stride, cut);
+    evaluate(problem, stride, cut, given);
     if (stride == 1)
         search->num_passes++;
     const double value_s = value_at(cut, cut->price);
@@ -356,9 +360,12 @@ static bool probe(const struct problem *problem, uint64_t stride, struct search 
     return true;
 }
 
-static void search_prices(const struct problem *problem, uint64_t stride, double tolerance,
-                          struct search *search)
+/* False: some load that was left out is not given, and *given says what is; the search is to begin
+ * anew. */
+static bool search_prices(const struct problem *problem, uint64_t stride, double tolerance,
+                          struct search *search, struct given *given)
 {
+    const unsigned num_given = given->num_loads;
     /* The bound of a part says nothing about the whole: only its prices and its planes, as
      * estimates, are of use. */
     search->best_s = -1;
@@ -366,7 +373,9 @@ static void search_prices(const struct problem *problem, uint64_t stride, double
         search->cuts[k].is_estimate = true;
     struct cut *cut = add_cut(search);
     memcpy(cut->price, search->best_price, sizeof(cut->price));
-    probe(problem, stride, search, cut);
+    probe(problem, stride, search, cut, given);
+    if (given->num_loads < num_given)
+        return false;
     cut->is_estimate = false;
 
     double inward = 0.5; /* how far to stay on the side of the best prices */
@@ -382,7 +391,7 @@ static void search_prices(const struct problem *problem, uint64_t stride, double
             }
         }
         if (heaviest) { /* an estimate that matters: see what it is */
-            probe(problem, stride, search, heaviest);
+            probe(problem, stride, search, heaviest, NULL);
             heaviest->is_estimate = false;
             continue;
         }
@@ -391,7 +400,7 @@ static void search_prices(const struct problem *problem, uint64_t stride, double
         cut = add_cut(search);
         for (int r = 0; r < NUM_LOADS; r++)
             cut->price[r] = inward * search->best_price[r] + (1 - inward) * mixture->price[r];
-        const bool is_better = probe(problem, stride, search, cut);
+        const bool is_better = probe(problem, stride, search, cut, NULL);
         cut->is_estimate = false;
         /* A plane that does not reach the mixture's prices leaves them where they are: go there. */
         const bool cuts_off =
@@ -406,6 +415,49 @@ static void search_prices(const struct problem *problem, uint64_t stride, double
     }
     /* What is left of estimates at the end of the passes is no part of a plan. */
     solve_mixture(search->cuts, search->num_cuts, false, &search->mixture);
+    return true;
+}
+
+/* Leaves the given loads out and begins where the others have equal prices. */
+static void begin_search(struct problem *problem, const struct sluice_capacities *capacities,
+                         const struct given *given, struct search *search)
+{
+    const unsigned num_searched = NUM_LOADS - given->num_loads;
+    search->num_cuts = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        const bool is_left_out = is_given(given, r);
+        problem->per_unit_s[r] = is_left_out ? 0 : 1 / capacities->per_s[r];
+        search->best_price[r] = num_searched == 0 ? 1.0 / NUM_LOADS
+                                : is_left_out     ? 0
+                                                  : 1.0 / num_searched;
+    }
+}
+
+/* What is given is guessed from the first samples, so that no pass is spent on that alone, and
+ * checked in the first pass over each part and over the whole. */
+static void search_all(struct problem *problem, const struct sluice_capacities *capacities,
+                       struct search *search, struct given *given)
+{
+    const struct sluice_menu_source *source = problem->source;
+    const uint64_t n = source->num_samples;
+    const size_t count = n < SLUICE_MENU_BLOCK ? (size_t)n : SLUICE_MENU_BLOCK;
+    if (count > 0)
+        keep_given(given, source->get(source->context, 0, count, problem->scratch), count);
+    uint64_t first_stride = 1;
+    while (n / first_stride / PART_GROWTH >= FIRST_PART)
+        first_stride *= PART_GROWTH;
+
+    uint64_t stride = first_stride;
+    begin_search(problem, capacities, given, search);
+    while (stride > 0) {
+        const double tolerance = stride > 1 ? PART_TOLERANCE : WHOLE_TOLERANCE;
+        if (search_prices(problem, stride, tolerance, search, given)) {
+            stride /= PART_GROWTH;
+        } else {
+            begin_search(problem, capacities, given, search);
+            stride = first_stride;
+        }
+    }
 }
 
 /* --- from a mixture to a plan --- */
@@ -591,31 +643,15 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     }
     bool is_priced = false;
     for (int r = 0; r < NUM_LOADS; r++) {
-        problem.per_unit_s[r] = 1 / capacities->per_s[r];
         problem.price_s[r] = capacities->price_s[r];
         is_priced |= capacities->price_s[r] > 0;
     }
     /* With prices from outside, how far it is worth to unburden the rest depends on the time that
      * is given. */
-    bool is_given[NUM_LOADS] = {false};
-    if (!is_priced)
-        find_given(&problem, is_given);
-    unsigned num_given = 0;
-    for (int r = 0; r < NUM_LOADS; r++)
-        num_given += is_given[r];
-    for (int r = 0; r < NUM_LOADS; r++) {
-        problem.per_unit_s[r] *= !is_given[r];
-        search->best_price[r] = num_given == NUM_LOADS ? 1.0 / NUM_LOADS
-                                : is_given[r]          ? 0
-                                                       : 1.0 / (NUM_LOADS - num_given);
-    }
-
-    uint64_t stride = 1;
-    while (source->num_samples / stride / PART_GROWTH >= FIRST_PART)
-        stride *= PART_GROWTH;
-    for (; stride > 1; stride /= PART_GROWTH)
-        search_prices(&problem, stride, PART_TOLERANCE, search);
-    search_prices(&problem, 1, WHOLE_TOLERANCE, search);
+    struct given given = {0};
+    for (unsigned r = 0; r < NUM_LOADS && !is_priced; r++)
+        given.load[given.num_loads++] = (unsigned char)r;
+    search_all(&problem, capacities, search, &given);
 
     struct sluice_lp_result made = {0};
     double units[NUM_LOADS];
@@ -630,7 +666,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
         repair(&problem, made.dual_s, choice, made.busy_s, &made.priced_s);
     memcpy(made.price, search->best_price, sizeof(made.price));
     for (int r = 0; r < NUM_LOADS; r++) {
-        if (!is_given[r])
+        if (!is_given(&given, r))
             continue;
         made.busy_s[r] = units[r] / capacities->per_s[r];
         if (made.busy_s[r] * (1 - BOUND_SLACK) > made.dual_s) {

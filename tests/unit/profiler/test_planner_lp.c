@@ -57,6 +57,47 @@ static void a_load_that_no_choice_avoids_counts(void)
     CU_ASSERT_EQUAL(result.slowest, SLUICE_LOAD_DISK);
 }
 
+/* All alike but the last, which alone has a choice on the disk; a wrong one takes as long as a
+ * thousand of the others. */
+static const struct sluice_menu *make_all_but_the_last_alike(void *context, uint64_t first,
+                                                             size_t count,
+                                                             struct sluice_menu *scratch)
+{
+    const uint64_t last = *(const uint64_t *)context - 1;
+    static const double alike[2][SLUICE_NUM_LOADS] = {
+        {[SLUICE_LOAD_DISK] = 1, [SLUICE_LOAD_NET_DOWN] = 1},
+        {[SLUICE_LOAD_DISK] = 1, [SLUICE_LOAD_COMPUTE_CPU] = 1},
+    };
+    for (size_t i = 0; i < count; i++)
+        sluice_menu_set(&scratch[i], 2, alike);
+    if (last - first < count) {
+        const double n = (double)(last + 1);
+        const double other[2][SLUICE_NUM_LOADS] = {
+            {[SLUICE_LOAD_DISK] = n},
+            {[SLUICE_LOAD_NET_DOWN] = n / 256},
+        };
+        sluice_menu_set(&scratch[last - first], 2, other);
+    }
+    return scratch;
+}
+
+static void what_one_sample_has_a_choice_on_is_not_given(void)
+{
+    /* One block; several; a part of them first. */
+    static const uint64_t counts[] = {200, 1000, 70000};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(counts); i++) {
+        uint64_t n = counts[i];
+        const struct sluice_menu_source source = {
+            .num_samples = n, .get = make_all_but_the_last_alike, .context = &n};
+        const struct sluice_capacities one = {.per_s = {1, 1, 1, 1, 1, 1, 1}};
+        struct sluice_lp_result result;
+        CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &one, NULL, &result, NULL), SLUICE_OK);
+        CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_LOAD_DISK], (double)n - 1, 1e-4 * (double)n);
+        CU_ASSERT_DOUBLE_EQUAL(result.primal_s, (double)n - 1, 1e-4 * (double)n);
+        CU_ASSERT(result.gap < 1e-4);
+    }
+}
+
 static void nothing_to_do_takes_no_time(void)
 {
     struct sluice_menu menus[2];
@@ -160,6 +201,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(splits_equal_samples_between_two_resources),
         SLUICE_TEST(a_load_that_no_choice_avoids_counts),
+        SLUICE_TEST(what_one_sample_has_a_choice_on_is_not_given),
         SLUICE_TEST(nothing_to_do_takes_no_time),
         SLUICE_TEST(refuses_a_capacity_that_is_not_positive),
         SLUICE_TEST(a_price_from_outside_moves_the_plan),
