@@ -27,6 +27,15 @@ def own_group():
     return ""
 
 
+def is_possible():
+    """Whether a server can be held to part of a CPU here."""
+    try:
+        Quota(0.5, own_group()).close()
+    except QuotaError:
+        return False
+    return True
+
+
 class Quota:
     """A group whose processes get so many cores of CPU time together."""
     count = 0
