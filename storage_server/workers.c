@@ -146,6 +146,7 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
     w->price = sluice_cpu_price_init(sluice_clock_ns());
+    w->was_empty = true; /* until the first job comes */
     w->limits = options->limits;
     w->num_prep = options->prep_workers
                       ? options->prep_workers

@@ -457,6 +457,38 @@ static void the_price_is_of_those_who_follow_it_and_ask(void)
     destroy();
 }
 
+/* Else the cores would be taken for as few as did nothing then, and the price be too high for long.
+ */
+static void cores_that_nobody_had_asked_for_yet_were_idle(void)
+{
+    const uint64_t begin_ns = sluice_clock_ns();
+    create(1, 16);
+    struct held_job first, last;
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct quick_job quick = {{.fn = run_quick}, &done}, waiting = {{.fn = run_quick}, &done};
+    hold(&first, SLUICE_LANE_PREP);
+    await(&first.has_started);
+    sluice_workers_follow(workers, party);
+    sluice_workers_hear_worth(workers, party, 2);
+    struct sluice_party *other = sluice_workers_join(workers, "another");
+    sluice_workers_follow(workers, other);
+    sluice_workers_hear_worth(workers, other, 2);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_PREP, &quick.job), SLUICE_OK);
+    hold(&last, SLUICE_LANE_PREP);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_PREP, &waiting.job), SLUICE_OK);
+    struct quick_job of_other = {{.fn = run_quick}, &done};
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_LANE_IO, &of_other.job), SLUICE_OK);
+    await(&done); /* the other's */
+    sem_post(&first.may_end);
+    await(&last.has_started); /* from the first on one waited all the time */
+    const double price = next_price(begin_ns + 350000000);
+    CU_ASSERT(price > 0 && price < 2);
+    sem_post(&last.may_end);
+    sluice_workers_leave(workers, other);
+    destroy();
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -471,6 +503,7 @@ int main(void)
         SLUICE_TEST(limits_are_of_both_lanes),
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
         SLUICE_TEST(the_price_is_of_those_who_follow_it_and_ask),
+        SLUICE_TEST(cores_that_nobody_had_asked_for_yet_were_idle),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }
