@@ -670,6 +670,7 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
     jpeg_copy_critical_parameters(in, out);
     out->image_width = job->window.width;
     out->image_height = job->window.height;
+    out->restart_in_rows = 1;
     out->optimize_coding = has_best_tables ? TRUE : FALSE;
     jvirt_barray_ptr to[MAX_COMPONENTS];
     for (int c = 0; c < in->num_components; c++)

@@ -38,7 +38,8 @@ sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
 struct job {
     struct sluice_jpeg jpeg; /* with the tables of the crop, in the end */
     struct sluice_jpeg_crop_box window;
-    struct sluice_buf *kept, *recoded, *crop;
+    struct sluice_jpeg_scan kept, recoded;
+    struct sluice_buf *crop;
 };
 
 /* Whether what was not read must not be looked at. */
@@ -72,38 +73,26 @@ static sluice_status cut(struct job *job, const uint8_t *bytes, size_t len,
     return sluice_jpeg_cut_mcus(&cut, pool, &job->kept, err);
 }
 
-static sluice_status recode(struct job *job, struct sluice_buf_pool *pool, struct sluice_err *err)
-{
-    const size_t room = job->kept->len + job->kept->len / 4 + SLUICE_JPEG_RECODE_ROOM;
-    sluice_status status = sluice_buf_create(pool, room, &job->recoded, err);
-    if (status != SLUICE_OK)
-        return status;
-    memset(job->kept->data + job->kept->len, 0, SLUICE_JPEG_SCAN_SLACK);
-    const size_t num_mcus = (size_t)sluice_divide_up(job->window.width, job->jpeg.mcu_width) *
-                            sluice_divide_up(job->window.height, job->jpeg.mcu_height);
-    status = sluice_jpeg_recode_optimal(&job->jpeg, num_mcus, job->kept->data, job->recoded->data,
-                                        room, &job->recoded->len, err);
-    return status;
-}
-
 static sluice_status assemble(struct job *job, size_t file_len, bool allow_larger,
                               struct sluice_buf_pool *pool, struct sluice_err *err)
 {
-    const struct sluice_buf *bits = job->recoded ? job->recoded : job->kept;
+    const struct sluice_jpeg_scan *scan = job->recoded.data ? &job->recoded : &job->kept;
+    const struct sluice_buf *bits = scan->data;
     uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS];
     const size_t headers_len = sluice_jpeg_crop_put_headers(headers, &job->jpeg, &job->window);
-    const size_t most = headers_len + 2 * bits->len + 3;
+    const size_t marks_len = 2 * scan->num_segments; /* the last one is EOI */
+    const size_t most = headers_len + 2 * bits->len + marks_len + 1;
     /* One byte less than the file at most; sluice_jpeg_put_stuffed() asks for one more than it
      * needs. */
     const size_t room = allow_larger || most < file_len ? most : file_len;
-    if (headers_len + bits->len + 2 >= room && !allow_larger)
+    if (headers_len + bits->len + marks_len >= room && !allow_larger)
         return sluice_fail(err, SLUICE_E_AGAIN, "a crop would not be smaller");
     sluice_status status = sluice_buf_create(pool, room, &job->crop, err);
     if (status != SLUICE_OK)
         return status;
     memcpy(job->crop->data, headers, headers_len);
-    uint8_t *out = sluice_jpeg_put_stuffed(job->crop->data + headers_len,
-                                           job->crop->data + room - 2, bits->data, bits->len);
+    uint8_t *out =
+        sluice_jpeg_put_segments(job->crop->data + headers_len, job->crop->data + room - 2, scan);
     if (!out)
         return sluice_fail(err, SLUICE_E_AGAIN, "a crop would not be smaller");
     *out++ = 0xFF; /* EOI */
@@ -159,8 +148,11 @@ static sluice_status crop_ourselves(struct job *job, const uint8_t *bytes, size_
     if (may_overflow(jpeg))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC values may overflow");
     status = cut(job, bytes, len, box, options, pool, err);
+    const uint32_t mcus_in_row = sluice_divide_up(job->window.width, jpeg->mcu_width);
     if (status == SLUICE_OK && options->optimal_huffman)
-        status = recode(job, pool, err);
+        status =
+            sluice_jpeg_recode_optimal(jpeg, &job->kept, mcus_in_row, pool, &job->recoded, err);
+    jpeg->restart_interval = mcus_in_row;
     if (status == SLUICE_OK)
         status = assemble(job, len, options->allow_larger, pool, err);
     return status;
@@ -188,8 +180,8 @@ sluice_status sluice_jpeg_crop(const uint8_t *bytes, size_t len, const struct sl
         if (status == SLUICE_OK && job.crop->len >= len && !options->allow_larger)
             status = sluice_fail(&why, SLUICE_E_AGAIN, "a crop would not be smaller");
     }
-    sluice_buf_unref(job.kept);
-    sluice_buf_unref(job.recoded);
+    sluice_jpeg_scan_clear(&job.kept);
+    sluice_jpeg_scan_clear(&job.recoded);
     if (status != SLUICE_OK) {
         sluice_buf_unref(job.crop);
         return sluice_fail(err, status, "%s", why.text);

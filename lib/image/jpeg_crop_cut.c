@@ -3,37 +3,29 @@
 #include "base/buf.h"
 #include "image/jpeg_bit_writer.h"
 #include "image/jpeg_index.h"
+#include "image/jpeg_lane_reader.h"
+#include "image/jpeg_leap.h"
+
+#include <stdlib.h>
 
 /* The MCUs of the window are taken over as they are coded: their bits are copied.
  * Only DC differences change, and only where a kept MCU gets another predecessor:
- * at the start of each kept row, and where the file restarts.  With subsampling an MCU at
- * the window's edge may have blocks that the box does not touch: these become blank.
+ * at the start of each kept row, which is a segment of the crop, and where the file restarts.  With
+ * subsampling an MCU at the window's edge may have blocks that the box does not touch: these become
+ * blank.
  *
- *     rows above     parsed for their length and DC alone (free where restart
- *                    markers let us jump)
- *     kept rows      left | window | right       parsed | parsed and copied | parsed
+ *     rows above     leapt over
+ *     kept rows      left | window | right       leapt over | copied | leapt over
  *     rows below     not looked at
  *
- * With an index each kept row is begun at the point before the window, and copied without a look
- * up to the last point in it.
- */
-
-/* What the next SLUICE_JPEG_LOOKUP_BITS bits say of AC codes, as many whole ones as they
- * show: (coefficients << 8 | bits).  A lookup ends early at an end of block,
- * which adds AC_END; AC_SLOW stands where not even one code is told. */
-#define AC_END (128u << 8)
-#define AC_SLOW (255u << 8)
-#define AC_MAX_BITS 18 /* so that three lookups fit one refill of 56 */
-
-struct tables {
-    struct sluice_jpeg_lookup dc[4], ac[4];
-    uint16_t skip[4][1 << SLUICE_JPEG_LOOKUP_BITS];
-    struct sluice_jpeg_codes dc_codes[4], ac_codes[4];
-};
+ * What is leapt over was parsed all the same.  First points are found in each row, one before the
+ * window and one near its end, by several readers at a time (jpeg_leap.h); then each row is begun
+ * at the one and copied up to the other.  An index gives such points as well.  In a file with
+ * restart intervals, which say where to go on, all but the last one is passed over without a look,
+ * and the rest is parsed MCU by MCU. */
 
 struct block {
-    const struct sluice_jpeg_lookup *dc, *ac;
-    const uint16_t *skip;
+    const struct sluice_jpeg_coding *coding;
     const struct sluice_jpeg_codes *dc_codes;
     unsigned component;
     bool may_be_blank;
@@ -42,10 +34,16 @@ struct block {
     uint8_t end_length;
 };
 
+struct tables {
+    struct sluice_jpeg_lanes lanes;
+    struct sluice_jpeg_codes dc_codes[4], ac_codes[4];
+};
+
 struct walker {
     const struct sluice_jpeg *jpeg;
     const struct sluice_jpeg_scan *scan;
-    struct sluice_jpeg_bits in;
+    struct sluice_jpeg_lanes *lanes;
+    struct sluice_jpeg_reader in;
     size_t segment;     /* the next one */
     size_t end_bits;    /* of the segment being read */
     uint32_t mcus_left; /* in it */
@@ -57,40 +55,12 @@ struct walker {
     uint32_t first_row, end_row, first_column, end_column; /* MCUs of the window */
     bool has_blanks;                                       /* there are blocks that may be blank, */
     bool has_blanks_in_row, has_blank_left, has_blank_right; /* and where some are, in the row */
-    const struct sluice_jpeg_stretch *stretch;               /* the row's, with an index */
+    const struct sluice_jpeg_mark *marks;                    /* the row's */
+    unsigned num_marks;
+    struct sluice_jpeg_scan *kept;
     struct sluice_jpeg_bit_writer out;
     uint32_t kept_dc[4]; /* of the last kept block */
 };
-
-/* What one AC code says; 0: none is told. */
-static unsigned skip_one(unsigned entry)
-{
-    const unsigned length = entry >> 8, size = entry & 15, run = entry >> 4 & 15;
-    if (size == 0 && run < 15)
-        return run > 0 ? 0 : AC_END * (entry != 0) | length; /* else of progressive files */
-    return length + size > AC_MAX_BITS ? 0 : (run + 1) << 8 | (length + size);
-}
-
-/* Up to two codes a lookup.  More would save less than they take to find here. */
-static void build_skip(const struct sluice_jpeg_lookup *ac, uint16_t *skip)
-{
-    const unsigned mask = (1u << SLUICE_JPEG_LOOKUP_BITS) - 1;
-    uint16_t ones[1 << SLUICE_JPEG_LOOKUP_BITS];
-    for (unsigned index = 0; index <= mask; index++)
-        ones[index] = (uint16_t)skip_one(ac->fast[index]);
-    for (unsigned index = 0; index <= mask; index++) {
-        const unsigned one = ones[index], bits = one & 255;
-        unsigned both = one;
-        if (bits < SLUICE_JPEG_LOOKUP_BITS && one < AC_END) {
-            const unsigned next = index << bits & mask, other = ones[next];
-            /* Of the second code only the first bits are known. */
-            if (bits + (ac->fast[next] >> 8) <= SLUICE_JPEG_LOOKUP_BITS &&
-                bits + (other & 255) <= AC_MAX_BITS)
-                both += other;
-        }
-        skip[index] = (uint16_t)(one ? both : AC_SLOW);
-    }
-}
 
 /* DC differences of kept blocks may have categories that an optimised table
  * lacks.  Longer codes than the longest find room behind it, for the code of all
@@ -122,25 +92,40 @@ static bool complete_dc_table(struct sluice_jpeg_huffman *huffman)
     return true;
 }
 
+/* A run of blocks that end, which baseline files do not have; those who decode them and those who
+ * code them again might not agree on what it is. */
+static bool has_end_runs(const struct sluice_jpeg_huffman *ac)
+{
+    for (unsigned i = 0; i < ac->num_symbols; i++) {
+        const unsigned size = ac->symbols[i] & 15, run = ac->symbols[i] >> 4;
+        if (size == 0 && run > 0 && run < 15)
+            return true;
+    }
+    return false;
+}
+
 /* Reads with the tables that the file has; those of jpeg become those of the crop. */
 static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg,
                                  const struct sluice_jpeg_scan *scan, struct tables *tables,
                                  struct sluice_err *err)
 {
-    *walker = (struct walker){.jpeg = jpeg, .scan = scan, .num_blocks = jpeg->blocks_in_mcu};
+    *walker = (struct walker){
+        .jpeg = jpeg, .scan = scan, .lanes = &tables->lanes, .num_blocks = jpeg->blocks_in_mcu};
+    sluice_jpeg_lanes_init(&tables->lanes);
+    sluice_jpeg_lanes_set_codings(&tables->lanes, jpeg);
+    sluice_jpeg_lanes_make_leaps(&tables->lanes, jpeg);
     unsigned dc_made = 0, ac_made = 0;
     for (unsigned c = 0; c < jpeg->num_components; c++) {
         const unsigned dc = jpeg->components[c].dc, ac = jpeg->components[c].ac;
         if (!(dc_made >> dc & 1)) {
-            sluice_jpeg_lookup_init(&tables->dc[dc], &jpeg->dc[dc]);
             if (!complete_dc_table(&jpeg->dc[dc]))
                 return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG whose DC table is full");
             sluice_jpeg_codes_init(&tables->dc_codes[dc], &jpeg->dc[dc]);
         }
         if (!(ac_made >> ac & 1)) {
-            sluice_jpeg_lookup_init(&tables->ac[ac], &jpeg->ac[ac]);
+            if (has_end_runs(&jpeg->ac[ac]))
+                return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with ends of many blocks");
             sluice_jpeg_codes_init(&tables->ac_codes[ac], &jpeg->ac[ac]);
-            build_skip(&tables->ac[ac], tables->skip[ac]);
         }
         dc_made |= 1u << dc;
         ac_made |= 1u << ac;
@@ -153,9 +138,7 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
         const unsigned number = seen[component]++;
         const uint8_t end_length = tables->ac_codes[ac].length[0];
         walker->blocks[b] = (struct block){
-            .dc = &tables->dc[dc],
-            .ac = &tables->ac[ac],
-            .skip = tables->skip[ac],
+            .coding = tables->lanes.coding[component],
             .dc_codes = &tables->dc_codes[dc],
             .component = component,
             .may_be_blank = jpeg->num_components > 1 && h == jpeg->max_h && v == jpeg->max_v &&
@@ -170,52 +153,17 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
     return SLUICE_OK;
 }
 
-/* Steps over the AC codes of one block; false where a code is none.  At least 56
- * bits are at hand before and after. */
-static inline bool skip_ac(struct sluice_jpeg_bits *in, const struct block *block)
-{
-    const unsigned shift = 64 - SLUICE_JPEG_LOOKUP_BITS;
-    const uint16_t *skip = block->skip;
-    unsigned k = 1, entry;
-    for (;;) {
-        for (int i = 0; i < 3; i++) {
-            entry = skip[in->bits >> shift];
-            if (k + (entry >> 8) > 63)
-                goto careful;
-            k += entry >> 8;
-            sluice_jpeg_bits_skip(in, entry & 255);
-        }
-        sluice_jpeg_bits_refill(in);
-        continue;
-
-    careful:
-        if (entry >= AC_END && entry < AC_SLOW && k + ((entry - AC_END) >> 8) <= 63) {
-            sluice_jpeg_bits_skip(in, entry & 255);
-            sluice_jpeg_bits_refill(in);
-            return true;
-        }
-        /* One code alone: a long one, or one near the block's end. */
-        sluice_jpeg_bits_refill(in);
-        const unsigned symbol = sluice_jpeg_bits_peek_symbol(in, block->ac);
-        const unsigned size = symbol & 15, run = symbol >> 4 & 15;
-        sluice_jpeg_bits_skip(in, (symbol >> 8) + size);
-        sluice_jpeg_bits_refill(in);
-        if (size == 0 && run < 15)
-            return symbol != 0 && run == 0;
-        k += run + 1;
-        if (k > 63)
-            return k == 64;
-    }
-}
-
 /* Takes the DC difference of a block; false where the code is none. */
-static inline bool read_dc(struct sluice_jpeg_bits *in, const struct block *block, uint32_t *dc)
+static bool read_dc(struct sluice_jpeg_reader *in, const struct block *block, uint32_t *dc)
 {
-    const unsigned symbol = sluice_jpeg_bits_peek_symbol(in, block->dc);
-    const unsigned length = symbol >> 8, size = symbol & 15;
-    *dc += (uint32_t)sluice_jpeg_extend(in->bits << length, size);
-    sluice_jpeg_bits_skip(in, length + size);
-    return symbol != 0;
+    in->pos = 0;
+    refill(in);
+    const struct sluice_jpeg_symbol symbol = take_symbol(in, block->coding);
+    *dc += (uint32_t)sluice_jpeg_extend(in->bits, symbol.size);
+    in->bits <<= symbol.size;
+    in->pos = 1;
+    refill(in);
+    return symbol.is_sound;
 }
 
 static sluice_status fail_damaged(struct sluice_err *err)
@@ -227,20 +175,11 @@ static sluice_status fail_damaged(struct sluice_err *err)
 static sluice_status pass_mcus(struct walker *walker, uint32_t num_mcus, struct sluice_err *err)
 {
     const uint8_t *const base = walker->scan->data->data;
-    struct sluice_jpeg_bits in = walker->in;
     for (uint32_t i = 0; i < num_mcus; i++) {
-        for (unsigned b = 0; b < walker->num_blocks; b++) {
-            const struct block *block = &walker->blocks[b];
-            if (!read_dc(&in, block, &walker->dc[block->component]))
-                return fail_damaged(err);
-            sluice_jpeg_bits_refill(&in);
-            if (!skip_ac(&in, block))
-                return fail_damaged(err);
-        }
-        if (sluice_jpeg_bits_position(&in, base) > walker->end_bits)
+        if (!sluice_jpeg_skip_mcu(walker->lanes, walker->jpeg, &walker->in, walker->dc) ||
+            reader_position(&walker->in, base) > walker->end_bits)
             return fail_damaged(err);
     }
-    walker->in = in;
     return SLUICE_OK;
 }
 
@@ -329,17 +268,16 @@ static sluice_status keep_mcu(struct walker *walker, uint32_t row, uint32_t colu
                               struct sluice_err *err)
 {
     const uint8_t *const base = walker->scan->data->data;
-    struct sluice_jpeg_bits *in = &walker->in;
+    struct sluice_jpeg_reader *in = &walker->in;
     for (unsigned b = 0; b < walker->num_blocks; b++) {
         const struct block *block = &walker->blocks[b];
         const unsigned c = block->component;
         if (!read_dc(in, block, &walker->dc[c]))
             return fail_damaged(err);
-        const size_t from = sluice_jpeg_bits_position(in, base);
-        sluice_jpeg_bits_refill(in);
-        if (!skip_ac(in, block))
+        const size_t from = reader_position(in, base);
+        if (!sluice_jpeg_skip_block(block->coding, in, &walker->dc[c]))
             return fail_damaged(err);
-        const size_t to = sluice_jpeg_bits_position(in, base);
+        const size_t to = reader_position(in, base);
         if (to > walker->end_bits)
             return fail_damaged(err);
         if (!is_needed(walker, block, column * walker->jpeg->mcu_width,
@@ -356,23 +294,19 @@ static sluice_status keep_mcu(struct walker *walker, uint32_t row, uint32_t colu
     return SLUICE_OK;
 }
 
-/* Goes on at a point of the index, the last one up to column `end`; what lies before it is copied
+/* Goes on at one of the marks, the last one up to column `end`; what lies before it is copied
  * without a look.  False: there is none ahead of `*column`. */
 static bool jump(struct walker *walker, uint32_t *column, uint32_t end)
 {
-    if (!walker->stretch)
-        return false;
     const uint8_t *const base = walker->scan->data->data;
-    const size_t from = sluice_jpeg_bits_position(&walker->in, base);
-    for (unsigned i = SLUICE_JPEG_STRETCH_MARKS; i-- > 0;) {
-        const struct sluice_jpeg_mark *mark = &walker->stretch->marks[i];
+    const size_t from = reader_position(&walker->in, base);
+    for (unsigned i = walker->num_marks; i-- > 0;) {
+        const struct sluice_jpeg_mark *mark = &walker->marks[i];
         if (mark->column <= *column || mark->column > end || mark->bit < from ||
             mark->bit > walker->end_bits)
             continue;
         copy_bits(&walker->out, base, from, mark->bit);
-        sluice_jpeg_bits_start(&walker->in, base + mark->bit / 8);
-        sluice_jpeg_bits_skip(&walker->in, mark->bit % 8);
-        sluice_jpeg_bits_refill(&walker->in);
+        start_reader(&walker->in, base, mark->bit);
         for (unsigned c = 0; c < walker->jpeg->num_components; c++)
             walker->dc[c] = walker->kept_dc[c] = (uint32_t)mark->dc[c];
         *column = mark->column;
@@ -401,20 +335,21 @@ static sluice_status keep_mcus(struct walker *walker, uint32_t row, uint32_t col
         if (jump(walker, &column, has_blank_end ? end - 1 : end))
             continue;
         const uint32_t run = end - column - (has_blank_end ? 1 : 0);
-        const size_t from = sluice_jpeg_bits_position(&walker->in, base);
+        const size_t from = reader_position(&walker->in, base);
         status = pass_mcus(walker, run, err);
         if (status != SLUICE_OK)
             return status;
-        copy_bits(&walker->out, base, from, sluice_jpeg_bits_position(&walker->in, base));
+        copy_bits(&walker->out, base, from, reader_position(&walker->in, base));
         memcpy(walker->kept_dc, walker->dc, sizeof(walker->dc));
         column += run;
     }
     return status;
 }
 
-/* What of this row may be blank. */
+/* A row is a segment of the crop: its DCs count from zero.  What of it may be blank? */
 static void begin_row(struct walker *walker, uint32_t row)
 {
+    memset(walker->kept_dc, 0, sizeof(walker->kept_dc));
     if (!walker->has_blanks)
         return;
     walker->has_blanks_in_row = has_blank_row(walker, row);
@@ -422,14 +357,21 @@ static void begin_row(struct walker *walker, uint32_t row)
     walker->has_blank_right = has_blank_column(walker, walker->end_column - 1);
 }
 
+static void end_row(struct walker *walker)
+{
+    struct sluice_jpeg_bit_writer *out = &walker->out;
+    if (out->count > 0)
+        sluice_jpeg_put_bits(out, (1u << (8 - out->count)) - 1, 8 - out->count);
+    struct sluice_jpeg_scan *kept = walker->kept;
+    kept->segment_ends[kept->num_segments++] = (size_t)(out->next - kept->data->data);
+}
+
 static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
 {
     const struct sluice_jpeg_scan *scan = walker->scan;
     if (walker->segment == scan->num_segments)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG has too few restart markers");
-    sluice_jpeg_bits_start(&walker->in,
-                           scan->data->data +
-                               (walker->segment ? scan->segment_ends[walker->segment - 1] : 0));
+    start_reader(&walker->in, segment_start(scan, walker->segment), 0);
     walker->end_bits = scan->segment_ends[walker->segment] * 8;
     walker->segment++;
     walker->mcus_left = walker->jpeg->restart_interval
@@ -464,7 +406,8 @@ static sluice_status walk(struct walker *walker, uint32_t row, uint32_t column, 
     return SLUICE_OK;
 }
 
-static sluice_status walk_window(struct walker *walker, struct sluice_err *err)
+/* By restart markers. */
+static sluice_status walk_segments(struct walker *walker, struct sluice_err *err)
 {
     const uint32_t across = walker->jpeg->mcus_across;
     const uint32_t num_columns = walker->end_column - walker->first_column;
@@ -473,38 +416,97 @@ static sluice_status walk_window(struct walker *walker, struct sluice_err *err)
     for (uint32_t row = walker->first_row; row < walker->end_row && status == SLUICE_OK; row++) {
         begin_row(walker, row);
         status = walk(walker, row, walker->first_column, num_columns, true, err);
+        end_row(walker);
         if (status == SLUICE_OK && row + 1 < walker->end_row)
             status = walk(walker, row, walker->end_column, across - num_columns, false, err);
     }
     return status;
 }
 
-/* walk_window() with an index: each row for itself, from the point before the window on. */
+/* Where a row is begun. */
+struct start {
+    const struct sluice_jpeg_scan *scan;
+    size_t bit; /* in its first segment */
+    uint32_t column, mcus_left;
+    const int32_t *dc;
+};
+
+/* A row for itself. */
+static sluice_status walk_row(struct walker *walker, uint32_t row, const struct start *start,
+                              const struct sluice_jpeg_mark *marks, unsigned num_marks,
+                              struct sluice_err *err)
+{
+    const uint32_t first = walker->first_column;
+    walker->scan = start->scan;
+    walker->marks = marks;
+    walker->num_marks = num_marks;
+    walker->segment = 1;
+    walker->end_bits = start->scan->segment_ends[0] * 8;
+    walker->mcus_left = start->mcus_left;
+    for (unsigned c = 0; c < walker->jpeg->num_components; c++)
+        walker->dc[c] = (uint32_t)start->dc[c];
+    start_reader(&walker->in, start->scan->data->data, start->bit);
+    begin_row(walker, row);
+    sluice_status status = walk(walker, row, start->column, first - start->column, false, err);
+    if (status == SLUICE_OK)
+        status = walk(walker, row, first, walker->end_column - first, true, err);
+    end_row(walker);
+    return status;
+}
+
 static sluice_status walk_indexed(struct walker *walker, const struct sluice_jpeg_cut *cut,
                                   struct sluice_jpeg_stretch *stretch, struct sluice_buf_pool *pool,
                                   struct sluice_err *err)
 {
-    const uint32_t first = walker->first_column, end = walker->end_column;
     sluice_status status = SLUICE_OK;
     for (uint32_t row = walker->first_row; row < walker->end_row && status == SLUICE_OK; row++) {
-        if (!sluice_jpeg_stretch_read(stretch, cut->index, cut->jpeg, cut->bytes, row, first, end,
-                                      pool))
+        if (!sluice_jpeg_stretch_read(stretch, cut->index, cut->jpeg, cut->bytes, row,
+                                      walker->first_column, walker->end_column, pool))
             return fail_damaged(err);
-        walker->scan = &stretch->scan;
-        walker->stretch = stretch;
-        walker->segment = 1;
-        walker->end_bits = stretch->scan.segment_ends[0] * 8;
-        walker->mcus_left = stretch->mcus_left;
-        for (unsigned c = 0; c < cut->jpeg->num_components; c++)
-            walker->dc[c] = (uint32_t)stretch->dc[c];
-        sluice_jpeg_bits_start(&walker->in, stretch->scan.data->data);
-        sluice_jpeg_bits_skip(&walker->in, stretch->bit);
-        sluice_jpeg_bits_refill(&walker->in);
-        begin_row(walker, row);
-        status = walk(walker, row, stretch->column, first - stretch->column, false, err);
-        if (status == SLUICE_OK)
-            status = walk(walker, row, first, end - first, true, err);
+        const struct start start = {.scan = &stretch->scan,
+                                    .bit = stretch->bit,
+                                    .column = stretch->column,
+                                    .mcus_left = stretch->mcus_left,
+                                    .dc = stretch->dc};
+        status = walk_row(walker, row, &start, stretch->marks, SLUICE_JPEG_STRETCH_MARKS, err);
     }
+    return status;
+}
+
+/* Between points that are found by leaping. */
+static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpeg_scan *scan,
+                                  struct sluice_buf_pool *pool, struct sluice_err *err)
+{
+    struct sluice_buf *memory = NULL;
+    const uint32_t num_rows = walker->end_row - walker->first_row;
+    sluice_status status = sluice_buf_create(
+        pool, (size_t)num_rows * 2 * sizeof(struct sluice_jpeg_point), &memory, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_jpeg_point *points = (struct sluice_jpeg_point *)(void *)memory->data;
+    struct sluice_jpeg_leap_aim aim = {
+        .first_row = walker->first_row,
+        .end_row = walker->end_row,
+        .first_column = walker->first_column,
+        .end_column = walker->end_column,
+    };
+    /* What may become blank is not copied without a look. */
+    if (aim.end_column - 1 > aim.first_column && has_blank_column(walker, aim.end_column - 1))
+        aim.end_column--;
+    if (!sluice_jpeg_leap_to(walker->lanes, walker->jpeg, scan, &aim, pool, points))
+        status = fail_damaged(err);
+    for (uint32_t i = 0; i < num_rows && status == SLUICE_OK; i++) {
+        const struct sluice_jpeg_point *from = &points[2 * i], *to = &points[2 * i + 1];
+        const struct start start = {.scan = scan,
+                                    .bit = from->bit,
+                                    .column = from->column,
+                                    .mcus_left = from->mcus_left,
+                                    .dc = from->dc};
+        struct sluice_jpeg_mark mark = {.column = to->column, .bit = to->bit};
+        memcpy(mark.dc, to->dc, sizeof(mark.dc));
+        status = walk_row(walker, walker->first_row + i, &start, &mark, 1, err);
+    }
+    sluice_buf_unref(memory);
     return status;
 }
 
@@ -524,17 +526,27 @@ static size_t kept_room(const struct sluice_jpeg_cut *cut, const struct sluice_j
     return to - from + 2 * (size_t)(end_row - first_row); /* rows may meet in a byte */
 }
 
+/* An empty scan. */
+static sluice_status make_room(struct sluice_jpeg_scan *kept, size_t bytes, uint32_t num_rows,
+                               struct sluice_buf_pool *pool, struct sluice_err *err)
+{
+    kept->segment_ends = malloc(num_rows * sizeof(*kept->segment_ends));
+    if (!kept->segment_ends)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u rows", num_rows);
+    return sluice_buf_create(pool, bytes + SLUICE_JPEG_SCAN_SLACK, &kept->data, err);
+}
+
 sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct sluice_buf_pool *pool,
-                                   struct sluice_buf **out, struct sluice_err *err)
+                                   struct sluice_jpeg_scan *out, struct sluice_err *err)
 {
     struct sluice_jpeg *jpeg = cut->jpeg;
     const uint32_t first_row = cut->window->top / jpeg->mcu_height;
     const uint32_t first_column = cut->window->left / jpeg->mcu_width;
     const uint32_t num_rows = sluice_divide_up(cut->window->height, jpeg->mcu_height);
     const uint32_t num_columns = sluice_divide_up(cut->window->width, jpeg->mcu_width);
-    struct sluice_jpeg_scan scan = {0};
+    struct sluice_jpeg_scan scan = {0}, kept = {0};
     struct sluice_jpeg_stretch stretch = {0};
-    struct sluice_buf *tables = NULL, *kept = NULL;
+    struct sluice_buf *tables = NULL;
     struct walker walker;
     sluice_status status = SLUICE_OK;
     if (!cut->index)
@@ -543,37 +555,40 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
         status = sluice_buf_create(pool, sizeof(struct tables), &tables, err);
     if (status != SLUICE_OK)
         goto done;
-    /* A block that is coded again may grow by the longest DC code and its value, 27 bits. */
+    /* A block that is coded again may grow by the longest DC code and its value, 27 bits; and a
+     * row's last byte is filled up. */
     size_t num_segments;
     const size_t room = kept_room(cut, &scan, first_row, first_row + num_rows, &num_segments);
     const size_t num_again =
         (2 * (size_t)num_columns + 3 * (size_t)num_rows + num_segments) * jpeg->blocks_in_mcu;
-    status =
-        sluice_buf_create(pool, room + num_again * 4 + SLUICE_JPEG_SCAN_SLACK + 16, &kept, err);
+    status = make_room(&kept, room + num_again * 4 + num_rows + 16, num_rows, pool, err);
     if (status == SLUICE_OK)
         status = walker_init(&walker, jpeg, &scan, (struct tables *)(void *)tables->data, err);
     if (status != SLUICE_OK)
         goto done;
-    walker.out.next = kept->data;
+    walker.kept = &kept;
+    walker.out.next = kept.data->data;
     walker.box = cut->box;
     walker.first_row = first_row;
     walker.end_row = first_row + num_rows;
     walker.first_column = first_column;
     walker.end_column = first_column + num_columns;
-    status =
-        cut->index ? walk_indexed(&walker, cut, &stretch, pool, err) : walk_window(&walker, err);
+    if (cut->index)
+        status = walk_indexed(&walker, cut, &stretch, pool, err);
+    else if (jpeg->restart_interval)
+        status = walk_segments(&walker, err);
+    else
+        status = walk_leaping(&walker, &scan, pool, err);
     if (status != SLUICE_OK)
         goto done;
-    if (walker.out.count > 0)
-        sluice_jpeg_put_bits(&walker.out, (1u << (8 - walker.out.count)) - 1, 8 - walker.out.count);
-    kept->len = (size_t)(walker.out.next - kept->data);
+    kept.data->len = (size_t)(walker.out.next - kept.data->data);
     *out = kept;
-    kept = NULL;
+    kept = (struct sluice_jpeg_scan){0};
 
 done:
     sluice_jpeg_scan_clear(&scan);
+    sluice_jpeg_scan_clear(&kept);
     sluice_jpeg_stretch_clear(&stretch);
     sluice_buf_unref(tables);
-    sluice_buf_unref(kept);
     return status;
 }

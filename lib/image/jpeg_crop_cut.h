@@ -8,7 +8,6 @@
  *
  * Threads: pure functions. */
 
-struct sluice_buf;
 struct sluice_buf_pool;
 struct sluice_jpeg_index;
 
@@ -21,12 +20,12 @@ struct sluice_jpeg_cut {
     const struct sluice_jpeg_index *index; /* it fits the file; NULL: the whole scan is read */
 };
 
-/* The bits of the window's MCUs as whole bytes without stuffing, the last filled up with
- * ones, in a new buffer with room for SLUICE_JPEG_SCAN_SLACK bytes behind them.  *jpeg is of no
- * use after a failure, which with an index says that the file must be read without. */
+/* The bits of the window's MCUs, a segment for each row of them, whose last byte is filled up with
+ * ones.  There is room for SLUICE_JPEG_SCAN_SLACK bytes behind them, which may be anything.  *jpeg
+ * is of no use after a failure, which with an index says that the file must be read without. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut,
                                                    struct sluice_buf_pool *pool,
-                                                   struct sluice_buf **kept,
+                                                   struct sluice_jpeg_scan *kept,
                                                    struct sluice_err *err);
 
 #endif

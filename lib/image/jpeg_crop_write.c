@@ -1,4 +1,6 @@
 #include "image/jpeg_crop_write.h"
+
+#include "base/buf.h"
 #include "image/image_internal.h"
 
 /* A crop's bytes: its markers, and its bits with stuffing. */
@@ -130,6 +132,9 @@ size_t sluice_jpeg_crop_put_headers(uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS
         ac_made |= 1u << ac;
     }
     close_segment(segment, out);
+    out = put16(out, 0xFFDD);
+    out = put16(out, 4);
+    out = put16(out, jpeg->restart_interval);
     out = put16(out, 0xFFDA);
     out = put16(out, 6 + 2 * n);
     *out++ = (uint8_t)n;
@@ -165,6 +170,24 @@ uint8_t *sluice_jpeg_put_stuffed(uint8_t *out, const uint8_t *end, const uint8_t
         *out++ = *in;
         if (*in++ == 0xFF)
             *out++ = 0;
+    }
+    return out;
+}
+
+uint8_t *sluice_jpeg_put_segments(uint8_t *out, const uint8_t *end,
+                                  const struct sluice_jpeg_scan *scan)
+{
+    const uint8_t *in = scan->data->data;
+    for (size_t i = 0; i < scan->num_segments; i++) {
+        if (i > 0 && end - out < 2)
+            return NULL;
+        if (i > 0)
+            out = put16(out, 0xFFD0 | ((i - 1) & 7));
+        const uint8_t *const in_end = scan->data->data + scan->segment_ends[i];
+        out = sluice_jpeg_put_stuffed(out, end, in, (size_t)(in_end - in));
+        if (!out)
+            return NULL;
+        in = in_end;
     }
     return out;
 }

@@ -21,7 +21,7 @@ bool sluice_jpeg_crop_get_head(const uint8_t head[SLUICE_JPEG_CROP_HEAD],
 /* SOI to SOS of a crop, with the tables that it uses; returns the length. */
 #define SLUICE_JPEG_CROP_MAX_HEADERS                                                               \
     (SLUICE_JPEG_CROP_HEAD + 18 + 16 + 4 + 4 * (1 + 128) + 4 + 8 * (1 + 16 + 256) + 4 + 6 +        \
-     3 * 4 + 4 + 4 + 2 * 4)
+     3 * 4 + 6 + 4 + 4 + 2 * 4)
 size_t sluice_jpeg_crop_put_headers(uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS],
                                     const struct sluice_jpeg *jpeg,
                                     const struct sluice_jpeg_crop_box *window);
@@ -29,5 +29,9 @@ size_t sluice_jpeg_crop_put_headers(uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS
 /* Bits to file bytes: a zero follows each 0xFF.  Returns the end of what it wrote; NULL: that would
  * not leave a byte free before `end`. */
 uint8_t *sluice_jpeg_put_stuffed(uint8_t *out, const uint8_t *end, const uint8_t *in, size_t len);
+
+/* The same for a scan, with restart markers between its segments. */
+uint8_t *sluice_jpeg_put_segments(uint8_t *out, const uint8_t *end,
+                                  const struct sluice_jpeg_scan *scan);
 
 #endif

@@ -101,6 +101,8 @@ void sluice_jpeg_optimal_huffman(const uint32_t occurrences[256],
 
 /* --- two passes --- */
 
+#define EXTRA_ROOM 64
+
 struct recoder {
     struct sluice_jpeg_lookup dc[4], ac[4];
     uint32_t dc_occurrences[4][256], ac_occurrences[4][256];
@@ -112,6 +114,12 @@ static sluice_status fail_unsound(struct sluice_err *err)
     return sluice_fail(err, SLUICE_E_INTERNAL, "cut MCUs do not parse");
 }
 
+static const uint8_t *start_of(const struct sluice_jpeg_scan *scan, size_t segment)
+{
+    return scan->data->data + (segment ? scan->segment_ends[segment - 1] : 0);
+}
+
+/* Those of a segment. */
 static sluice_status count_symbols(struct recoder *recoder, const struct sluice_jpeg *jpeg,
                                    size_t num_mcus, const uint8_t *bytes, struct sluice_err *err)
 {
@@ -174,35 +182,65 @@ static sluice_status write_symbols(const struct recoder *recoder, const struct s
     return SLUICE_OK;
 }
 
-sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg, size_t num_mcus,
-                                         const uint8_t *in, uint8_t *out, size_t room,
-                                         size_t *out_len, struct sluice_err *err)
+static sluice_status write_segments(const struct recoder *recoder, const struct sluice_jpeg *jpeg,
+                                    const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
+                                    struct sluice_jpeg_scan *out, size_t room,
+                                    struct sluice_err *err)
 {
+    struct sluice_jpeg_bit_writer writer = {.next = out->data->data};
+    for (size_t i = 0; i < in->num_segments; i++) {
+        const sluice_status status = write_symbols(recoder, jpeg, mcus_in_segment, start_of(in, i),
+                                                   &writer, out->data->data + room, err);
+        if (status != SLUICE_OK)
+            return status;
+        if (writer.count > 0)
+            sluice_jpeg_put_bits(&writer, (1u << (8 - writer.count)) - 1, 8 - writer.count);
+        out->segment_ends[out->num_segments++] = (size_t)(writer.next - out->data->data);
+    }
+    out->data->len = out->segment_ends[out->num_segments - 1];
+    return SLUICE_OK;
+}
+
+sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg,
+                                         const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
+                                         struct sluice_buf_pool *pool, struct sluice_jpeg_scan *out,
+                                         struct sluice_err *err)
+{
+    const size_t room = in->data->len + in->data->len / 4 + in->num_segments + EXTRA_ROOM;
+    struct sluice_jpeg_scan made = {.segment_ends =
+                                        malloc(in->num_segments * sizeof(*made.segment_ends))};
     struct recoder *recoder = calloc(1, sizeof(*recoder));
-    if (!recoder)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to code a JPEG again");
+    sluice_status status = SLUICE_OK;
+    if (!recoder || !made.segment_ends)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to code a JPEG again");
+    if (status == SLUICE_OK)
+        status = sluice_buf_create(pool, room, &made.data, err);
+    if (status != SLUICE_OK)
+        goto done;
     for (unsigned c = 0; c < jpeg->num_components; c++) {
         const unsigned dc = jpeg->components[c].dc, ac = jpeg->components[c].ac;
         sluice_jpeg_lookup_init(&recoder->dc[dc], &jpeg->dc[dc]);
         sluice_jpeg_lookup_init(&recoder->ac[ac], &jpeg->ac[ac]);
     }
-    sluice_status status = count_symbols(recoder, jpeg, num_mcus, in, err);
-    struct sluice_jpeg_bit_writer writer = {.next = out};
-    if (status == SLUICE_OK) {
-        for (unsigned c = 0; c < jpeg->num_components; c++) {
-            const unsigned dc = jpeg->components[c].dc, ac = jpeg->components[c].ac;
-            sluice_jpeg_optimal_huffman(recoder->dc_occurrences[dc], &jpeg->dc[dc]);
-            sluice_jpeg_optimal_huffman(recoder->ac_occurrences[ac], &jpeg->ac[ac]);
-            sluice_jpeg_codes_init(&recoder->dc_codes[dc], &jpeg->dc[dc]);
-            sluice_jpeg_codes_init(&recoder->ac_codes[ac], &jpeg->ac[ac]);
-        }
-        status = write_symbols(recoder, jpeg, num_mcus, in, &writer, out + room, err);
-    }
-    free(recoder);
+    for (size_t i = 0; i < in->num_segments && status == SLUICE_OK; i++)
+        status = count_symbols(recoder, jpeg, mcus_in_segment, start_of(in, i), err);
     if (status != SLUICE_OK)
-        return status;
-    if (writer.count > 0)
-        sluice_jpeg_put_bits(&writer, (1u << (8 - writer.count)) - 1, 8 - writer.count);
-    *out_len = (size_t)(writer.next - out);
-    return SLUICE_OK;
+        goto done;
+    for (unsigned c = 0; c < jpeg->num_components; c++) {
+        const unsigned dc = jpeg->components[c].dc, ac = jpeg->components[c].ac;
+        sluice_jpeg_optimal_huffman(recoder->dc_occurrences[dc], &jpeg->dc[dc]);
+        sluice_jpeg_optimal_huffman(recoder->ac_occurrences[ac], &jpeg->ac[ac]);
+        sluice_jpeg_codes_init(&recoder->dc_codes[dc], &jpeg->dc[dc]);
+        sluice_jpeg_codes_init(&recoder->ac_codes[ac], &jpeg->ac[ac]);
+    }
+    status = write_segments(recoder, jpeg, in, mcus_in_segment, &made, room, err);
+    if (status != SLUICE_OK)
+        goto done;
+    *out = made;
+    made = (struct sluice_jpeg_scan){0};
+
+done:
+    sluice_jpeg_scan_clear(&made);
+    free(recoder);
+    return status;
 }

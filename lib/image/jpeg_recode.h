@@ -7,15 +7,12 @@
  *
  * Threads: pure functions. */
 
-/* Codes num_mcus MCUs again, with tables of `jpeg` replaced by the best for them.  The
- * bits at `in` (SLUICE_JPEG_SCAN_SLACK bytes behind in_len) are sound by jpeg's tables,
- * without restart markers.  `out` has room for in_len + SLUICE_JPEG_RECODE_ROOM bytes; *out_len
- * counts whole bytes, the last filled up with ones. */
-#define SLUICE_JPEG_RECODE_ROOM 64
-SLUICE_MUST_USE sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg, size_t num_mcus,
-                                                         const uint8_t *in, uint8_t *out,
-                                                         size_t room, size_t *out_len,
-                                                         struct sluice_err *err);
+/* Codes a scan again, with tables of `jpeg` replaced by the best for it.  Its segments, of
+ * mcus_in_segment MCUs each, are sound by jpeg's tables; as many bytes of any value as
+ * SLUICE_JPEG_SCAN_SLACK says follow.  *out is untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_recode_optimal(
+    struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
+    struct sluice_buf_pool *pool, struct sluice_jpeg_scan *out, struct sluice_err *err);
 
 /* The best code of at most 16 bits for symbols that occur so often, without the
  * code of all ones. */

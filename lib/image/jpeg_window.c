@@ -34,7 +34,11 @@ static void set_kernels(struct sluice_jpeg_window *window,
         return;
     window->kernels = kernels;
     for (unsigned k = 0; k < 64; k++)
-        window->place[k + 1] = kernels->place[natural_order[k]];
+        window->lanes.place[k + 1] = kernels->place[natural_order[k]];
+#ifdef SLUICE_HAVE_X86_KERNELS
+    window->lanes.has_bmi2 =
+        kernels != &sluice_jpeg_window_kernels_c && __builtin_cpu_supports("bmi2");
+#endif
 }
 
 void sluice_jpeg_window_destroy(struct sluice_jpeg_window *window)
@@ -42,7 +46,6 @@ void sluice_jpeg_window_destroy(struct sluice_jpeg_window *window)
     if (!window)
         return;
     free(window->memory);
-    free(window->marks);
     free(window);
 }
 
@@ -118,7 +121,8 @@ static void place_planes(struct sluice_jpeg_window *window, const struct sluice_
         plane->first_row = first / 8;
         plane->end_row = (end - 1) / 8 + 1;
         for (unsigned k = 0; k < 64; k++)
-            plane->quantisers[window->place[k + 1]] = (int16_t)jpeg->quant[component->quant][k];
+            plane->quantisers[window->lanes.place[k + 1]] =
+                (int16_t)jpeg->quant[component->quant][k];
     }
 }
 
@@ -183,7 +187,7 @@ static bool read_indexed(struct sluice_jpeg_window *window, struct sluice_jpeg_s
     source.bytes = bytes;
     const bool is_read = sluice_jpeg_window_read(window, &source);
     for (unsigned l = 0; l < NUM_LANES; l++)
-        sluice_jpeg_stretch_clear(&window->lanes[l].stretch);
+        sluice_jpeg_stretch_clear(&window->lanes.lanes[l].stretch);
     return is_read;
 }
 
@@ -195,7 +199,6 @@ static sluice_status read_scan(struct sluice_jpeg_window *window, struct sluice_
     if (status != SLUICE_OK)
         return status;
     source.scan = &scan;
-    sluice_jpeg_window_make_leaps(window, source.jpeg);
     if (!sluice_jpeg_window_read(window, &source))
         status = sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with a fault in its scan");
     sluice_jpeg_scan_clear(&scan);
@@ -227,7 +230,8 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
     status = reserve_memory(window, box, source.wanted.end_row - source.wanted.first_row, err);
     if (status != SLUICE_OK)
         return status;
-    sluice_jpeg_window_make_steps(window, &jpeg);
+    sluice_jpeg_lanes_set_codings(&window->lanes, &jpeg);
+    sluice_jpeg_lanes_make_steps(&window->lanes, &jpeg);
     if (!read_indexed(window, source, index, bytes, len))
         status = index && index->is_partial
                      ? sluice_fail(err, SLUICE_E_CORRUPT, "a part of the JPEG does not do")

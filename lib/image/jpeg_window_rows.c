@@ -1,4 +1,5 @@
-#include "image/jpeg_window_reader.h"
+#include "image/jpeg_lane_reader.h"
+#include "image/jpeg_window_internal.h"
 
 /* A refill is good for 56 bits. */
 #define STEPS_PER_REFILL (56 / MAX_STEP_BITS)
@@ -132,8 +133,8 @@ static __attribute__((noinline)) bool advance(struct sluice_jpeg_window *window,
 static ALWAYS_INLINE bool read_lanes(struct sluice_jpeg_window *window, struct work *work,
                                      bool in_order)
 {
-    struct sluice_jpeg_lane *lanes = window->lanes;
-    const uint8_t *place = window->place;
+    struct sluice_jpeg_lane *lanes = window->lanes.lanes;
+    const uint8_t *place = window->lanes.place;
     struct sluice_jpeg_reader a = lanes[0].reader, b = lanes[1].reader, c = lanes[2].reader;
 
 #define ADVANCE(in, lane)                                                                          \
@@ -168,8 +169,8 @@ static ALWAYS_INLINE bool read_inline(struct sluice_jpeg_window *window,
         .source = source, .next_row = source->wanted.first_row, .num_busy = NUM_STEPPERS};
     for (unsigned l = 0; l < NUM_STEPPERS; l++) {
         /* At the end of an empty chunk, which is a row's last. */
-        struct sluice_jpeg_lane *lane = &window->lanes[l];
-        sluice_jpeg_lane_init(window, lane, source->jpeg, false);
+        struct sluice_jpeg_lane *lane = &window->lanes.lanes[l];
+        sluice_jpeg_lane_init(&window->lanes, lane, source->jpeg, false);
         start_reader(&lane->reader, window->memory, 0);
         lane->segment_start = lane->segment_end = window->memory;
         lane->column = source->wanted.end_column;
@@ -202,12 +203,12 @@ bool sluice_jpeg_window_read(struct sluice_jpeg_window *window,
         return false;
     bool is_good;
 #ifdef SLUICE_HAVE_X86_KERNELS
-    if (window->kernels != &sluice_jpeg_window_kernels_c && __builtin_cpu_supports("bmi2"))
+    if (window->lanes.has_bmi2)
         is_good = read_bmi2(window, source);
     else
 #endif
         is_good = read_plain(window, source);
     for (unsigned l = 0; l < NUM_LANES && !is_good; l++)
-        sluice_jpeg_lane_clear(&window->lanes[l]);
+        sluice_jpeg_lane_clear(&window->lanes.lanes[l]);
     return is_good;
 }

@@ -177,6 +177,34 @@ static void optimal_tables_are_smaller(void)
     sluice_buf_unref(file);
 }
 
+/* So that the client's readers need not look for them; whatever the file has, and whoever cuts. */
+static void each_row_is_a_segment(void)
+{
+    const struct sluice_box box = {20, 18, 50, 40};
+    for (unsigned rows = 0; rows < 3; rows++) {
+        struct sluice_buf *file =
+            small_file(&(struct sluice_jpeg_encode_options){.quality = 90, .restart_rows = rows});
+        for (unsigned i = 0; i < 4; i++) {
+            const struct sluice_jpeg_crop_options options = {
+                .allow_larger = true,
+                .optimal_huffman = i & 1,
+                .route = i & 2 ? SLUICE_JPEG_CROP_BY_LIBJPEG : SLUICE_JPEG_CROP_BY_OURS,
+            };
+            struct sluice_buf *out = NULL;
+            struct sluice_jpeg jpeg;
+            struct sluice_jpeg_scan scan = {0};
+            CU_ASSERT_EQUAL_FATAL(crop(file, &box, &options, &out), SLUICE_OK);
+            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_parse(out->data, out->len, &jpeg, NULL), SLUICE_OK);
+            CU_ASSERT_EQUAL_FATAL(sluice_jpeg_scan_read(&jpeg, NULL, &scan, NULL), SLUICE_OK);
+            CU_ASSERT_EQUAL(jpeg.restart_interval, jpeg.mcus_across);
+            CU_ASSERT_EQUAL(scan.num_segments, jpeg.mcus_down);
+            sluice_jpeg_scan_clear(&scan);
+            sluice_buf_unref(out);
+        }
+        sluice_buf_unref(file);
+    }
+}
+
 static void truncated_and_damaged_files_are_refused(void)
 {
     const struct sluice_box box = {0, 0, 8, 8};
@@ -346,6 +374,7 @@ int main(void)
         SLUICE_TEST(metadata_are_dropped_and_colours_kept),
         SLUICE_TEST(component_ids_that_mean_rgb_are_kept),
         SLUICE_TEST(optimal_tables_are_smaller),
+        SLUICE_TEST(each_row_is_a_segment),
         SLUICE_TEST(truncated_and_damaged_files_are_refused),
         SLUICE_TEST(an_unfinished_progression_is_refused),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),

@@ -3,6 +3,7 @@
 
 #include "image/jpeg_crop_write.h"
 
+#include "base/buf.h"
 #include "base/rng.h"
 
 #include "support/test.h"
@@ -68,6 +69,41 @@ static void a_zero_follows_each_ff_and_a_byte_stays_free(void)
     }
 }
 
+static void a_marker_stands_between_segments(void)
+{
+    struct sluice_buf *data;
+    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, 256, &data, NULL), SLUICE_OK);
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 2, 0, 0);
+    for (int i = 0; i < 2000; i++) {
+        size_t ends[12];
+        const size_t num_segments = 1 + sluice_rng_below(&rng, 12);
+        uint8_t want[800], got[800], *out = want;
+        fill(&rng, data->data, 256);
+        for (size_t s = 0, from = 0; s < num_segments; from = ends[s++]) {
+            ends[s] = from + 1 + sluice_rng_below(&rng, 20);
+            if (s > 0) {
+                *out++ = 0xFF;
+                *out++ = (uint8_t)(0xD0 + (s - 1) % 8);
+            }
+            out = naive_stuffed(out, data->data + from, ends[s] - from);
+        }
+        const size_t want_len = (size_t)(out - want);
+        const struct sluice_jpeg_scan scan = {
+            .data = data, .segment_ends = ends, .num_segments = num_segments};
+        memset(got, 0xA5, sizeof(got));
+        const size_t room = sluice_rng_below(&rng, (uint32_t)want_len + 20);
+        const uint8_t *end = sluice_jpeg_put_segments(got, got + room, &scan);
+        for (size_t k = room; k < sizeof(got); k++)
+            CU_ASSERT_FATAL(got[k] == 0xA5);
+        if (end) {
+            CU_ASSERT(end == got + want_len && memcmp(got, want, want_len) == 0);
+        } else {
+            CU_ASSERT(want_len + 1 > room);
+        }
+    }
+    sluice_buf_unref(data);
+}
+
 static void a_head_says_what_was_put(void)
 {
     const struct sluice_jpeg_crop_box box = {
@@ -92,6 +128,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_first_ff_of_eight_bytes_is_found),
         SLUICE_TEST(a_zero_follows_each_ff_and_a_byte_stays_free),
+        SLUICE_TEST(a_marker_stands_between_segments),
         SLUICE_TEST(a_head_says_what_was_put),
     };
     return sluice_test_run("jpeg_crop_write", tests, SLUICE_TEST_COUNT(tests));

@@ -1,4 +1,4 @@
-#include "image/jpeg_window_internal.h"
+#include "image/jpeg_lanes.h"
 
 #include <string.h>
 
@@ -132,49 +132,53 @@ static void make_leaps(const struct code *codes, unsigned num_codes, bool is_dc,
     fill(at, (uint32_t)(table + LEAPS_LEN - at), SLOW << ADVANCE_SHIFT);
 }
 
-static const struct sluice_jpeg_component *find_same(const struct sluice_jpeg *jpeg, unsigned c)
+void sluice_jpeg_lanes_set_codings(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
 {
-    const struct sluice_jpeg_component *component = jpeg->components;
-    while (component->dc != jpeg->components[c].dc || component->ac != jpeg->components[c].ac)
-        component++;
-    return component;
-}
-
-void sluice_jpeg_window_make_steps(struct sluice_jpeg_window *window,
-                                   const struct sluice_jpeg *jpeg)
-{
-    struct code codes[256];
-    for (unsigned c = 0; c < window->num_planes; c++) {
-        const struct sluice_jpeg_component *component = find_same(jpeg, c);
-        struct sluice_jpeg_coding *coding = &window->codings[component - jpeg->components];
-        window->planes[c].coding = coding;
-        if (component != &jpeg->components[c])
+    const struct sluice_jpeg_component *components = jpeg->components;
+    for (unsigned c = 0; c < jpeg->num_components; c++) {
+        unsigned same = 0;
+        while (components[same].dc != components[c].dc || components[same].ac != components[c].ac)
+            same++;
+        lanes->coding[c] = &lanes->codings[same];
+        if (same != c)
             continue;
-        const struct sluice_jpeg_huffman *dc = &jpeg->dc[component->dc],
-                                         *ac = &jpeg->ac[component->ac];
-        sluice_jpeg_ranks_init(&coding->dc, dc);
-        sluice_jpeg_ranks_init(&coding->ac, ac);
-        unsigned num_codes = list_codes(ac, false, codes);
-        make_steps(codes, num_codes, false, coding->steps.rest);
-        num_codes = list_codes(dc, true, codes);
-        make_steps(codes, num_codes, true, coding->steps.first);
+        sluice_jpeg_ranks_init(&lanes->codings[c].dc, &jpeg->dc[components[c].dc]);
+        sluice_jpeg_ranks_init(&lanes->codings[c].ac, &jpeg->ac[components[c].ac]);
     }
 }
 
-void sluice_jpeg_window_make_leaps(struct sluice_jpeg_window *window,
-                                   const struct sluice_jpeg *jpeg)
+/* Whether no earlier component has the same coding. */
+static bool is_first_of(const struct sluice_jpeg_lanes *lanes, unsigned component)
+{
+    return lanes->coding[component] == &lanes->codings[component];
+}
+
+void sluice_jpeg_lanes_make_steps(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
+{
+    struct code codes[256];
+    for (unsigned c = 0; c < jpeg->num_components; c++) {
+        if (!is_first_of(lanes, c))
+            continue;
+        struct sluice_jpeg_steps *out = &lanes->codings[c].steps;
+        unsigned num_codes = list_codes(&jpeg->ac[jpeg->components[c].ac], false, codes);
+        make_steps(codes, num_codes, false, out->rest);
+        num_codes = list_codes(&jpeg->dc[jpeg->components[c].dc], true, codes);
+        make_steps(codes, num_codes, true, out->first);
+    }
+}
+
+void sluice_jpeg_lanes_make_leaps(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
 {
     struct code codes[256];
     struct leaps leaps;
-    for (unsigned c = 0; c < window->num_planes; c++) {
-        const struct sluice_jpeg_component *component = find_same(jpeg, c);
-        if (component != &jpeg->components[c])
+    for (unsigned c = 0; c < jpeg->num_components; c++) {
+        if (!is_first_of(lanes, c))
             continue;
-        struct sluice_jpeg_leaps *out = &window->codings[c].leaps;
-        unsigned num_codes = list_codes(&jpeg->ac[component->ac], false, codes);
+        struct sluice_jpeg_leaps *out = &lanes->codings[c].leaps;
+        unsigned num_codes = list_codes(&jpeg->ac[jpeg->components[c].ac], false, codes);
         list_leaps(codes, num_codes, &leaps);
         make_leaps(codes, num_codes, false, &leaps, out->rest);
-        num_codes = list_codes(&jpeg->dc[component->dc], true, codes);
+        num_codes = list_codes(&jpeg->dc[jpeg->components[c].dc], true, codes);
         make_leaps(codes, num_codes, true, &leaps, out->first);
     }
 }

@@ -1,6 +1,20 @@
-#include "image/jpeg_window_reader.h"
+#include "image/jpeg_lane_reader.h"
+
+#include "base/cpu.h"
 
 const uint32_t sluice_jpeg_nowhere[1 << LEAP_BITS];
+
+void sluice_jpeg_lanes_init(struct sluice_jpeg_lanes *lanes)
+{
+    memset(lanes->lanes, 0, sizeof(lanes->lanes));
+    lanes->place[0] = 0;
+    for (unsigned i = 1; i < sizeof(lanes->place); i++)
+        lanes->place[i] = (uint8_t)(i <= 64 ? i - 1 : 0);
+    lanes->has_bmi2 = false;
+#ifdef SLUICE_HAVE_X86_KERNELS
+    lanes->has_bmi2 = sluice_cpu_level() != SLUICE_CPU_C && __builtin_cpu_supports("bmi2");
+#endif
+}
 
 static void set_cell(struct sluice_jpeg_lane *lane, size_t cell, const uint32_t *first,
                      const uint32_t *rest)
@@ -18,12 +32,12 @@ static void set_cell_to_its_coding(struct sluice_jpeg_lane *lane, size_t cell)
         set_cell(lane, cell, coding->steps.first, coding->steps.rest);
 }
 
-void sluice_jpeg_lane_init(struct sluice_jpeg_window *window, struct sluice_jpeg_lane *lane,
+void sluice_jpeg_lane_init(const struct sluice_jpeg_lanes *lanes, struct sluice_jpeg_lane *lane,
                            const struct sluice_jpeg *jpeg, bool is_leaping)
 {
     lane->is_leaping = is_leaping;
     for (unsigned b = 0, in_mcu = 0; b < CHUNK_CELLS; b++) {
-        lane->cells[b].coding = window->planes[jpeg->block_component[in_mcu]].coding;
+        lane->cells[b].coding = lanes->coding[jpeg->block_component[in_mcu]];
         set_cell_to_its_coding(lane, b);
         in_mcu = in_mcu + 1 < jpeg->blocks_in_mcu ? in_mcu + 1 : 0;
     }

@@ -1,8 +1,8 @@
-#ifndef SLUICE_IMAGE_JPEG_WINDOW_READER_H
-#define SLUICE_IMAGE_JPEG_WINDOW_READER_H
+#ifndef SLUICE_IMAGE_JPEG_LANE_READER_H
+#define SLUICE_IMAGE_JPEG_LANE_READER_H
 
 #include "base/buf.h"
-#include "image/jpeg_window_internal.h"
+#include "image/jpeg_lanes.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -178,16 +178,5 @@ static ALWAYS_INLINE void leap(struct sluice_jpeg_reader *in, struct sluice_jpeg
            sizeof(dc));
     go_on(in, taken, pos);
 }
-
-/* Goes through `lane` from the start of an MCU on, by tables of steps or of leaps. */
-void sluice_jpeg_lane_init(struct sluice_jpeg_window *window, struct sluice_jpeg_lane *lane,
-                           const struct sluice_jpeg *jpeg, bool is_leaping);
-
-/* A chunk of so many MCUs, from where the reader is. */
-void sluice_jpeg_lane_start_chunk(struct sluice_jpeg_lane *lane, uint32_t num_mcus,
-                                  unsigned blocks_in_mcu);
-
-void sluice_jpeg_lane_stop(struct sluice_jpeg_lane *lane);  /* nothing is left to do */
-void sluice_jpeg_lane_clear(struct sluice_jpeg_lane *lane); /* the coefficients */
 
 #endif
