@@ -35,7 +35,8 @@ void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
 {
     sluice_choice_model_costs(&costs->model, facts, cost);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        cost[c][SLUICE_LOAD_DISK] = (double)facts->file_bytes;
+        const double read = sluice_choice_read_bytes(&costs->model, facts, c);
+        cost[c][SLUICE_LOAD_DISK] = fmin(read * costs->read_factor, (double)facts->file_bytes);
         for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
             cost[c][sluice_auto_costs_load((enum sluice_choice_side)s)] *= costs->factor[c][s];
         sluice_transport_cost_add(&costs->transport, c, cost[c]);
@@ -44,8 +45,14 @@ void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
 
 void sluice_auto_costs_learn(struct sluice_auto_costs *costs, unsigned choice,
                              const struct sluice_sample_facts *facts,
-                             const double seen[SLUICE_NUM_CHOICE_SIDES])
+                             const double seen[SLUICE_NUM_CHOICE_SIDES], double read_bytes)
 {
+    const double part = sluice_choice_read_bytes(&costs->model, facts, choice);
+    if (part < (double)facts->file_bytes) {
+        costs->read.seen += fmin(read_bytes, MAX_OVER_MODEL * part);
+        costs->read.expected += part;
+        costs->read.rows++;
+    }
     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
     sluice_choice_model_costs(&costs->model, facts, cost);
     for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
@@ -84,6 +91,8 @@ static void forget(struct sluice_cost_correction *sum)
 
 void sluice_auto_costs_settle(struct sluice_auto_costs *costs)
 {
+    costs->read_factor = with_prior(&costs->read, 1);
+    forget(&costs->read);
     for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
         struct sluice_cost_correction all = {0};
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {

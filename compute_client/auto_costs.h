@@ -14,8 +14,10 @@
  * takes after the others of its side: one machine runs them all (bytes of one form say nothing of
  * another's).
  *
- * The disk's part is the file's bytes, which every choice reads; what a byte takes is for whoever
- * watches the disk to say (rate_watch.h).
+ * The disk's part is the bytes that are read of the file (sluice_choice_read_bytes()); what a byte
+ * takes is for whoever watches the disk to say (rate_watch.h).  Where only a part of a file is
+ * expected to be read, a factor of its own says how far that is right, for all choices together,
+ * as an index may be missing or of other files.
  *
  * - Work that the model takes for less than SLUICE_LEAST_LEARNT_S (handing out a file, copying
  *   pixels) is all transport and teaches nothing: its factor would be that of a reading of the
@@ -33,6 +35,8 @@ struct sluice_auto_costs {
     struct sluice_cost_correction {
         double seen, expected, rows;
     } corrections[SLUICE_NUM_CHOICES][SLUICE_NUM_CHOICE_SIDES];
+    struct sluice_cost_correction read; /* bytes of files of which a part is expected to be read */
+    double read_factor;
     double side_factor[SLUICE_NUM_CHOICE_SIDES];
     double factor[SLUICE_NUM_CHOICES][SLUICE_NUM_CHOICE_SIDES]; /* as of the last settle */
 };
@@ -50,10 +54,10 @@ void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
                           double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS]);
 
 /* A row of the choice took so much: CPU seconds as the nodes' workers measure them, bytes of
- * payload.  Counts from the next settle on. */
+ * payload; and so many bytes of the file were read.  Counts from the next settle on. */
 void sluice_auto_costs_learn(struct sluice_auto_costs *costs, unsigned choice,
                              const struct sluice_sample_facts *facts,
-                             const double seen[SLUICE_NUM_CHOICE_SIDES]);
+                             const double seen[SLUICE_NUM_CHOICE_SIDES], double read_bytes);
 void sluice_auto_costs_settle(struct sluice_auto_costs *costs);
 
 #endif

@@ -136,7 +136,7 @@ static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_s
         [SLUICE_SIDE_COMPUTE_CPU] = (double)row->compute_cpu_ns * 1e-9,
         [SLUICE_SIDE_BYTES] = (double)row->payload_bytes,
     };
-    sluice_auto_costs_learn(&plan->costs, plan->offered[k], &facts, seen);
+    sluice_auto_costs_learn(&plan->costs, plan->offered[k], &facts, seen, (double)row->read_bytes);
 }
 
 double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned choice,

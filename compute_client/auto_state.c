@@ -29,6 +29,7 @@ struct sluice_auto_state sluice_auto_state_of(const struct sluice_rate_watch *wa
     memcpy(state.of + SLUICE_NUM_WATCHED, costs->factor, sizeof(costs->factor));
     state.of[SLUICE_AUTO_STATE_PRICE] =
         storage_price + PRICE_SCALE / watch->per_s[SLUICE_WATCHED_STORAGE];
+    state.of[SLUICE_AUTO_STATE_READ] = costs->read_factor;
     return state;
 }
 
@@ -77,6 +78,8 @@ static enum sluice_load load_of(size_t at)
     };
     if (at < SLUICE_NUM_WATCHED)
         return watched[at];
+    if (at == SLUICE_AUTO_STATE_READ)
+        return SLUICE_LOAD_DISK;
     return at == SLUICE_AUTO_STATE_PRICE ? SLUICE_LOAD_STORAGE_CPU
                                          : sluice_auto_costs_load(side_of(at));
 }
@@ -144,6 +147,8 @@ static void name_change(const struct text *text, size_t at, const struct sluice_
         append(text, "%sprice of storage CPU %.3g -> %.3g", comma,
                was - PRICE_SCALE / before->of[SLUICE_WATCHED_STORAGE],
                is - PRICE_SCALE / now->of[SLUICE_WATCHED_STORAGE]);
+    } else if (at == SLUICE_AUTO_STATE_READ) {
+        append(text, "%sread of files x%.2f -> x%.2f", comma, was, is);
     } else {
         append(text, "%s%s of %s x%.2f -> x%.2f", comma, sluice_choice_side_name(side_of(at)),
                sluice_form_menu_name(choice_of(at)), was, is);
@@ -168,7 +173,9 @@ static size_t find_changes(const struct sluice_auto_state *before,
         if (i == SLUICE_AUTO_STATE_PRICE) /* the cores are in it, for scale */
             is_told = change_of(before->of[SLUICE_WATCHED_STORAGE],
                                 now->of[SLUICE_WATCHED_STORAGE]) < LOOK_CHANGE;
-        else if (i >= SLUICE_NUM_WATCHED) /* what no row has shown follows from what others have */
+        else if (i >= SLUICE_NUM_WATCHED &&
+                 i < SLUICE_AUTO_STATE_PRICE) /* what no row has shown follows from what others have
+                                               */
             is_told &= costs->corrections[choice_of(i)][side_of(i)].rows > 0;
         if (!is_told)
             change[i] = 0;

@@ -32,7 +32,7 @@ struct sluice_row_seen {
     struct sluice_choice asked, got;
     sluice_status status; /* of the row; `got` only if it is SLUICE_OK */
     size_t payload_bytes;
-    uint64_t file_bytes;
+    uint64_t read_bytes; /* of the file */
     uint64_t requested_ns, arrived_ns;
     uint64_t started_ns, done_ns; /* by a worker; equal if none had it */
     uint64_t backlog_ns;          /* behind other items, before the storage node took it up */

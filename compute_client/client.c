@@ -188,6 +188,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
             .forms = said.forms,
             .max_image_pixels = said.max_image_pixels,
             .max_file_bytes = said.max_file_bytes,
+            .has_jpeg_index = said.has_jpeg_index,
         };
         snprintf(info->name, sizeof(info->name), "%s", said.peer ? said.peer : "");
         memcpy(info->dataset_id, said.dataset_id, sizeof(info->dataset_id));

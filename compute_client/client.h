@@ -34,7 +34,8 @@ struct sluice_server_info {
     double prep_cores;      /* that preprocessing may use; 0: unknown */
     uint32_t max_in_flight; /* >= 1 */
     uint64_t max_image_pixels, max_file_bytes;
-    uint32_t forms; /* bit (1 << enum sluice_form): what it can send */
+    uint32_t forms;      /* bit (1 << enum sluice_form): what it can send */
+    bool has_jpeg_index; /* and reads no more of a JPEG in it than its ops need */
 };
 
 SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_options *options,

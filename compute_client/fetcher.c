@@ -229,6 +229,7 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
         .form = reply->form,
         .disk_ns = (uint64_t)reply->disk_us * 1000,
         .disk_busy_ns = (uint64_t)reply->disk_busy_us * 1000,
+        .read_bytes = reply->read_bytes,
         .backlog_ns = unsent_ns + (uint64_t)reply->backlog_us * 1000,
         .storage_ns = ((uint64_t)reply->queue_us + storage_us) * 1000,
         .storage_queue_ns = (uint64_t)reply->queue_us * 1000,

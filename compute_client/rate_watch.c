@@ -222,7 +222,7 @@ static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched w
     switch (watched) {
     case SLUICE_WATCHED_DISK:
         *done_ns = row->requested_ns + row->backlog_ns + row->storage_queue_ns + row->disk_ns;
-        *units = (double)row->file_bytes;
+        *units = (double)row->read_bytes;
         return true;
     case SLUICE_WATCHED_LINK:
         *done_ns = row->arrived_ns;
@@ -268,7 +268,7 @@ static void see_reads(const struct sluice_row_seen *rows, size_t num_rows,
         const struct sluice_row_seen *row = &rows[i];
         if (row->status != SLUICE_OK)
             continue;
-        sight->read_bytes += (double)row->file_bytes;
+        sight->read_bytes += (double)row->read_bytes;
         busy_ns += row->disk_busy_ns;
         if (is_preprocessed(row)) {
             held_ns += row->disk_ns;

@@ -54,7 +54,7 @@
  * Threads: one at a time. */
 
 enum sluice_watched {
-    SLUICE_WATCHED_DISK,    /* bytes of files, those from memory included */
+    SLUICE_WATCHED_DISK,    /* bytes read of files, those from memory included */
     SLUICE_WATCHED_LINK,    /* bytes */
     SLUICE_WATCHED_STORAGE, /* CPU seconds: cores */
     SLUICE_WATCHED_COMPUTE, /* CPU seconds: cores */

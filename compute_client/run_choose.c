@@ -176,6 +176,7 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
                             &options.rates.disk_bytes_per_s, err);
     if (status != SLUICE_OK)
         return status;
+    options.model.has_jpeg_index = run->info.has_jpeg_index;
     /* What was given is not exceeded.  What was measured may be; and so many workers may have
      * cores beside them for what their samples need before and after. */
     options.most = options.rates;

@@ -52,6 +52,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
         return status;
     sluice_choice_model_set_disk(&file.model, &run->profile, o->profile_samples);
     if (run->client) {
+        file.model.has_jpeg_index = run->info.has_jpeg_index;
         file.link_bytes_per_s = probed.link_bytes_per_s;
         sluice_transport_cost_fit(&file.transport, measured->read_s, measured->seen,
                                   measured->num_seen);

@@ -45,6 +45,7 @@ struct sluice_source_result {
     double storage_cores;  /* that the storage node may use, as last heard; 0 if never */
     uint64_t disk_ns;      /* waiting for the disk; 0 if the file was in memory */
     uint64_t disk_busy_ns; /* its part of what the disk was busy (base/disk_clock.h) */
+    uint64_t read_bytes;   /* of the file; 0: as many as the manifest says */
 };
 
 /* Brings the sample's bytes together in a buffer, unless they are: for the thread that goes on with

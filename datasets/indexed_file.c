@@ -6,9 +6,6 @@
 
 #include <stdlib.h>
 
-/* Below this share of a file it pays to read parts: more calls, and no help from reading ahead. */
-#define MAX_PARTIAL_PERCENT 85
-
 enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_file *indexes,
                                                const char *path, uint64_t len, int64_t mtime_ns,
                                                struct sluice_buf_pool *pool,
@@ -53,7 +50,7 @@ sluice_indexed_file_plan(const struct sluice_indexed_want *want, uint64_t len, i
         uint64_t bytes = 0;
         for (unsigned i = 0; i < *num_parts; i++)
             bytes += parts[i].to - parts[i].from;
-        index->is_partial = bytes * 100 < len * MAX_PARTIAL_PERCENT;
+        index->is_partial = bytes * 100 < len * SLUICE_INDEXED_MAX_PARTIAL_PERCENT;
     }
     if (!index || !index->is_partial) {
         parts[0] = (struct sluice_file_part){0, (size_t)len};

@@ -26,12 +26,12 @@ enum sluice_index_use {
     SLUICE_INDEX_MISSING, /* not indexed, or not a file that can be */
 };
 
-/* For a file of this length and time.  With SLUICE_INDEX_HIT *index is a new one, to be destroyed,
+/* For a file of this length and time.  With SLUICE_INDEX_HIT *out is a new one, to be destroyed,
  * else it is untouched.  `pool` (may be NULL) is for what is needed meanwhile. */
 enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_file *indexes,
                                                const char *path, uint64_t len, int64_t mtime_ns,
                                                struct sluice_buf_pool *pool,
-                                               struct sluice_jpeg_index **index);
+                                               struct sluice_jpeg_index **out);
 
 /* What an op list is about to do with a file. */
 struct sluice_indexed_want {
@@ -44,11 +44,14 @@ struct sluice_indexed_want {
     struct sluice_buf_pool *pool; /* for what is needed meanwhile; may be NULL */
 };
 
-/* As sluice_indexed_file_find(), but *index is NULL without a hit.  Its is_partial says whether
+/* Below this share of a file it pays to read parts: more calls, and no help from reading ahead. */
+#define SLUICE_INDEXED_MAX_PARTIAL_PERCENT 85
+
+/* As sluice_indexed_file_find(), but *out is NULL without a hit.  Its is_partial says whether
  * only parts[0 .. *num_parts) are wanted; otherwise *num_parts is 1, and that is the whole. */
 enum sluice_index_use
 sluice_indexed_file_plan(const struct sluice_indexed_want *want, uint64_t len, int64_t mtime_ns,
-                         struct sluice_jpeg_index **index,
+                         struct sluice_jpeg_index **out,
                          struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS],
                          unsigned *num_parts);
 

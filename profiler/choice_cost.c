@@ -1,5 +1,6 @@
 #include "profiler/choice_cost.h"
 
+#include "datasets/indexed_file.h"
 #include "image/coding.h"
 
 #include <math.h>
@@ -101,6 +102,30 @@ void sluice_choice_features(const struct sluice_sample_facts *facts,
     feature[SLUICE_CHOICE_PER_CROP_ROW] = facts->crop.height * side;
     feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL] = output;
     feature[SLUICE_CHOICE_PER_DETAIL] = output * cbrt(bytes / pixels * sqrt(crop_pixels / output));
+}
+
+/* --- what is read --- */
+
+/* Before the rows and behind them: the mean over 200 photographs of ImageNet. */
+#define HEAD_BYTES 1800.0
+
+/* Whole files and all of their pixels need all of the file. */
+static bool needs_crop_alone(unsigned choice)
+{
+    return choice > 1;
+}
+
+double sluice_choice_read_bytes(const struct sluice_choice_model *model,
+                                const struct sluice_sample_facts *facts, unsigned choice)
+{
+    const double bytes = (double)facts->file_bytes;
+    if (!model->has_jpeg_index || !needs_crop_alone(choice) ||
+        sluice_choice_class_of(facts) != SLUICE_CLASS_WINDOW)
+        return bytes;
+    const double rows = covered(facts->crop.top, facts->crop.height, facts->height,
+                                grid_of(facts->coding).mcu_height);
+    const double read = HEAD_BYTES + (bytes - HEAD_BYTES) * rows / facts->height;
+    return read * 100 < bytes * SLUICE_INDEXED_MAX_PARTIAL_PERCENT ? read : bytes;
 }
 
 /* --- the default --- */
@@ -280,7 +305,8 @@ void sluice_choice_model_costs(const struct sluice_choice_model *model,
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
         const struct sluice_choice_weights *weights = model->weights[class][c];
         cost[c][SLUICE_LOAD_DISK] =
-            model->disk_s_per_sample + model->disk_s_per_byte * (double)facts->file_bytes;
+            model->disk_s_per_sample +
+            model->disk_s_per_byte * sluice_choice_read_bytes(model, facts, c);
         cost[c][SLUICE_LOAD_STORAGE_CPU] =
             sluice_choice_predict(&weights[SLUICE_SIDE_STORAGE_CPU], feature);
         cost[c][SLUICE_LOAD_NET_DOWN] =

@@ -61,6 +61,7 @@ struct sluice_choice_model {
     struct sluice_choice_weights weights[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
                                         [SLUICE_NUM_CHOICE_SIDES];
     double disk_s_per_sample, disk_s_per_byte; /* reading the file */
+    bool has_jpeg_index; /* the storage node has one: see sluice_choice_read_bytes() */
 };
 
 /* Measured by one core of an AMD EPYC (Zen 4); the .c says how. */
@@ -76,6 +77,13 @@ double sluice_choice_predict(const struct sluice_choice_weights *weights,
 
 /* Whether the bytes of a choice follow from sizes alone, whatever its weights say. */
 bool sluice_choice_has_exact_bytes(unsigned choice);
+
+/* What the storage node reads of the file for a choice: all of it, but with an index of its JPEGs
+ * (datasets/indexed_file.h), of one that the window decoder covers and where the crop is all that
+ * the choice needs, the headers and the MCU rows under the crop, which are taken to have as many
+ * bytes as others. */
+double sluice_choice_read_bytes(const struct sluice_choice_model *model,
+                                const struct sluice_sample_facts *facts, unsigned choice);
 
 /* What a reply has on the wire beside its payload. */
 #define SLUICE_REPLY_BYTES 40

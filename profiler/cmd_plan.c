@@ -258,6 +258,13 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
          .arg = "NAME",
          .choices = sluice_profile_costs_names,
          .help = SLUICE_PROFILE_COSTS_HELP},
+        {.name = "jpeg-index",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &request->source.jpeg_index,
+         .arg = "NAME",
+         .choices = sluice_profile_index_names,
+         .help = "Whether the storage node has an index of its JPEGs, so that crops and pixels "
+                 "need a part of each file: yes, no, or auto, as the cost model says."},
         {.name = "pipeline",
          .type = SLUICE_OPTION_STRING,
          .value = &request->source.pipeline,

@@ -27,6 +27,7 @@ struct sluice_profile_source {
     const char *times_path;  /* likewise */
     bool has_modelled_times; /* no times file is read */
     const char *costs;       /* of sluice_profile_costs_names */
+    const char *jpeg_index;  /* of sluice_profile_index_names */
     const char *pipeline;    /* with seed and epoch: whose crops the rows have */
     uint64_t seed, epoch;
 };
@@ -35,6 +36,9 @@ struct sluice_profile_source sluice_profile_source_init(void);
 /* "auto": the folder's model, else its rows; "model"; "rows"; "default": the weights that need no
  * profile.  NULL ends the list. */
 extern const char *const sluice_profile_costs_names[];
+
+/* Whether the storage node has an index of its JPEGs: "auto" is as the folder's model says. */
+extern const char *const sluice_profile_index_names[];
 
 #define SLUICE_PROFILE_COSTS_HELP                                                                  \
     "model: the weights in the folder's cost_model.json; rows: the times in the tables; default: " \
@@ -63,6 +67,7 @@ struct sluice_profile_costs {
     struct sluice_choice_model model;
     struct sluice_sample_facts *facts; /* of every row */
     struct sluice_transport_cost transport;
+    bool has_jpeg_index;
 };
 SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_profile_source *source,
                                                         const struct sluice_cost_table *table,

@@ -105,9 +105,11 @@ static double speed_of(const struct sluice_sample_cost *row,
 static void adapt(unsigned choice, double speed, double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS],
                   const double *plain, double cost[SLUICE_NUM_LOADS])
 {
-    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU, N = SLUICE_LOAD_NET_DOWN };
+    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU };
+    enum { N = SLUICE_LOAD_NET_DOWN, D = SLUICE_LOAD_DISK };
     const double *plain_model = model[choices[choice].split];
     memcpy(cost, plain, SLUICE_NUM_LOADS * sizeof(cost[0]));
+    cost[D] *= model[choice][D] / plain_model[D];
     cost[N] *= model[choice][N] / plain_model[N];
     cost[S] += speed * (model[choice][S] - plain_model[S]);
     cost[C] += speed * (model[choice][C] - plain_model[C]);
@@ -119,14 +121,16 @@ static void adapt(unsigned choice, double speed, double model[SLUICE_NUM_CHOICES
 /* What costs need beside the menu, made once for a pass over it. */
 struct pricer {
     const struct sluice_form_menu *menu;
-    struct sluice_choice_model preset;
+    struct sluice_choice_model model; /* the menu's, or the usual one beside the rows */
 };
 
 static struct pricer pricer_init(const struct sluice_form_menu *menu)
 {
-    struct pricer pricer = {.menu = menu};
-    if (!menu->model)
-        pricer.preset = sluice_choice_model_default();
+    struct pricer pricer = {
+        .menu = menu,
+        .model = menu->model ? *menu->model : sluice_choice_model_default(),
+    };
+    pricer.model.has_jpeg_index = menu->has_jpeg_index;
     return pricer;
 }
 
@@ -136,10 +140,12 @@ static void costs_by_row(const struct pricer *pricer, const struct sluice_sample
                          double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
 {
     double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
-    sluice_choice_model_costs(&pricer->preset, facts, model);
+    sluice_choice_model_costs(&pricer->model, facts, model);
     const double speed = speed_of(row, model);
-    for (unsigned c = 0; c < SLUICE_PROFILE_STAGES; c++)
+    for (unsigned c = 0; c < SLUICE_PROFILE_STAGES; c++) {
         cost_by_row(row, c, cost[c]);
+        cost[c][SLUICE_LOAD_DISK] *= model[c][SLUICE_LOAD_DISK] / model[0][SLUICE_LOAD_DISK];
+    }
     for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++)
         adapt(c, speed, model, cost[choices[c].split], cost[c]);
     for (unsigned c = U8_SPLIT + 1; pricer->menu->transport && c < SLUICE_PROFILE_STAGES; c++)
@@ -158,7 +164,7 @@ static void costs_of(const struct pricer *pricer, size_t i,
     } else {
         const struct sluice_sample_facts facts = menu->facts ? menu->facts[i] : typical_facts(row);
         if (menu->model)
-            sluice_choice_model_costs(menu->model, &facts, cost);
+            sluice_choice_model_costs(&pricer->model, &facts, cost);
         else
             costs_by_row(pricer, row, &facts, cost);
     }

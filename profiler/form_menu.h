@@ -44,6 +44,9 @@ struct sluice_form_menu {
     /* Added to what the ops take, as is, by rows, what turning floats back into pixels takes; NULL:
      * a plan counts the ops alone, as SOPHON does. */
     const struct sluice_transport_cost *transport; /* borrowed */
+    /* The storage node has an index of its JPEGs, whatever the model says of that.  A row's time of
+     * the disk is that of the whole file; a part takes as much of it as by the usual model. */
+    bool has_jpeg_index;
 };
 
 /* The plain forms alone, at the rows' own costs, the ops alone. */

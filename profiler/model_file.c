@@ -60,12 +60,14 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_mo
         return status;
     const struct sluice_transport_cost *transport = &file->transport;
     json_t *json = json_pack(
-        "{s:i, s:I, s:f, s:f, s:f, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
+        "{s:i, s:I, s:f, s:f, s:f, s:b, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, "
+        "s:o}",
         "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
         file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
-        file->compute_cores, "disk", "sample", file->model.disk_s_per_sample, "file_byte",
-        file->model.disk_s_per_byte, "transport", "storage_sample", transport->storage_s_per_sample,
-        "storage_job", transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
+        file->compute_cores, "jpeg_index", file->model.has_jpeg_index, "disk", "sample",
+        file->model.disk_s_per_sample, "file_byte", file->model.disk_s_per_byte, "transport",
+        "storage_sample", transport->storage_s_per_sample, "storage_job",
+        transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
         "compute_sample", transport->compute_s_per_sample, "compute_byte",
         transport->compute_s_per_byte, "compute_job", transport->compute_s_per_job,
         "receive_sample", transport->receive_s_per_sample, "receive_byte",
@@ -98,6 +100,16 @@ static double number_of(struct reader *reader, const json_t *json, const char *n
             sluice_fail(reader->err, SLUICE_E_CORRUPT, "%s: \"%s\" is not a number of at least 0",
                         reader->path, name);
     return number;
+}
+
+/* False if there is none of that name. */
+static bool flag_of(struct reader *reader, const json_t *json, const char *name)
+{
+    const json_t *found = json_object_get(json, name);
+    if (found && !json_is_boolean(found) && reader->status == SLUICE_OK)
+        reader->status = sluice_fail(reader->err, SLUICE_E_CORRUPT,
+                                     "%s: \"%s\" is neither true nor false", reader->path, name);
+    return json_is_true(found);
 }
 
 static uint64_t count_of(struct reader *reader, const json_t *json, const char *name)
@@ -154,7 +166,8 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
         .storage_cores = number_of(&reader, json, "storage_cores"),
         .compute_cores = number_of(&reader, json, "compute_cores"),
         .model = {.disk_s_per_sample = number_of(&reader, disk, "sample"),
-                  .disk_s_per_byte = number_of(&reader, disk, "file_byte")},
+                  .disk_s_per_byte = number_of(&reader, disk, "file_byte"),
+                  .has_jpeg_index = flag_of(&reader, json, "jpeg_index")},
     };
     read_model(&reader, json_object_get(json, "weights"), &read.model);
     const json_t *transport = json_object_get(json, "transport");

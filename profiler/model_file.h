@@ -8,13 +8,14 @@
  * like when it was.
  *
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
- *      "compute_cores": 8, "disk": {"sample": .., "file_byte": ..},
+ *      "compute_cores": 8, "jpeg_index": false, "disk": {"sample": .., "file_byte": ..},
  *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
  *                    "compute_sample": .., "compute_job": .., "compute_byte": ..,
  *                    "receive_sample": .., "receive_byte": ..},
  *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
- * A weight that is not there is 0; without "transport" it is the usual one.
+ * A weight that is not there is 0; without "transport" it is the usual one, without "jpeg_index"
+ * there is none.
  *
  * Threads: pure but for the file. */
 

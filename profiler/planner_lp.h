@@ -27,8 +27,8 @@
  *
  *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
  *
- * A resource that every choice of each sample loads the same (the disk, where all of them read the
- * whole file; PCIe; the GPU) has a part in T that no plan changes.  Without prices from outside, T
+ * A resource that every choice of each sample loads the same (PCIe; the GPU; the disk, where all of
+ * them read the whole file) has a part in T that no plan changes.  Without prices from outside, T
  * is minimised over the others by themselves: where such a resource is the limit, and all plans
  * below it as fast, the one is taken whose slowest other resource is the fastest.
  *

@@ -10,10 +10,13 @@
 
 const char *const sluice_profile_costs_names[] = {"auto", "model", "rows", "default", NULL};
 
+const char *const sluice_profile_index_names[] = {"auto", "yes", "no", NULL};
+
 struct sluice_profile_source sluice_profile_source_init(void)
 {
     return (struct sluice_profile_source){
         .costs = "auto",
+        .jpeg_index = "auto",
         .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet",
     };
 }
@@ -140,6 +143,9 @@ sluice_status sluice_profile_load_costs(const struct sluice_profile_source *sour
     struct sluice_form_table forms = {0};
     *costs = (struct sluice_profile_costs){.transport = sluice_transport_cost_default()};
     sluice_status status = load_model(source, costs, err);
+    costs->has_jpeg_index = strcmp(source->jpeg_index, "auto") == 0
+                                ? costs->model.has_jpeg_index
+                                : strcmp(source->jpeg_index, "yes") == 0;
     if (status == SLUICE_OK)
         status = sluice_profile_load_forms(source, &forms, err);
     if (status == SLUICE_OK)
@@ -157,5 +163,6 @@ struct sluice_form_menu sluice_profile_menu(const struct sluice_cost_table *tabl
     menu.facts = costs->facts;
     menu.model = costs->has_model ? &costs->model : NULL;
     menu.transport = &costs->transport;
+    menu.has_jpeg_index = costs->has_jpeg_index;
     return menu;
 }

@@ -7,6 +7,7 @@
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
 #include "storage_server/sample_file.h"
+#include "storage_server/stats.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +64,11 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_scra
     return status == SLUICE_OK || sluice_indexed_file_has_holes(sample) ? status : SLUICE_E_AGAIN;
 }
 
+static uint32_t add_capped(uint32_t sum, uint64_t bytes)
+{
+    return bytes > UINT32_MAX - sum ? UINT32_MAX : sum + (uint32_t)bytes;
+}
+
 static sluice_status read_sample(struct sluice_fetch_job *job,
                                  const struct sluice_sample_want *want, bool is_again,
                                  struct sluice_sample *sample, struct sluice_err *err)
@@ -70,18 +76,23 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
     struct sluice_context *context = job->stream->context;
     struct sluice_disk_read read;
     sluice_disk_clock_start(context->disk, &read);
-    const sluice_status status = sluice_sample_file_read(context, want, is_again, sample, err);
+    struct sluice_file_reading seen = {0};
+    const sluice_status status =
+        sluice_sample_file_read(context, want, is_again, sample, &seen, err);
     const struct sluice_disk_time time = sluice_disk_clock_stop(context->disk, &read);
     job->reply.disk_us += sluice_fetch_to_us(time.wait_ns);
     job->reply.disk_busy_us += sluice_fetch_to_us(time.busy_ns);
+    job->reply.read_bytes = add_capped(job->reply.read_bytes, seen.read_bytes);
     return status;
 }
 
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
 {
     struct sluice_fetch_stream *s = job->stream;
+    const struct sluice_manifest_entry *entry =
+        &s->context->manifest->entries[job->request.key.sample_id];
     struct sluice_sample_want want = {
-        .path = s->context->manifest->entries[job->request.key.sample_id].path,
+        .path = entry->path,
         .key = job->request.key,
         .pipeline = s->pipeline,
         .split = job->split,
@@ -108,6 +119,8 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *sc
         want.form = SLUICE_FORM_RAW;
         status = read_sample(job, &want, true, &sample, &err);
     }
+    if (job->reply.read_bytes == entry->bytes)
+        job->reply.read_bytes = 0;
     if (status == SLUICE_OK)
         set_payload(&job->reply, &sample);
     else

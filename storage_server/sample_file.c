@@ -27,7 +27,8 @@ static unsigned choose(void *ctx, uint64_t len, int64_t mtime_ns,
 
 sluice_status sluice_sample_file_read(struct sluice_context *context,
                                       const struct sluice_sample_want *want, bool is_again,
-                                      struct sluice_sample *sample, struct sluice_err *err)
+                                      struct sluice_sample *sample,
+                                      struct sluice_file_reading *seen, struct sluice_err *err)
 {
     const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP;
     struct reading reading = {
@@ -56,6 +57,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
     if (!store->read_parts)
         reading.seen.file_bytes = reading.seen.read_bytes = file->len;
     sluice_stats_count_file(context->stats, &reading.seen);
+    *seen = reading.seen;
     *sample = (struct sluice_sample){
         .key = want->key,
         .kind = SLUICE_KIND_FILE,

@@ -12,6 +12,7 @@
  * Threads: any; may block on the disk. */
 
 struct sluice_context;
+struct sluice_file_reading;
 
 struct sluice_sample_want {
     const char *path; /* relative to the root */
@@ -22,11 +23,12 @@ struct sluice_sample_want {
 };
 
 /* *sample is a file at split 0, to be cleared.  `is_again`: in full, for an earlier one did not do:
- * sluice_indexed_file_has_holes() told so once the ops had run.  Statuses of the store.  Counts
- * bytes and the index's use. */
+ * sluice_indexed_file_has_holes() told so once the ops had run.  *seen gets what was read. Statuses
+ * of the store.  Counts bytes and the index's use. */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *context,
                                                       const struct sluice_sample_want *want,
                                                       bool is_again, struct sluice_sample *sample,
+                                                      struct sluice_file_reading *seen,
                                                       struct sluice_err *err);
 
 #endif

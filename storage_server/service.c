@@ -123,6 +123,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .max_in_flight = (uint32_t)context->max_in_flight,
             .max_image_pixels = context->max_image_pixels,
             .max_file_bytes = context->max_file_bytes,
+            .has_jpeg_index = context->jpeg_indexes != NULL,
             .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
                      1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32,
         };

@@ -59,6 +59,7 @@ struct sluice_wire_hello {
     uint32_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
+    bool has_jpeg_index;
 };
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
 
@@ -155,7 +156,7 @@ struct sluice_wire_sample_reply {
     enum sluice_form form;
     uint32_t width, height, channels;
     /* offload.proto says of what */
-    uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us;
+    uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us, read_bytes;
     struct sluice_buf *payload;   /* to put: one reference; NULL unless status is OK */
     struct sluice_cursor arrived; /* got: the payload's bytes in the message; none unless OK */
 };

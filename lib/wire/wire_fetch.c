@@ -33,6 +33,7 @@ enum {
     SAMPLE_REPLY_WORK_US = 13,
     SAMPLE_REPLY_DISK_BUSY_US = 14,
     SAMPLE_REPLY_PAYLOAD = 15,
+    SAMPLE_REPLY_READ_BYTES = 16,
 };
 
 /* --- requests --- */
@@ -177,6 +178,7 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     sample.backlog_us = reply->backlog_us;
     sample.work_us = reply->work_us;
     sample.disk_busy_us = reply->disk_busy_us;
+    sample.read_bytes = reply->read_bytes;
     if (reply->payload)
         sample.payload =
             (ProtobufCBinaryData){.len = reply->payload->len, .data = reply->payload->data};
@@ -279,6 +281,9 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
         break;
     case SAMPLE_REPLY_DISK_BUSY_US:
         narrow = &reply->disk_busy_us;
+        break;
+    case SAMPLE_REPLY_READ_BYTES:
+        narrow = &reply->read_bytes;
         break;
     default:
         return true;

@@ -74,6 +74,7 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.max_in_flight = hello->max_in_flight;
     wire.max_image_pixels = hello->max_image_pixels;
     wire.max_file_bytes = hello->max_file_bytes;
+    wire.has_jpeg_index = hello->has_jpeg_index;
     wire.forms = forms;
     for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
         if (hello->forms & (1u << form))
@@ -100,6 +101,7 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .max_in_flight = wire->max_in_flight,
         .max_image_pixels = wire->max_image_pixels,
         .max_file_bytes = wire->max_file_bytes,
+        .has_jpeg_index = wire->has_jpeg_index,
     };
     for (size_t i = 0; i < wire->n_forms; i++) {
         /* A newer server may offer forms that we never ask for. */

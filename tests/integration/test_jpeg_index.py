@@ -110,6 +110,31 @@ class JpegIndexTest(unittest.TestCase):
         self.assertEqual(stats["jpeg_index"], {"hits": 0, "stale": 0, "missing": 0, "again": 0})
         self.assertEqual(stats["files"]["read_bytes"], stats["files"]["bytes"])
 
+    def test_a_profile_knows_of_the_index(self):
+        """So that a plan from it counts what would be read of each file."""
+        for index, expected in (("auto", True), ("off", False)):
+            folder = pathlib.Path(self.folder.name, f"profile-{index}")
+            server = Server(self.root, "--jpeg-index", index)
+            try:
+                train("--host", server.address, "--dataset-mode", "remote_nooff", "--epochs", 1,
+                      "--profiling", "--write-profile-folder", folder)
+            finally:
+                server.stop()
+            model = json.loads((folder / "cost_model.json").read_text())
+            self.assertIs(model["jpeg_index"], expected)
+            model["disk"] = {"sample": 0, "file_byte": 1e-6}  # as a slow disk would have it
+            (folder / "cost_model.json").write_text(json.dumps(model))
+
+            def read_s(name):
+                done = subprocess.run(
+                    [BIN / "offload_profile", "plan", "--profile-folder", folder, "--json",
+                     "--planner", "piloff", "--jpeg-index", name],
+                    capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+                return json.loads(done.stdout)["busy_s"]["disk"]
+
+            self.assertLess(read_s("yes"), 0.95 * read_s("no"))
+            self.assertEqual(read_s("auto"), read_s("yes" if expected else "no"))
+
     def test_local_files_too(self):
         digest, log = train(self.root, "--dataset-mode", "local")
         self.assertEqual(digest, self.digest)

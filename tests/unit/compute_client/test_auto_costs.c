@@ -24,7 +24,7 @@ static void learn(struct sluice_auto_costs *costs, unsigned choice, int num_rows
         [BYTES] = bytes * plain[choice][SLUICE_LOAD_NET_DOWN],
     };
     for (int i = 0; i < num_rows; i++) {
-        sluice_auto_costs_learn(costs, choice, &facts, seen);
+        sluice_auto_costs_learn(costs, choice, &facts, seen, 110000);
         sluice_auto_costs_settle(costs);
     }
 }
@@ -80,7 +80,7 @@ static void a_moment_does_not_make_the_factor(void)
             [BYTES] = plain[CROP][SLUICE_LOAD_NET_DOWN],
         };
         for (int i = 0; i < 3000; i++)
-            sluice_auto_costs_learn(&costs, CROP, &facts, seen);
+            sluice_auto_costs_learn(&costs, CROP, &facts, seen, 110000);
         sluice_auto_costs_settle(&costs);
         if (moment == 20)
             of_moment = costs.factor[CROP][COMPUTE];
@@ -135,6 +135,51 @@ static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
     CU_ASSERT(costs.factor[CROP][BYTES] <= 4);
 }
 
+static double disk_of(const struct sluice_auto_costs *costs, const struct sluice_sample_facts *of,
+                      unsigned choice)
+{
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_auto_costs_of(costs, of, cost);
+    return cost[choice][SLUICE_LOAD_DISK];
+}
+
+static void what_is_read_follows_what_was(void)
+{
+    struct sluice_sample_facts middle = facts;
+    middle.crop.top = 140;
+    middle.crop.height = 100;
+    struct sluice_choice_model indexed = model;
+    indexed.has_jpeg_index = true;
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&indexed, &no_transport);
+    const double part = sluice_choice_read_bytes(&indexed, &middle, CROP);
+    CU_ASSERT_FATAL(part < 60000);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
+    /* Whole files say nothing of parts. */
+    const double seen[SLUICE_NUM_CHOICE_SIDES] = {0};
+    sluice_auto_costs_learn(&costs, 0, &middle, seen, 110000);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
+    /* Parts say it of all choices. */
+    for (int i = 0; i < 400; i++)
+        sluice_auto_costs_learn(&costs, CROP, &middle, seen, 1.2 * part);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_DOUBLE_EQUAL(disk_of(&costs, &middle, CROP), 1.2 * part, 0.02 * part);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, 3), disk_of(&costs, &middle, CROP));
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
+    /* There is no index after all; and no more than a file is counted on. */
+    for (int i = 0; i < 20000; i++)
+        sluice_auto_costs_learn(&costs, CROP, &middle, seen, 1.3 * 110000);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), 110000);
+    /* Without one nothing is expected to be read in part, and nothing learnt of it. */
+    costs = sluice_auto_costs_init(&model, &no_transport);
+    sluice_auto_costs_learn(&costs, CROP, &middle, seen, part);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), 110000);
+    CU_ASSERT_EQUAL(costs.read_factor, 1);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -144,6 +189,7 @@ int main(void)
         SLUICE_TEST(others_of_the_side_follow_but_for_bytes),
         SLUICE_TEST(what_is_no_work_teaches_nothing),
         SLUICE_TEST(reading_is_not_counted_twice),
+        SLUICE_TEST(what_is_read_follows_what_was),
         SLUICE_TEST(no_row_and_no_row_of_rows_carries_a_factor_away),
     };
     struct sluice_pipeline *pipeline = NULL;

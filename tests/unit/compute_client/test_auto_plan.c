@@ -42,6 +42,11 @@ struct world {
     size_t num_items;
 };
 
+/* Of the JPEGs, so that crops need a part of each file. */
+static struct {
+    bool is_there, is_believed;
+} file_index;
+
 enum what { READ, READY, ARRIVES, DONE };
 
 struct event {
@@ -122,7 +127,8 @@ static const struct sluice_transport_cost transport = {
 static void true_costs(const struct world *world, size_t index,
                        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
 {
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_choice_model model = sluice_choice_model_default();
+    model.has_jpeg_index = file_index.is_there;
     const struct sluice_sampler_item *item = &items[index];
     const struct sluice_draw_key key = {
         .seed = 1, .epoch = item->draw_epoch, .sample_id = ids[item->position]};
@@ -135,7 +141,7 @@ static void true_costs(const struct world *world, size_t index,
         if (c == SLUICE_CHOICE_JPEG_CROP)
             cost[c][SLUICE_LOAD_NET_DOWN] *= world->byte_factor;
         sluice_transport_cost_add(&transport, c, cost[c]);
-        cost[c][SLUICE_LOAD_DISK] = (double)facts.file_bytes;
+        cost[c][SLUICE_LOAD_DISK] = sluice_choice_read_bytes(&model, &facts, c);
     }
 }
 
@@ -174,7 +180,7 @@ struct outcome {
 
 static struct sluice_auto_plan *make_plan(const struct sluice_rates *rates, bool is_fixed)
 {
-    const struct sluice_auto_plan_options options = {
+    struct sluice_auto_plan_options options = {
         .model = sluice_choice_model_default(),
         .transport = transport,
         .forms = FORMS,
@@ -185,6 +191,7 @@ static struct sluice_auto_plan *make_plan(const struct sluice_rates *rates, bool
                  .gpu_samples_per_s = INFINITY},
         .is_fixed = is_fixed,
     };
+    options.model.has_jpeg_index = file_index.is_believed;
     struct sluice_auto_plan *plan = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_create(&options, &plan, NULL), SLUICE_OK);
     return plan;
@@ -283,7 +290,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 .asked = sluice_choice_listed(c),
                 .got = sluice_choice_listed(c),
                 .payload_bytes = (size_t)flight->bytes,
-                .file_bytes = (uint64_t)cost[c][SLUICE_LOAD_DISK],
+                .read_bytes = (uint64_t)cost[c][SLUICE_LOAD_DISK],
                 .requested_ns = ns_of(now),
                 .disk_ns = ns_of(flight->disk_s),
                 .disk_busy_ns = ns_of(disk_s),
@@ -566,6 +573,26 @@ static void a_slow_disk_is_seen_and_no_reason(void)
     CU_ASSERT_EQUAL(replans_within(&outcome, phases[0].until_s + 1, INFINITY), 0);
 }
 
+/* With an index of the files a slow disk is a reason to ask for crops. */
+static void a_slow_disk_reads_parts_where_it_can(void)
+{
+    static const struct phase phases[] = {{1e9, SLOW_DISK, 0}};
+    const struct world world = {phases, 1, 1, 1, 1, 0.05, 0, 4000};
+    const double whole_s = oracle_s(&world);
+    file_index.is_there = file_index.is_believed = true;
+    const struct outcome parts = run_from(&world, &phases[0].rates);
+    CU_ASSERT(parts.seconds < 0.9 * whole_s);
+    CU_ASSERT(parts.seconds < 1.05 * oracle_s(&world));
+    CU_ASSERT_DOUBLE_EQUAL(parts.first.rest_s, parts.seconds, 0.05 * parts.seconds);
+    /* One that turns out to be of other files costs nothing but the first moments. */
+    file_index.is_there = false;
+    const struct outcome stale = run_from(&world, &phases[0].rates);
+    file_index.is_believed = false;
+    CU_ASSERT(stale.seconds < 1.05 * whole_s);
+    CU_ASSERT_EQUAL(stale.limit.load, SLUICE_LOAD_DISK);
+    CU_ASSERT_DOUBLE_EQUAL(stale.limit_s + stale.limit.rest_s, stale.seconds, 0.1 * stale.seconds);
+}
+
 /* What the plan asks for where nothing but the trainer is the limit is what it would ask for
  * without one, not whichever plan is as fast: little is left to chance from epoch to epoch. */
 static void a_slow_trainer_leaves_the_plan_as_it_is(void)
@@ -779,6 +806,7 @@ int main(void)
         SLUICE_TEST(what_is_no_limit_is_no_reason),
         SLUICE_TEST(noise_does_not_make_it_swing),
         SLUICE_TEST(a_slow_disk_is_seen_and_no_reason),
+        SLUICE_TEST(a_slow_disk_reads_parts_where_it_can),
         SLUICE_TEST(a_slow_trainer_leaves_the_plan_as_it_is),
         SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
         SLUICE_TEST(costs_that_move_too_little_for_another_plan_change_no_choice),

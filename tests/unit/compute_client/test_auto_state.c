@@ -111,6 +111,15 @@ static void the_reason_names_what_moved_most_first_and_all_that_moved_much(void)
     sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, text,
                              sizeof(text));
     CU_ASSERT_STRING_EQUAL(text, "storage_cpu of u8@1 x1.00 -> x2.00, link 800 -> 720 Mbit/s");
+    /* More of each file has to be read. */
+    now = before;
+    now.of[SLUICE_AUTO_STATE_READ] = 1.5;
+    CU_ASSERT(sluice_auto_state_has_moved(&before, &now, &burden, &capacities));
+    sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
+                             sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "read of files x1.00 -> x1.50");
+    now.of[storage] = 2;
+    now.of[SLUICE_AUTO_STATE_READ] = 1;
     /* No more than there is room for. */
     char little[12];
     sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, little,

@@ -387,7 +387,7 @@ static struct sluice_rate_sight see_reads(struct sluice_rate_watch *watch, struc
     static struct sluice_rate_span spans[NUM_ROWS];
     fill(rows, 1000000 * MS, waits);
     for (size_t i = 0; i < NUM_ROWS; i++) {
-        rows[i].file_bytes = 120000;
+        rows[i].read_bytes = 120000;
         rows[i].disk_busy_ns = busy_ns;
         rows[i].disk_ns = wait_ns;
         rows[i].arrived_ns += wait_ns;

@@ -2,10 +2,13 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
+#include "datasets/indexed_file.h"
 #include "image/coding.h"
+#include "image/jpeg_index.h"
 #include "support/test.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { STORAGE = SLUICE_LOAD_STORAGE_CPU, COMPUTE = SLUICE_LOAD_COMPUTE_CPU };
 
@@ -125,6 +128,99 @@ static void bytes_of_plain_forms_are_what_the_pipeline_makes(void)
     sluice_pipeline_destroy(pipeline);
 }
 
+/* Every pixel as detailed as the next, so that rows have the same bytes. */
+static struct sluice_buf *make_noise(uint32_t width, uint32_t height)
+{
+    struct sluice_rng rng = sluice_rng_init(7, 0, 0, 0);
+    uint8_t *rgb = malloc((size_t)width * height * 3);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rgb);
+    for (size_t i = 0; i < (size_t)width * height * 3; i++)
+        rgb[i] = (uint8_t)sluice_rng_below(&rng, 128);
+    struct sluice_buf *file = NULL;
+    const struct sluice_jpeg_encode_options options = {.quality = 90};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, width, height, &options, &file, NULL), SLUICE_OK);
+    free(rgb);
+    return file;
+}
+
+static void what_is_read_is_what_the_index_leaves_to_be_read(void)
+{
+    enum { WIDTH = 500, HEIGHT = 375, CROPS = 200 };
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_jpeg_index index;
+    struct sluice_buf *file = make_noise(WIDTH, HEIGHT);
+    struct sluice_choice_model model = sluice_choice_model_default();
+    model.has_jpeg_index = true;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet",
+                              &pipeline, NULL),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 8, &index, NULL),
+                          SLUICE_OK);
+    double foretold[SLUICE_NUM_CHOICES] = {0}, read[SLUICE_NUM_CHOICES] = {0};
+    for (uint64_t id = 0; id < CROPS; id++) {
+        const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
+        const struct sluice_sample_facts facts = sluice_sample_facts_make(
+            pipeline, file->len, WIDTH, HEIGHT, SLUICE_CODING_JPEG_420, &key);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const enum sluice_form form = c == SLUICE_CHOICE_JPEG_CROP   ? SLUICE_FORM_JPEG_CROP
+                                          : c == SLUICE_CHOICE_U8_PACKED ? SLUICE_FORM_U8_PACKED
+                                                                         : SLUICE_FORM_RAW;
+            uint64_t bytes = file->len;
+            struct sluice_box box;
+            if (sluice_pipeline_file_box(pipeline, &key, WIDTH, HEIGHT, sluice_form_menu_split(c),
+                                         form, &box)) {
+                struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
+                const unsigned num_parts = sluice_jpeg_index_parts(&index, &box, parts);
+                bytes = 0;
+                for (unsigned i = 0; i < num_parts; i++)
+                    bytes += parts[i].to - parts[i].from;
+                if (bytes * 100 >= file->len * SLUICE_INDEXED_MAX_PARTIAL_PERCENT)
+                    bytes = file->len;
+            }
+            read[c] += (double)bytes;
+            foretold[c] += sluice_choice_read_bytes(&model, &facts, c);
+        }
+    }
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+        CU_ASSERT_DOUBLE_EQUAL(foretold[c], read[c], 0.03 * read[c]);
+    CU_ASSERT_EQUAL(read[0], CROPS * (double)file->len);
+    CU_ASSERT_EQUAL(read[1], read[0]);
+    CU_ASSERT(read[SLUICE_CHOICE_JPEG_CROP] < 0.9 * read[0] && read[3] < 0.9 * read[0]);
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(file);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void the_disk_counts_what_is_read(void)
+{
+    struct sluice_choice_model model = sluice_choice_model_default();
+    model.disk_s_per_sample = 1;
+    model.disk_s_per_byte = 1e-3;
+    struct sluice_sample_facts facts = photograph();
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    for (int has_index = 0; has_index < 2; has_index++) {
+        model.has_jpeg_index = has_index;
+        sluice_choice_model_costs(&model, &facts, cost);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            /* 19 of 24 MCU rows are under the crop. */
+            const bool is_part = has_index && c > 1;
+            CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_LOAD_DISK], is_part ? 91 : 111, is_part ? 1 : 0);
+        }
+    }
+    /* What no index covers, and what needs most of a file, is read whole. */
+    static const uint8_t codings[] = {SLUICE_CODING_PNG, SLUICE_CODING_JPEG_OTHER,
+                                      SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+        facts.coding = codings[i];
+        CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_CHOICE_JPEG_CROP), 110000);
+    }
+    facts.coding = SLUICE_CODING_JPEG_420;
+    facts.crop.top = 10;
+    facts.crop.height = 340;
+    CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_CHOICE_JPEG_CROP), 110000);
+}
+
 static void costs_are_finite_and_not_negative(void)
 {
     const struct sluice_choice_model model = sluice_choice_model_default();
@@ -196,6 +292,8 @@ int main(void)
         SLUICE_TEST(features_are_of_the_mcus_that_the_crop_needs),
         SLUICE_TEST(files_go_by_the_decoder_that_takes_them),
         SLUICE_TEST(bytes_of_plain_forms_are_what_the_pipeline_makes),
+        SLUICE_TEST(what_is_read_is_what_the_index_leaves_to_be_read),
+        SLUICE_TEST(the_disk_counts_what_is_read),
         SLUICE_TEST(costs_are_finite_and_not_negative),
         SLUICE_TEST(more_never_costs_less),
         SLUICE_TEST(a_png_is_never_cut),

@@ -205,6 +205,62 @@ static void a_model_takes_the_place_of_the_rows(void)
     CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_PCIE], 2 * 150528 / 1000., 1e-9);
 }
 
+/* By the model, and by the rows, whose disk time is of the whole file. */
+static void with_an_index_the_disk_reads_what_the_crop_needs(void)
+{
+    struct sluice_sample_cost row = {.bytes = {110000, 562500, 150528, 150528, 602112, 602112},
+                                     .op_s = {2e-3, 640e-6, 459e-6, 0, 100e-6, 50e-6}};
+    struct sluice_sample_facts facts = {.file_bytes = 110000,
+                                        .width = 500,
+                                        .height = 375,
+                                        .output_size = 224,
+                                        .crop = {.top = 90, .height = 100, .width = 200}};
+    struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_cost_table table = {&row, 1};
+    for (int has_model = 0; has_model < 2; has_model++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+            menu.has_choice[c] = true;
+        menu.facts = &facts;
+        menu.model = has_model ? &model : NULL;
+        double disk_s[2][SLUICE_NUM_CHOICES];
+        for (int has_index = 0; has_index < 2; has_index++) {
+            menu.has_jpeg_index = has_index;
+            for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+                const uint8_t choice = (uint8_t)c;
+                disk_s[has_index][c] = sluice_form_menu_forecast(&menu, &one, &choice).busy_s[0];
+            }
+        }
+        /* A disk takes as long for a byte of any file, and for finding it. */
+        model.has_jpeg_index = true;
+        const double per_byte = model.disk_s_per_byte, whole_s = model.disk_s_per_sample;
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const double read = sluice_choice_read_bytes(&model, &facts, c);
+            const double share = (whole_s + per_byte * read) / (whole_s + per_byte * 110000);
+            CU_ASSERT(c > 1 ? share < 0.7 : share == 1);
+            CU_ASSERT_EQUAL(disk_s[0][c], disk_s[0][0]);
+            CU_ASSERT_DOUBLE_EQUAL(disk_s[1][c], share * disk_s[0][0], 1e-12);
+        }
+        model.has_jpeg_index = false;
+        /* Where the disk is the limit that decides. */
+        const struct sluice_rates rates = {.link_bytes_per_s = INFINITY,
+                                           .storage_cores = 1e3,
+                                           .compute_cores = 1e6,
+                                           .gpu_samples_per_s = INFINITY};
+        uint8_t choice = 77;
+        double bound_s;
+        menu.has_jpeg_index = true;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL),
+                              SLUICE_OK);
+        CU_ASSERT(choice > 1);
+        CU_ASSERT(bound_s < 0.7 * disk_s[0][0]);
+        menu.has_jpeg_index = false;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(choice, 0);
+    }
+}
+
 static void a_sample_that_was_never_decoded_is_its_file(void)
 {
     struct sluice_sample_cost row = {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}};
@@ -348,6 +404,7 @@ int main(void)
         SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
         SLUICE_TEST(rows_lend_the_other_forms_their_speed),
         SLUICE_TEST(a_model_takes_the_place_of_the_rows),
+        SLUICE_TEST(with_an_index_the_disk_reads_what_the_crop_needs),
         SLUICE_TEST(a_sample_that_was_never_decoded_is_its_file),
         SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
         SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),

@@ -24,7 +24,7 @@ static sluice_status read_text(const char *text, struct sluice_err *err)
 
 static void what_is_written_is_read(void)
 {
-    const struct sluice_model_file file = {
+    struct sluice_model_file file = {
         .model = sluice_choice_model_default(),
         .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10},
         .num_samples = 12345,
@@ -32,6 +32,7 @@ static void what_is_written_is_read(void)
         .storage_cores = 4,
         .compute_cores = 8,
     };
+    file.model.has_jpeg_index = true;
     struct sluice_model_file read;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(sluice_test_dir(), &file, &err), SLUICE_OK);
@@ -50,6 +51,7 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.compute_cores, 8);
     CU_ASSERT_EQUAL(read.model.disk_s_per_sample, file.model.disk_s_per_sample);
     CU_ASSERT_EQUAL(read.model.disk_s_per_byte, file.model.disk_s_per_byte);
+    CU_ASSERT(read.model.has_jpeg_index);
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
             for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
@@ -76,6 +78,7 @@ static void refuses_what_is_no_model(void)
         {"{\"sluice_cost_model\": \"1\"}", SLUICE_E_CORRUPT, "not a cost model"},
         {"{\"sluice_cost_model\": 2}", SLUICE_E_UNSUPPORTED, "version 2"},
         {"{\"sluice_cost_model\": 1, \"samples\": -1}", SLUICE_E_CORRUPT, "samples"},
+        {"{\"sluice_cost_model\": 1, \"jpeg_index\": 1}", SLUICE_E_CORRUPT, "jpeg_index"},
         {"{\"sluice_cost_model\": 1, \"disk\": {\"sample\": \"x\"}}", SLUICE_E_CORRUPT, "sample"},
         {"{\"sluice_cost_model\": 1, \"weights\": {\"png\": {\"u8@3\": {\"storage_cpu\": "
          "{\"pixel\": -1e-9}}}}}",

@@ -1,10 +1,14 @@
 #include "storage_server/service.h"
 
 #include "base/buf.h"
+#include "datasets/jpeg_index_file.h"
 #include "fixture.h"
+#include "image/codec.h"
+#include "image/jpeg_index.h"
 #include "pipeline/pipeline.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -463,6 +467,91 @@ static void a_client_that_does_not_read_fills_no_more_than_its_share(void)
     rename(kept, image_path(0));
 }
 
+/* A tall picture in place of an image, with an index of it; its length. */
+static size_t write_indexed(unsigned id, const char *index_path)
+{
+    enum { WIDTH = 120, HEIGHT = 1200, STEP = 8 };
+    static uint8_t rgb[WIDTH * HEIGHT * 3];
+    for (size_t i = 0; i < sizeof(rgb); i++)
+        rgb[i] = (uint8_t)(i * i >> 5);
+    struct sluice_buf *file, *entry;
+    struct sluice_jpeg_index index;
+    struct sluice_jpeg_index_writer *writer;
+    uint64_t bytes;
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, WIDTH, HEIGHT,
+                                             &(struct sluice_jpeg_encode_options){.quality = 95},
+                                             &file, NULL),
+                          SLUICE_OK);
+    sluice_test_write_file(image_path(id), file->data, file->len);
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(stat(image_path(id), &st), 0);
+    const int64_t mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_jpeg_index_build(file->data, file->len, mtime_ns, STEP, &index, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_write(&index, &entry, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_create(index_path, STEP, 1, &writer, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_add(writer, image_name(id), entry, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_writer_commit(writer, &bytes, NULL), SLUICE_OK);
+    sluice_jpeg_index_writer_destroy(writer);
+    sluice_jpeg_index_clear(&index);
+    const size_t len = file->len;
+    sluice_buf_unref(file);
+    sluice_buf_unref(entry);
+    return len;
+}
+
+/* Another picture of the same length and time, so that its index is seen to be wrong on use. */
+static void change_hidden(const char *path)
+{
+    struct stat st;
+    size_t len;
+    uint8_t *bytes = sluice_test_read_file(path, &len);
+    CU_ASSERT_EQUAL_FATAL(stat(path, &st), 0);
+    size_t dqt = 0;
+    while (bytes[dqt] != 0xFF || bytes[dqt + 1] != 0xDB)
+        dqt++;
+    bytes[dqt + 20] ^= 1;
+    sluice_test_write_file(path, bytes, len);
+    free(bytes);
+    CU_ASSERT_EQUAL_FATAL(
+        utimensat(AT_FDCWD, path, (const struct timespec[]){st.st_mtim, st.st_mtim}, 0), 0);
+}
+
+static void a_reply_says_how_much_of_the_file_was_read(void)
+{
+    enum { ID = 3 };
+    char kept[700], index_path[700];
+    snprintf(kept, sizeof(kept), "%s.kept", image_path(ID));
+    rename(image_path(ID), kept);
+    snprintf(index_path, sizeof(index_path), "%s/of_one.bin", sluice_test_dir());
+    const size_t len = write_indexed(ID, index_path);
+    for (int is_changed = 0; is_changed < 2; is_changed++) {
+        if (is_changed)
+            change_hidden(image_path(ID));
+        struct fixture f = fixture_init();
+        f.options.jpeg_index = index_path;
+        struct client *client = start(&f);
+        fetch_ask(client, ID, 1, 0, SLUICE_FORM_RAW);
+        fetch_ask(client, ID + NUM_IMAGES, 1, 0, SLUICE_FORM_JPEG_CROP);
+        fetch_ask(client, ID + 2 * NUM_IMAGES, 1, 3, SLUICE_FORM_U8);
+        fetch_ask(client, ID + 1, 1, 3, SLUICE_FORM_U8); /* not in the index */
+        fetch_await(client, 4);
+        CU_ASSERT_EQUAL(fetch_reply_to(client, ID)->read_bytes, 0);
+        CU_ASSERT_EQUAL(fetch_reply_to(client, ID + 1)->read_bytes, 0);
+        for (unsigned k = 1; k < 3; k++) {
+            const struct sluice_wire_sample_reply *reply =
+                fetch_reply_to(client, ID + k * NUM_IMAGES);
+            CU_ASSERT_EQUAL(reply->status, SLUICE_OK);
+            const size_t part = is_changed ? reply->read_bytes - len : reply->read_bytes;
+            CU_ASSERT(part > 0 && part < len * 85 / 100);
+        }
+        end(&f, client);
+    }
+    rename(kept, image_path(ID));
+}
+
 static void a_bad_file_is_an_error_of_its_own(void)
 {
     struct fixture f = fixture_init();
@@ -703,6 +792,7 @@ int main(void)
         SLUICE_TEST(grants_are_read_past_requests_that_wait),
         SLUICE_TEST(a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same),
         SLUICE_TEST(a_client_that_does_not_read_fills_no_more_than_its_share),
+        SLUICE_TEST(a_reply_says_how_much_of_the_file_was_read),
         SLUICE_TEST(a_bad_file_is_an_error_of_its_own),
         SLUICE_TEST(too_many_pixels_are_refused_by_the_header),
         SLUICE_TEST(refuses_streams_that_do_not_agree),

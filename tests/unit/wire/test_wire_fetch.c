@@ -105,6 +105,7 @@ static struct sluice_wire_sample_reply random_reply(void)
         .backlog_us = random_u32(),
         .work_us = random_u32(),
         .disk_busy_us = random_u32(),
+        .read_bytes = random_u32(),
     };
     char *error = random_text(sizeof(reply.error) - 1);
     strcpy(reply.error, error);
@@ -156,6 +157,7 @@ static void assert_replies_equal(const struct sluice_wire_sample_reply *a,
     CU_ASSERT_EQUAL(a->cpu_us, b->cpu_us);
     CU_ASSERT_EQUAL(a->disk_us, b->disk_us);
     CU_ASSERT_EQUAL(a->disk_busy_us, b->disk_busy_us);
+    CU_ASSERT_EQUAL(a->read_bytes, b->read_bytes);
     CU_ASSERT_EQUAL(a->backlog_us, b->backlog_us);
     CU_ASSERT_EQUAL(a->work_us, b->work_us);
     CU_ASSERT_EQUAL_FATAL(a->payload != NULL, b->payload != NULL);

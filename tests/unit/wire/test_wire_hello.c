@@ -20,6 +20,7 @@ static struct sluice_wire_hello random_hello(bool is_request)
         hello.num_samples = random_u64();
         hello.prep_workers = random_u32();
         hello.prep_cores = random_u32() / 7.0;
+        hello.has_jpeg_index = random_bool();
         hello.max_in_flight = random_u32();
         hello.max_image_pixels = random_u64();
         hello.max_file_bytes = random_u64();
@@ -38,6 +39,7 @@ static void assert_equal(const struct sluice_wire_hello *a, const struct sluice_
     CU_ASSERT_EQUAL(a->num_samples, b->num_samples);
     CU_ASSERT_EQUAL(a->prep_workers, b->prep_workers);
     CU_ASSERT_EQUAL(a->prep_cores, b->prep_cores);
+    CU_ASSERT_EQUAL(a->has_jpeg_index, b->has_jpeg_index);
     CU_ASSERT_EQUAL(a->max_in_flight, b->max_in_flight);
     CU_ASSERT_EQUAL(a->max_image_pixels, b->max_image_pixels);
     CU_ASSERT_EQUAL(a->max_file_bytes, b->max_file_bytes);
