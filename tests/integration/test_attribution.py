@@ -5,8 +5,13 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+
+from reproduce_lib import quota  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
@@ -23,25 +28,6 @@ def slow_disk(us):
     """The environment of a program whose reads of files take so much longer."""
     return {**os.environ, "LD_PRELOAD": SLOW_READ, "SLOW_READ_US": str(us),
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
-
-
-def quota_group():
-    """A control group with a fifth of a core, whose every thread is to share it; None: not here."""
-    for top, files in (("/sys/fs/cgroup", {"cpu.max": "2000 10000"}),
-                       ("/sys/fs/cgroup/cpu", {"cpu.cfs_period_us": "10000",
-                                               "cpu.cfs_quota_us": "2000"})):
-        folder = pathlib.Path(top, f"sluice-attribution-{os.getpid()}")
-        try:
-            folder.mkdir()
-            for name, value in files.items():
-                if not (folder / name).exists():
-                    raise OSError(f"no {name}")
-                (folder / name).write_text(value)
-            return folder
-        except OSError:
-            if folder.exists():
-                folder.rmdir()
-    return None
 
 
 class AttributionTest(unittest.TestCase):
@@ -131,17 +117,15 @@ class AttributionTest(unittest.TestCase):
         self.check(report, "storage_cpu", num_others=1)
 
     def test_compute_cpu(self):
-        group = quota_group()
-        if not group:
-            self.skipTest("no control group can be made here")
-
-        def enter():
-            (group / "cgroup.procs").write_text(str(os.getpid()))
         try:
-            self.check(self.epoch("remote_nooff", ["-j", 1], client={"preexec_fn": enter}),
+            fifth = quota.Quota(0.2)
+        except quota.QuotaError as error:
+            self.skipTest(str(error))
+        try:
+            self.check(self.epoch("remote_nooff", ["-j", 1], client={"preexec_fn": fifth.enter}),
                        "compute_cpu")
         finally:
-            group.rmdir()
+            fifth.close()
 
     @unittest.skipUnless(SLOW_READ, "no slow_read was built")
     def test_disk(self):
