@@ -185,7 +185,7 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
            (s->in_flight < s->context->max_in_flight && s->in_flight_bytes + queued < STREAM_BYTES);
 }
 
-void sluice_fetch_dispatch(struct sluice_fetch_stream *s)
+static void dispatch(struct sluice_fetch_stream *s)
 {
     pthread_mutex_lock(&s->lock);
     if (s->is_dispatching) {
@@ -239,6 +239,13 @@ void sluice_fetch_dispatch(struct sluice_fetch_stream *s)
     pthread_mutex_unlock(&s->lock);
     if (is_out_of_memory)
         sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
+}
+
+void sluice_fetch_stream_advance(struct sluice_fetch_stream *s)
+{
+    sluice_fetch_flush(s);
+    dispatch(s);
+    sluice_fetch_stream_end_if_answered(s);
 }
 
 bool sluice_fetch_on_room(struct sluice_waiter *waiter)

@@ -11,9 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Private to the Fetch service (service.h has the picture): one stream and its jobs.
- * service_fetch.c takes what arrives, fetch_lanes.c moves it into the lanes, fetch_answer.c answers
- * on a worker, fetch_send.c puts what is ready on the wire.
+/* Private to the Fetch service (service.h has the picture): its streams and their jobs.  Calls go
+ * down:
+ *
+ *     service_fetch.c     what arrives, and the stop
+ *     fetch_lanes.c       moves requests into the lanes, and jobs through them
+ *     fetch_answer.c      answers a job, on a worker
+ *     fetch_send.c        puts what is ready on the wire
+ *     fetch_stream.c      how long a stream lives, and how it ends
  *
  * Threads: any. */
 
@@ -71,24 +76,22 @@ struct sluice_fetch_stream {
     struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */
 };
 
+struct sluice_fetch {
+    pthread_mutex_t lock;
+    struct sluice_fetch_stream *streams;
+
+    atomic_bool is_stopping;
+};
+
+/* fetch_stream.c: */
 struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s);
 void sluice_fetch_stream_unref(struct sluice_fetch_stream *s);
 
 /* Ends the stream from our side.  Jobs that still run find it over and are dropped. */
 void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
                              const char *text);
-
-/* After anything changed that may let replies go or requests in. */
-void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
-
-/* fetch_lanes.c: moves requests into the lanes as far as the limits and the lanes allow, and keeps
- * reading paused while too many are left.  One thread at a time does so for a stream; others leave
- * word and go. */
-void sluice_fetch_dispatch(struct sluice_fetch_stream *s);
-bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
-
-/* fetch_answer.c: the reply to the job's request, whatever happens. */
-void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch);
+/* The same if nothing is left to answer and nothing will come. */
+void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s);
 
 /* fetch_send.c: takes the job over, its reply complete. */
 void sluice_fetch_make_ready(struct sluice_fetch_job *job);
@@ -96,6 +99,15 @@ void sluice_fetch_make_ready(struct sluice_fetch_job *job);
  * comes here again and finds more to share the next one. */
 void sluice_fetch_flush(struct sluice_fetch_stream *s);
 
+/* fetch_answer.c: the reply to the job's request, whatever happens. */
+void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch);
 uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
+
+/* fetch_lanes.c: after anything changed that may let replies go or requests in.  Sends, moves
+ * requests into the lanes as far as the limits and the lanes allow, keeps reading paused while too
+ * many are left, and ends the stream when all is answered.  One thread at a time moves the requests
+ * of a stream; others leave word and go. */
+void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
+bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
 
 #endif

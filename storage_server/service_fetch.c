@@ -10,13 +10,6 @@
 
 #include <stdlib.h>
 
-struct sluice_fetch {
-    pthread_mutex_t lock;
-    struct sluice_fetch_stream *streams;
-
-    atomic_bool is_stopping;
-};
-
 sluice_status sluice_fetch_create(struct sluice_fetch **fetch, struct sluice_err *err)
 {
     struct sluice_fetch *f = calloc(1, sizeof(*f));
@@ -34,64 +27,6 @@ void sluice_fetch_destroy(struct sluice_fetch *fetch)
         return;
     pthread_mutex_destroy(&fetch->lock);
     free(fetch);
-}
-
-struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s)
-{
-    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    return s;
-}
-
-void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
-{
-    /* Acquire and release: the last one sees what the others wrote. */
-    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    sluice_pipeline_destroy(s->pipeline);
-    sluice_workers_leave(s->context->workers, s->party);
-    sluice_rpc_call_unref(s->call);
-    pthread_mutex_destroy(&s->lock);
-#ifndef __clang_analyzer__ /* it cannot count references, and calls every later use a fault */
-    free(s);
-#endif
-}
-
-void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
-                             const char *text)
-{
-    pthread_mutex_lock(&s->lock);
-    const bool is_first = !s->is_over;
-    s->is_over = true;
-    pthread_mutex_unlock(&s->lock);
-    if (!is_first)
-        return;
-    if (code != SLUICE_RPC_OK && code != SLUICE_RPC_UNAVAILABLE)
-        sluice_log(SLUICE_LOG_WARN, "fetch stream of %s refused: %s", sluice_rpc_call_peer(s->call),
-                   text);
-    sluice_rpc_call_finish(s->call, code, text);
-}
-
-/* Ends the stream if nothing is left to answer and nothing will come. */
-static void end_if_answered(struct sluice_fetch_stream *s)
-{
-    const bool is_stopping = atomic_load(&s->context->fetch->is_stopping);
-    pthread_mutex_lock(&s->lock);
-    const bool is_answered = !s->in_flight && !s->backlog_first;
-    const bool is_half_closed = s->is_half_closed;
-    pthread_mutex_unlock(&s->lock);
-    if (!is_answered)
-        return;
-    if (is_half_closed)
-        sluice_fetch_stream_end(s, SLUICE_RPC_OK, NULL);
-    else if (is_stopping)
-        sluice_fetch_stream_end(s, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
-}
-
-void sluice_fetch_stream_advance(struct sluice_fetch_stream *s)
-{
-    sluice_fetch_flush(s);
-    sluice_fetch_dispatch(s);
-    end_if_answered(s);
 }
 
 static void on_open(void *ctx, struct sluice_rpc_call *call)
@@ -124,7 +59,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     context->fetch->streams = s;
     pthread_mutex_unlock(&context->fetch->lock);
     /* Listed first, then asked: a stop either finds it in the list or is seen here. */
-    end_if_answered(s);
+    sluice_fetch_stream_end_if_answered(s);
 }
 
 /* False: the stream was ended. */
@@ -217,7 +152,7 @@ static void on_half_close(void *ctx, struct sluice_rpc_call *call)
     pthread_mutex_lock(&s->lock);
     s->is_half_closed = true;
     pthread_mutex_unlock(&s->lock);
-    end_if_answered(s);
+    sluice_fetch_stream_end_if_answered(s);
 }
 
 static void on_writable(void *ctx, struct sluice_rpc_call *call)
@@ -269,7 +204,7 @@ void sluice_fetch_stop(struct sluice_fetch *fetch)
     while (chain) {
         struct sluice_fetch_stream *s = chain;
         chain = s->stop_next;
-        end_if_answered(s);
+        sluice_fetch_stream_end_if_answered(s);
         sluice_fetch_stream_unref(s);
     }
 }

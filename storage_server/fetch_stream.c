@@ -1,0 +1,58 @@
+#include "storage_server/fetch_stream.h"
+
+#include "base/log.h"
+#include "pipeline/pipeline.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/context.h"
+
+#include <stdlib.h>
+
+struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
+{
+    /* Acquire and release: the last one sees what the others wrote. */
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sluice_pipeline_destroy(s->pipeline);
+    sluice_workers_leave(s->context->workers, s->party);
+    sluice_rpc_call_unref(s->call);
+    pthread_mutex_destroy(&s->lock);
+#ifndef __clang_analyzer__ /* it cannot count references, and calls every later use a fault */
+    free(s);
+#endif
+}
+
+void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code code,
+                             const char *text)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool is_first = !s->is_over;
+    s->is_over = true;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_first)
+        return;
+    if (code != SLUICE_RPC_OK && code != SLUICE_RPC_UNAVAILABLE)
+        sluice_log(SLUICE_LOG_WARN, "fetch stream of %s refused: %s", sluice_rpc_call_peer(s->call),
+                   text);
+    sluice_rpc_call_finish(s->call, code, text);
+}
+
+void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s)
+{
+    const bool is_stopping = atomic_load(&s->context->fetch->is_stopping);
+    pthread_mutex_lock(&s->lock);
+    const bool is_answered = !s->in_flight && !s->backlog_first;
+    const bool is_half_closed = s->is_half_closed;
+    pthread_mutex_unlock(&s->lock);
+    if (!is_answered)
+        return;
+    if (is_half_closed)
+        sluice_fetch_stream_end(s, SLUICE_RPC_OK, NULL);
+    else if (is_stopping)
+        sluice_fetch_stream_end(s, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
+}
