@@ -40,6 +40,7 @@ struct sluice_loader_options {
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, the trainer's one included; >= 2 */
     size_t row_bytes;     /* of one sample's u8 image */
+    size_t num_items;     /* of an epoch: the batches that they fill have their memory beforehand */
     size_t payload_bytes;
     enum sluice_on_error on_error;
     bool has_digest;

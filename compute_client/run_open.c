@@ -182,6 +182,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
         .batch_size = (unsigned)o->batch_size,
         .num_slots = (unsigned)slots,
         .row_bytes = row_bytes,
+        .num_items = run->train.num_ids * (size_t)o->repeat,
         .payload_bytes = half,
         .on_error = o->on_error,
         .has_digest = o->has_digest,
