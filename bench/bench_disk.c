@@ -171,8 +171,6 @@ int main(int argc, char **argv)
         .program = "bench_disk",
         .summary = "A disk of a given speed: IMAGE once more, mounted over the file MOUNT.",
         .positional = "IMAGE MOUNT",
-        .min_positional = 2,
-        .max_positional = 2,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .epilog =

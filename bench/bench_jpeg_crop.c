@@ -143,8 +143,6 @@ int main(int argc, char **argv)
         .program = "bench_jpeg_crop",
         .summary = "Lossless JPEG crops beside a full decode of the same files.",
         .positional = "DIR",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = table,
         .num_options = SLUICE_ARRAY_LEN(table),
     };

@@ -491,8 +491,6 @@ int main(int argc, char **argv)
         .program = "bench_pipeline",
         .summary = "Time every route through the pipeline on a folder of images.",
         .positional = "DIR",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
     };

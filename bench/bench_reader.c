@@ -562,8 +562,6 @@ int main(int argc, char **argv)
         .program = "bench_reader",
         .summary = "Latency of a co-running reader of the disk, with offload_server off and on.",
         .positional = "IMAGES",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .epilog = "us and p99_us are the 99th percentile, the median over the rounds; over_off is\n"

@@ -1,3 +1,4 @@
+#include "base/cli.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "compute_client/options.h"
@@ -16,9 +17,5 @@ int main(int argc, char **argv)
     sluice_status status = sluice_quit_init(&err);
     if (status == SLUICE_OK)
         status = sluice_run(&options, &err);
-    if (status != SLUICE_OK) {
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        return 1;
-    }
-    return 0;
+    return sluice_cli_exit_code(status, &err);
 }

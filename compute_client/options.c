@@ -346,7 +346,6 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         .program = "offload_train",
         .summary = "Trains on images that a storage server preprocesses, as far as that pays.",
         .positional = "[DIR]",
-        .max_positional = 1,
         .options = table,
         .num_options = SLUICE_ARRAY_LEN(table),
         .epilog = "DIR is the dataset, for --dataset-mode local; in the remote modes the server "

@@ -1,7 +1,6 @@
 #include "datasets/commands.h"
 
 #include "base/cli.h"
-#include "base/log.h"
 #include "base/quit.h"
 #include "datasets/fetch.h"
 
@@ -95,8 +94,6 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         .summary =
             "Download the images that LIST names into DIR: many at a time, resumed, checked.",
         .positional = "LIST DIR",
-        .min_positional = 2,
-        .max_positional = 2,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .epilog = "A line of LIST is <split>/<image id> or a URL.  The same command again goes on "
@@ -134,9 +131,8 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
     sluice_status status = sluice_quit_init(&err);
     if (status == SLUICE_OK)
         status = sluice_fetch(&fetch, &totals, &err);
-    if (status != SLUICE_OK)
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+    const int code = sluice_cli_exit_code(status, &err);
     if (status == SLUICE_OK || status == SLUICE_E_CLOSED)
         print_totals(&totals, parsed.is_json);
-    return status == SLUICE_OK && totals.failed == 0 && totals.bad_lines == 0 ? 0 : 1;
+    return totals.failed > 0 || totals.bad_lines > 0 ? 1 : code;
 }

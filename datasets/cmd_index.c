@@ -170,6 +170,15 @@ static void index_clear(struct index *index)
     sluice_buf_pool_destroy(index->pool);
 }
 
+/* The one that was named, or the usual one in `root`, written to `room`. */
+static const char *choose_manifest(const char *chosen, const char *root, char room[8192])
+{
+    if (chosen)
+        return chosen;
+    snprintf(room, 8192, "%s/%s", root, SLUICE_MANIFEST_FILE);
+    return room;
+}
+
 int sluice_dataset_cmd_index(int argc, char **argv)
 {
     struct index_options chosen = {0};
@@ -198,8 +207,6 @@ int sluice_dataset_cmd_index(int argc, char **argv)
         .program = argv[0],
         .summary = "Write a manifest of a folder of images: order, labels, sizes, content hashes.",
         .positional = "DIR",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
     };
@@ -208,18 +215,13 @@ int sluice_dataset_cmd_index(int argc, char **argv)
         return parsed.exit_code;
     struct index index = {.root = parsed.positional[0]};
     struct sluice_err err = {0};
-    char beside[8192];
-    if (!chosen.out_path) {
-        snprintf(beside, sizeof(beside), "%s/%s", index.root, SLUICE_MANIFEST_FILE);
-        chosen.out_path = beside;
-    }
+    char in_root[8192];
+    chosen.out_path = choose_manifest(chosen.out_path, index.root, in_root);
     const sluice_status status = make_index(&index, &chosen, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
-    else
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
     index_clear(&index);
-    return status == SLUICE_OK ? 0 : 1;
+    return sluice_cli_exit_code(status, &err);
 }
 
 /* --- verify --- */
@@ -318,12 +320,12 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
 {
     uint64_t num_threads = 0;
     bool has_jpeg_index = false;
-    const char *manifest_path = NULL;
+    const char *chosen = NULL;
     struct index index = {0};
     const struct sluice_option options[] = {
         {.name = "manifest",
          .type = SLUICE_OPTION_STRING,
-         .value = &manifest_path,
+         .value = &chosen,
          .arg = "FILE",
          .help = "The manifest, instead of DIR/" SLUICE_MANIFEST_FILE "."},
         {.name = "decode",
@@ -341,8 +343,6 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
         .summary = "Compare a folder of images with its manifest; exit 1 if a file differs, is "
                    "missing, or is not listed.",
         .positional = "DIR",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
     };
@@ -351,18 +351,12 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
         return parsed.exit_code;
     index.root = parsed.positional[0];
     struct sluice_err err = {0};
-    char beside[8192];
-    if (!manifest_path) {
-        snprintf(beside, sizeof(beside), "%s/%s", index.root, SLUICE_MANIFEST_FILE);
-        manifest_path = beside;
-    }
-    const sluice_status status =
-        verify(&index, manifest_path, has_jpeg_index, (unsigned)num_threads, &err);
+    char in_root[8192];
+    const sluice_status status = verify(&index, choose_manifest(chosen, index.root, in_root),
+                                        has_jpeg_index, (unsigned)num_threads, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
-    else
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-    const bool is_good = status == SLUICE_OK && index.num_bad == 0;
     index_clear(&index);
-    return is_good ? 0 : 1;
+    const int code = sluice_cli_exit_code(status, &err);
+    return index.num_bad > 0 ? 1 : code;
 }

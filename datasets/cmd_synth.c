@@ -3,7 +3,6 @@
 #include "base/buf.h"
 #include "base/cli.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "datasets/parallel.h"
 #include "datasets/synth.h"
 
@@ -137,8 +136,6 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
             "Make a labelled, learnable set of photo-like JPEGs and PNGs, the same bytes for "
             "the same seed.",
         .positional = "DIR",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
     };
@@ -151,10 +148,9 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
         return sluice_cli_usage_error(&cli, "DIR is too long a path");
 
     struct sluice_err err = {0};
-    if (make_set(&synth, is_forced, &err) != SLUICE_OK) {
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        return 1;
-    }
+    const sluice_status status = make_set(&synth, is_forced, &err);
+    if (status != SLUICE_OK)
+        return sluice_cli_exit_code(status, &err);
     const uint64_t num = synth.num_train + synth.num_val;
     const double mean = (double)synth.bytes / (double)num;
     const double large = (double)synth.num_large / (double)num;

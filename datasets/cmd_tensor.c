@@ -256,8 +256,6 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
         .summary = "Run images through a preprocessing pipeline, write the results as .npy and "
                    "print the draws, one JSON object a line.",
         .positional = "IMAGE...",
-        .min_positional = 1,
-        .max_positional = 16,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .epilog = "u8 results are height x width x 3, float32 results 3 x height x width.\n",

@@ -1,7 +1,6 @@
 #include "profiler/commands.h"
 
 #include "base/cli.h"
-#include "base/log.h"
 #include "profiler/choice_fit.h"
 #include "profiler/table_fill.h"
 
@@ -255,9 +254,5 @@ int sluice_profile_cmd_fit(int argc, char **argv)
         status = fit_forms(&forms, table.num_rows, num_known, parsed.is_json, &err);
     sluice_form_table_clear(&forms);
     sluice_cost_table_clear(&table);
-    if (status != SLUICE_OK) {
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        return 1;
-    }
-    return 0;
+    return sluice_cli_exit_code(status, &err);
 }

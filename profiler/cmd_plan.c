@@ -1,7 +1,6 @@
 #include "profiler/commands.h"
 
 #include "base/cli.h"
-#include "base/log.h"
 
 #include <jansson.h>
 
@@ -340,11 +339,7 @@ static int answer(const struct request *request, bool is_whatif)
     }
     sluice_profile_costs_clear(&costs);
     sluice_cost_table_clear(&table);
-    if (status != SLUICE_OK) {
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        return 1;
-    }
-    return 0;
+    return sluice_cli_exit_code(status, &err);
 }
 
 int sluice_profile_cmd_plan(int argc, char **argv)

@@ -2,7 +2,6 @@
 
 #include "base/cli.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "profiler/figure.h"
 
 #include <jansson.h>
@@ -391,9 +390,5 @@ int sluice_profile_cmd_report(int argc, char **argv)
         status = report_runs(runs_path, out_folder, &err);
     sluice_profile_costs_clear(&costs);
     sluice_cost_table_clear(&table);
-    if (status != SLUICE_OK) {
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        return 1;
-    }
-    return 0;
+    return sluice_cli_exit_code(status, &err);
 }

@@ -187,8 +187,6 @@ int sluice_profile_cmd_run(int argc, char **argv)
         .summary = "Measure, on one core of this machine, how large each sample is after every op "
                    "and in every form, and what that costs.",
         .positional = "DIR",
-        .min_positional = 1,
-        .max_positional = 1,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
     };
@@ -197,9 +195,5 @@ int sluice_profile_cmd_run(int argc, char **argv)
         return parsed.exit_code;
     run.root = parsed.positional[0];
     struct sluice_err err = {0};
-    if (profile(&run, &err) != SLUICE_OK) {
-        sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
-        return 1;
-    }
-    return 0;
+    return sluice_cli_exit_code(profile(&run, &err), &err);
 }

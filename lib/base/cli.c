@@ -284,6 +284,14 @@ int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...)
     return 2;
 }
 
+int sluice_cli_exit_code(sluice_status status, const struct sluice_err *err)
+{
+    if (status == SLUICE_OK)
+        return 0;
+    sluice_log(SLUICE_LOG_ERROR, "%s", err->text);
+    return 1;
+}
+
 /* ---- --help and --print-config ---- */
 
 static void print_wrapped(const char *text, size_t column, size_t indent)
@@ -590,11 +598,31 @@ static sluice_status parse_short(struct parser *parser, const char *arg, struct 
     return SLUICE_OK;
 }
 
+/* How many arguments that are no options there may be. */
+struct taken {
+    size_t least, most;
+};
+
+static struct taken count_taken(const char *words)
+{
+    struct taken taken = {0};
+    while (words && *words) {
+        const size_t len = strcspn(words, " ");
+        taken.least += words[0] != '[';
+        taken.most++;
+        if (len > 3 && memcmp(words + len - 3, "...", 3) == 0)
+            taken.most = SLUICE_ARRAY_LEN(((struct sluice_cli_result *)0)->positional);
+        words += len + strspn(words + len, " ");
+    }
+    return taken;
+}
+
 static sluice_status parse_args(struct parser *parser, struct sluice_cli_result *result,
                                 struct sluice_err *err)
 {
     const struct table *table = &parser->table;
     const struct sluice_cli *cli = table->cli;
+    const struct taken taken = count_taken(cli->positional);
     bool is_ended = false;
     while (parser->next < parser->argc) {
         const char *arg = parser->argv[parser->next++];
@@ -606,10 +634,7 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
         } else if (!is_ended && arg[0] == '-' && arg[1]) {
             status = parse_short(parser, arg, err);
         } else {
-            size_t max = cli->positional ? cli->max_positional : 0;
-            if (max > SLUICE_ARRAY_LEN(result->positional))
-                max = SLUICE_ARRAY_LEN(result->positional);
-            if (result->num_positional == max)
+            if (result->num_positional == taken.most)
                 return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'", arg);
             result->positional[result->num_positional++] = arg;
         }
@@ -626,9 +651,8 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
         if (cli->options[i].is_required && !parser->is_required_given[i])
             return sluice_fail(err, SLUICE_E_INVALID, "--%s is required", cli->options[i].name);
     }
-    if (result->num_positional < cli->min_positional)
-        return sluice_fail(err, SLUICE_E_INVALID, "%s is missing",
-                           cli->positional ? cli->positional : "an argument");
+    if (result->num_positional < taken.least)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s is missing", cli->positional);
     return SLUICE_OK;
 }
 

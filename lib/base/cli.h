@@ -51,10 +51,11 @@ struct sluice_option {
 };
 
 struct sluice_cli {
-    const char *program;    /* "offload_server" */
-    const char *summary;    /* what it is for, one sentence */
-    const char *positional; /* "[DIR]"; NULL: none are taken */
-    size_t min_positional, max_positional;
+    const char *program; /* "offload_server" */
+    const char *summary; /* what it is for, one sentence */
+    /* The arguments that are no options, a word for each: "LIST DIR"; "[DIR]" may be left out, the
+     * last may come again ("IMAGE...", 16 in all).  NULL: none are taken. */
+    const char *positional;
     const struct sluice_option *options;
     size_t num_options;
     const char *epilog; /* printed under the options in --help; may be NULL */
@@ -75,6 +76,9 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
 /* A usage error found after parsing (two options that exclude each other, say):
  * prints the one line and returns 2. */
 int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...) SLUICE_PRINTF(2, 3);
+
+/* What a program that did its work ends with: 0, or 1 after a line with what went wrong. */
+int sluice_cli_exit_code(sluice_status status, const struct sluice_err *err);
 
 /* The value parsers, for values that come from elsewhere (files, environment).
  * All take the whole text or none of it: SLUICE_E_INVALID, out untouched. */

@@ -75,8 +75,7 @@ static const struct sluice_option options[] = {
 
 static const struct sluice_cli cli = {.program = "prog",
                                       .summary = "Does what tests need.",
-                                      .positional = "[DIR]",
-                                      .max_positional = 2,
+                                      .positional = "[DIR] [OTHER]",
                                       .options = options,
                                       .num_options = SLUICE_TEST_COUNT(options),
                                       .epilog = "The end."};
@@ -210,20 +209,41 @@ static void positional_arguments_and_the_end_of_options(void)
     expect_usage_error(PARSE("--root=r", "a", "b", "third"), "third", "unexpected");
 
     struct sluice_cli other = cli;
-    other.min_positional = 1;
-    static const char *const words[] = {"--root=r", "x"};
-    expect_usage_error(parse_words(&other, words, 1), "[DIR]", "missing");
+    other.positional = "DIR [OTHER]";
+    static const char *const words[] = {"--root=r", "x", "y", "z"};
+    expect_usage_error(parse_words(&other, words, 1), "DIR", "missing");
     EXPECT_GOES_ON(parse_words(&other, words, 2));
+    EXPECT_GOES_ON(parse_words(&other, words, 3));
+    expect_usage_error(parse_words(&other, words, 4), "'z'", "unexpected");
+    other.positional = "LIST DIR";
+    expect_usage_error(parse_words(&other, words, 2), "LIST DIR", "missing");
+    EXPECT_GOES_ON(parse_words(&other, words, 3));
+    expect_usage_error(parse_words(&other, words, 4), "'z'", "unexpected");
     other.positional = NULL;
-    other.min_positional = 0;
     expect_usage_error(parse_words(&other, words, 2), "'x'", "unexpected");
     other.positional = "DIR...";
-    other.max_positional = SIZE_MAX; /* the result holds 16 */
+    expect_usage_error(parse_words(&other, words, 1), "DIR", "missing");
     const char *many[18] = {"--root=r"};
     for (int i = 1; i < 18; i++)
         many[i] = "p";
     EXPECT_GOES_ON(parse_words(&other, many, 17));
     expect_usage_error(parse_words(&other, many, 18), "'p'", "unexpected");
+}
+
+static void a_failure_is_a_line_and_exit_1(void)
+{
+    struct sluice_err err = {0};
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_cli_exit_code(SLUICE_OK, &err), 0);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.err, "");
+    const sluice_status status = sluice_fail(&err, SLUICE_E_IO, "the disk is gone");
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_cli_exit_code(status, &err), 1);
+    sluice_test_capture_end(&output);
+    const char *text = strstr(output.err, "error: the disk is gone\n");
+    CU_ASSERT(text && strchr(output.err, '\n') == output.err + strlen(output.err) - 1);
+    CU_ASSERT_STRING_EQUAL(output.out, "");
 }
 
 static void json_and_log_level_belong_to_every_program(void)
@@ -325,7 +345,7 @@ static void help_shows_every_option_and_its_default(void)
         CU_ASSERT_TRUE(result.should_exit);
         CU_ASSERT_EQUAL(result.exit_code, 0);
         CU_ASSERT_STRING_EQUAL(output.err, "");
-        static const char *const parts[] = {"usage: prog [options] [DIR] ",
+        static const char *const parts[] = {"usage: prog [options] [DIR] [OTHER] ",
                                             "Does what tests need.",
                                             "--root DIR",
                                             "The folder to serve. Required.",
@@ -736,6 +756,7 @@ int main(void)
         SLUICE_TEST(both_names_of_an_option_work),
         SLUICE_TEST(short_flags_may_be_joined),
         SLUICE_TEST(positional_arguments_and_the_end_of_options),
+        SLUICE_TEST(a_failure_is_a_line_and_exit_1),
         SLUICE_TEST(json_and_log_level_belong_to_every_program),
         SLUICE_TEST(errors_name_the_flag_and_what_is_wrong),
         SLUICE_TEST(a_wrong_value_changes_nothing),
