@@ -1,6 +1,7 @@
 #include "storage_server/cpu_price.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Chosen by simulation: tests/property/test_several_clients.c. */
 #define DAMPING 1.2
@@ -12,11 +13,11 @@
  * usual quota (0.1 s). */
 #define PART_NS 100000000u
 
-/* Capacity: of a queue that was not empty for so long; and smoothed. */
-#define FULL_S 0.3
+/* Capacity: of what was seen for so long; smoothed by how much of that was busy; and in the rest it
+ * may well have become more. */
+#define SEEN_S 0.3
 #define CORES_S 1.5
-#define SECOND_S 1.0
-#define DOUBT_S 5.0 /* while the queue is empty it may well have become more */
+#define DOUBT_S 5.0
 
 #define SEARCH 2.0 /* 1/s */
 #define MOST_STEP_S 0.25
@@ -31,29 +32,27 @@ struct sluice_cpu_price sluice_cpu_price_init(uint64_t now_ns)
     return (struct sluice_cpu_price){.part_ns = now_ns, .last_ns = now_ns};
 }
 
-/* What is done while jobs wait is what can be done; what is done at other times, at least that. */
+/* What workers do while they have jobs is what they would do if they had some all the time.  Where
+ * they have those of others instead, and none of these waited, these might have had more. */
 static void learn_cores(struct sluice_cpu_price *p, const struct sluice_cpu_load *load,
                         double elapsed_s)
 {
-    p->full.elapsed_s += elapsed_s;
-    p->full.done_s += load->done_s;
-    p->second.elapsed_s += elapsed_s;
-    p->second.done_s += load->done_s;
-    if (load->was_empty) {
-        p->full.elapsed_s = p->full.done_s = 0;
-        if (p->cores > 0 && p->cores < load->cores)
-            p->cores += (load->cores - p->cores) * (1 - exp(-elapsed_s / DOUBT_S));
+    p->seen.elapsed_s += elapsed_s;
+    p->seen.done_s += load->done_s;
+    p->seen.busy_s += load->busy_s;
+    p->seen.idle_s += load->idle_s;
+    p->seen.others_s += load->was_empty ? load->others_s : 0;
+    if (p->seen.elapsed_s >= SEEN_S) {
+        const double own_s = p->seen.busy_s + p->seen.idle_s, all_s = own_s + p->seen.others_s;
+        const double busy_s = own_s > 0 ? p->seen.busy_s / own_s * p->seen.elapsed_s : 0;
+        const double left_s =
+            all_s > 0 ? (1 - p->seen.busy_s / all_s) * p->seen.elapsed_s : p->seen.elapsed_s;
+        if (busy_s > 0)
+            p->cores += (p->seen.done_s / busy_s - p->cores) * (1 - exp(-busy_s / CORES_S));
+        p->cores += (load->cores - p->cores) * (1 - exp(-left_s / DOUBT_S));
+        memset(&p->seen, 0, sizeof(p->seen));
     }
-    if (p->full.elapsed_s >= FULL_S) {
-        const double cores = p->full.done_s / p->full.elapsed_s;
-        const double weight = p->cores > 0 ? 1 - exp(-p->full.elapsed_s / CORES_S) : 1;
-        p->cores += (cores - p->cores) * weight;
-        p->full.elapsed_s = p->full.done_s = 0;
-    }
-    if (p->second.elapsed_s >= SECOND_S) {
-        p->cores = p->cores > 0 ? fmax(p->cores, p->second.done_s / p->second.elapsed_s) : 0;
-        p->second.elapsed_s = p->second.done_s = 0;
-    }
+    p->cores = p->cores > 0 ? fmin(p->cores, load->cores) : load->cores;
 }
 
 static void find_standing(struct sluice_cpu_price *p, const struct sluice_cpu_load *load,
@@ -95,7 +94,7 @@ double sluice_cpu_price_update(struct sluice_cpu_price *p, uint64_t now_ns,
     const double elapsed_s = (double)(now_ns - p->last_ns) * 1e-9;
     p->last_ns = now_ns;
     learn_cores(p, load, elapsed_s);
-    const double cores = p->cores > 0 ? p->cores : load->cores;
+    const double cores = p->cores;
     find_standing(p, load, now_ns, cores);
     const double growth_s = load->waiting_s - p->waiting_s;
     const double asked = (load->done_s + growth_s) / (elapsed_s * cores) - 1;

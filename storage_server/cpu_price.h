@@ -24,10 +24,10 @@
  * asked for too much, and they take time to follow: without the first term, which
  * answers to how fast the queue grows before it has grown, both would swing.
  *
- * Capacity is not the number of workers: what they do while jobs wait for them, which
- * quotas, other threads and clients that do not follow the price leave them.  So a
- * quota that stops the workers for a part of each of its periods is no lack of work in
- * the rest, and one that is not exhausted is.
+ * Capacity is not the number of workers: it is what they do while they have jobs, which
+ * quotas, other threads and clients that do not follow the price leave them, as if they had
+ * some all the time.  So a quota that stops the workers for a part of each of its periods is
+ * no lack of work in the rest, and one that is not exhausted is.
  *
  * Where nobody has a use for more, or says what it is worth, the worth is looked for: it
  * rises while jobs stand, and falls while cores are idle.
@@ -50,8 +50,8 @@ struct sluice_cpu_price {
     double waiting_s; /* CPU time of the jobs that waited at last_ns */
     double standing_s;
     struct {
-        double elapsed_s, done_s;
-    } full, second;    /* since the queue was empty last; since this was looked at last */
+        double elapsed_s, done_s, busy_s, idle_s, others_s;
+    } seen;            /* since the capacity was made last */
     double least_s[2]; /* of work that waited, in this part of the window and the one before */
     uint64_t part_ns;  /* this part began */
     uint64_t last_ns;
@@ -67,6 +67,9 @@ struct sluice_cpu_load {
     double cores;     /* that workers may use, as far as is known */
     double waiting_s; /* CPU time that the jobs which wait now are expected to take */
     double done_s;    /* CPU time of jobs that were done */
+    double busy_s;    /* for which workers had such jobs, all together ... */
+    double others_s;  /* ... those of others ... */
+    double idle_s;    /* ... and none at all */
     bool was_empty;   /* no job waited, at some time */
     unsigned num_followers;
     double worth;    /* the mean of what a core second is worth to them; 0: nothing, or not told */

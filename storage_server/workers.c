@@ -65,6 +65,11 @@ struct sluice_workers {
     size_t num_waiting;
     uint64_t done_ns; /* CPU time since the price was made */
     bool was_empty;   /* none waited at some time since */
+    struct {
+        unsigned num;
+        uint64_t ns;
+    } at_work[2];        /* of PREP's workers, at other jobs and at these, and how long since */
+    uint64_t at_work_ns; /* until when that is counted */
     uint64_t logged_ns;
 
     unsigned num_prep; /* constant from here */
@@ -145,7 +150,8 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     if (!w)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
-    w->price = sluice_cpu_price_init(sluice_clock_ns());
+    w->at_work_ns = sluice_clock_ns();
+    w->price = sluice_cpu_price_init(w->at_work_ns);
     w->was_empty = true; /* until the first job comes */
     w->limits = options->limits;
     w->num_prep = options->prep_workers
@@ -274,6 +280,14 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *
     return status;
 }
 
+/* Under the lock, before who is at work changes. */
+static void count_work(struct sluice_workers *w, uint64_t now_ns)
+{
+    for (int k = 0; k < 2; k++)
+        w->at_work[k].ns += w->at_work[k].num * (now_ns - w->at_work_ns);
+    w->at_work_ns = now_ns;
+}
+
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct ticket *ticket = SLUICE_CONTAINER_OF(base, struct ticket, job);
@@ -290,6 +304,10 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     const bool is_priced = party->follows_price && which == SLUICE_LANE_PREP;
     if (is_priced)
         w->was_empty |= --w->num_waiting == 0;
+    if (which == SLUICE_LANE_PREP) {
+        count_work(w, sluice_clock_ns());
+        w->at_work[is_priced].num++;
+    }
     pthread_mutex_unlock(&w->lock);
 
     job->fn(job, fate, worker);
@@ -299,6 +317,10 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
 
     pthread_mutex_lock(&w->lock);
     sluice_fair_queue_done(&lane->queue, flow, cost_ns, spent_ns);
+    if (which == SLUICE_LANE_PREP) {
+        count_work(w, sluice_clock_ns());
+        w->at_work[is_priced].num--;
+    }
     if (is_priced) {
         w->done_ns += spent_ns;
         party->used_s += (double)spent_ns * 1e-9;
@@ -429,9 +451,16 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
 /* Under the lock: what was seen since the price was made last. */
 static struct sluice_cpu_load take_load(struct sluice_workers *w, uint64_t now_ns)
 {
+    count_work(w, now_ns);
+    const double all_s = (double)w->num_prep * (double)(now_ns - w->price.last_ns) * 1e-9;
+    const double others_s = (double)w->at_work[false].ns * 1e-9;
+    const double busy_s = (double)w->at_work[true].ns * 1e-9;
     struct sluice_cpu_load load = {
         .cores = w->prep_cores,
         .done_s = (double)w->done_ns * 1e-9,
+        .busy_s = busy_s,
+        .others_s = others_s,
+        .idle_s = fmax(all_s - others_s - busy_s, 0),
         .was_empty = w->was_empty,
     };
     const double kept = exp(-(double)(now_ns - w->price.last_ns) / USED_NS);
@@ -454,13 +483,14 @@ static struct sluice_cpu_load take_load(struct sluice_workers *w, uint64_t now_n
     }
     load.worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;
     w->done_ns = 0;
+    w->at_work[false].ns = w->at_work[true].ns = 0;
     w->was_empty = w->num_waiting == 0;
     return load;
 }
 
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->lock); /* count_work() must not see times out of order */
     const uint64_t now_ns = sluice_clock_ns();
     const bool is_due = now_ns - w->price.last_ns >= PRICE_PERIOD_NS;
     bool is_told = false;

@@ -185,6 +185,9 @@ struct world {
     struct sluice_cpu_price price;
     double now_s, next_look_s;
     double done_s; /* CPU time of jobs of those who follow the price, since the last look */
+    /* Workers at jobs of others and of those, for how long since, and until when. */
+    int num_at_work[2];
+    double at_work_s[2], at_work_until_s;
     bool was_empty;
     double period_s, period_begin_s, used_s;     /* of the quota; 0: none, but slower workers */
     double busy_s;                               /* CPU time of all jobs, since it is measured */
@@ -266,6 +269,13 @@ static double time_of(struct world *w, double cpu_s)
     return at_s + cpu_s - w->now_s;
 }
 
+static void count_work(struct world *w)
+{
+    for (int k = 0; k < 2; k++)
+        w->at_work_s[k] += w->num_at_work[k] * (w->now_s - w->at_work_until_s);
+    w->at_work_until_s = w->now_s;
+}
+
 static void start_storage(struct world *w)
 {
     while (w->num_busy < w->workers) {
@@ -279,6 +289,8 @@ static void start_storage(struct world *w)
         item->charged_ns = charged_ns;
         item->row.storage_queue_ns = ns_of(w->now_s) - item->row.requested_ns;
         w->num_busy++;
+        count_work(w);
+        w->num_at_work[!w->clients[item->client].is_greedy]++;
         if (num_waiting(w) == 0)
             w->was_empty = true;
         item->started_s = w->now_s;
@@ -376,9 +388,13 @@ static void ask_on(struct world *w, struct client *c)
 
 static void look(struct world *w)
 {
+    count_work(w);
     struct sluice_cpu_load load = {
         .cores = w->workers * w->speed,
         .done_s = w->done_s,
+        .busy_s = w->at_work_s[1],
+        .others_s = w->at_work_s[0],
+        .idle_s = fmax(w->workers * LOOK_S - w->at_work_s[0] - w->at_work_s[1], 0),
         .was_empty = w->was_empty,
     };
     double sum = 0, sum_weight = 0;
@@ -397,7 +413,7 @@ static void look(struct world *w)
     }
     load.worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;
     sluice_cpu_price_update(&w->price, ns_of(w->now_s), &load);
-    w->done_s = 0;
+    w->done_s = w->at_work_s[0] = w->at_work_s[1] = 0;
     w->was_empty = num_waiting(w) == 0;
     if (getenv("SLUICE_TEST_VERBOSE")) {
         printf("%.2f s: price %.4f worth %.4f asked %.3f waits %.3f standing %.3f on %.3f;",
@@ -420,6 +436,8 @@ static void finish(struct world *w, struct item *item)
         const double held_s = w->now_s - item->started_s;
         sluice_fair_queue_done(&w->queue, item->flow, item->charged_ns, ns_of(item->storage_s));
         w->num_busy--;
+        count_work(w);
+        w->num_at_work[!c->is_greedy]--;
         w->busy_s += item->storage_s;
         c->used_s += item->storage_s;
         w->done_s += c->is_greedy ? 0 : item->storage_s;

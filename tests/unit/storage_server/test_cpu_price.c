@@ -76,7 +76,7 @@ static struct seen run(struct world *world, double seconds)
     struct seen seen = {.least = INFINITY};
     const int memory = SLUICE_ARRAY_LEN(world->heard);
     const int lag = (int)(world->lag_s / STEP_S);
-    double busy_s = 0, done_s = 0;
+    double busy_s = 0, done_s = 0, held_s = 0, idle_s = 0;
     bool was_empty = false;
     const long first = lround(world->now_s / STEP_S), last = first + lround(seconds / STEP_S);
     for (long i = first; i < last; i++) {
@@ -90,7 +90,11 @@ static struct seen run(struct world *world, double seconds)
             asked_s += world->clients[j].use * STEP_S;
         const double most_s = world->most_s * world->cores;
         world->waiting_s = fmin(world->waiting_s + asked_s, most_s);
-        const double step_s = fmin(world->waiting_s, capacity_at(world));
+        const double could_s = capacity_at(world);
+        const double step_s = fmin(world->waiting_s, could_s);
+        const double held = could_s > 0 ? step_s / could_s : world->waiting_s > 0;
+        held_s += world->said * STEP_S * held; /* also while all workers are stopped */
+        idle_s += world->said * STEP_S * (1 - held);
         world->waiting_s -= step_s;
         was_empty |= world->waiting_s <= 0;
         done_s += step_s;
@@ -100,6 +104,8 @@ static struct seen run(struct world *world, double seconds)
                 .cores = world->said,
                 .waiting_s = world->waiting_s,
                 .done_s = done_s,
+                .busy_s = held_s,
+                .idle_s = idle_s,
                 .was_empty = was_empty,
                 .num_followers = (unsigned)world->n,
                 .worth = mean_worth(world),
@@ -109,7 +115,7 @@ static struct seen run(struct world *world, double seconds)
             seen.least = fmin(seen.least, price);
             seen.most = fmax(seen.most, price);
             seen.most_wait_s = fmax(seen.most_wait_s, world->waiting_s / world->cores);
-            done_s = 0;
+            done_s = held_s = idle_s = 0;
             was_empty = world->waiting_s <= 0;
         }
         world->heard[i % memory] = world->price.price;
@@ -177,8 +183,8 @@ static void capacity_is_what_is_done_while_jobs_wait(void)
     run(&world, 10);
     CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 1.25, 0.1);
     world.cores = 2.5;
-    run(&world, 10);
-    CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 2.5, 0.1);
+    run(&world, 3); /* workers that find no jobs show it */
+    CU_ASSERT_DOUBLE_EQUAL(world.price.cores, 2.5, 0.25);
     CU_ASSERT(run(&world, 10).busy > 0.97);
 }
 
@@ -187,6 +193,7 @@ static struct sluice_cpu_load standing(unsigned num_followers, double worth)
     return (struct sluice_cpu_load){.cores = 1,
                                     .waiting_s = SLUICE_CPU_PRICE_TARGET_S,
                                     .done_s = LOOK_S,
+                                    .busy_s = LOOK_S,
                                     .num_followers = num_followers,
                                     .worth = worth};
 }
@@ -197,6 +204,19 @@ static struct sluice_cpu_price look(const struct sluice_cpu_load *load, int num_
     for (int i = 1; i <= num_looks; i++)
         sluice_cpu_price_update(&price, to_ns(i * LOOK_S), load);
     return price;
+}
+
+static void what_others_do_with_the_workers_is_left_only_while_nothing_waits(void)
+{
+    struct sluice_cpu_load load = standing(2, 1);
+    load.cores = 4;
+    load.others_s = 3 * LOOK_S;
+    CU_ASSERT_DOUBLE_EQUAL(look(&load, 400).cores, 1, 0.01);
+    load.was_empty = true;
+    load.waiting_s = 0;
+    const struct sluice_cpu_price price = look(&load, 400);
+    CU_ASSERT(price.cores > 1.2);
+    CU_ASSERT(price.price < 0.9);
 }
 
 static void at_rest_it_is_the_mean_worth(void)
@@ -219,7 +239,8 @@ static void it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle(void)
     CU_ASSERT(look(&load, 100).price > 1.2);
     load.waiting_s = 0;
     load.was_empty = true;
-    load.done_s = 0.8 * LOOK_S;
+    load.done_s = load.busy_s = 0.8 * LOOK_S;
+    load.idle_s = 0.2 * LOOK_S;
     struct sluice_cpu_price price = look(&load, 100);
     CU_ASSERT(price.price < 0.9 && price.price > 0.4);
     CU_ASSERT_DOUBLE_EQUAL(price.asked, -0.2, 0.01);
@@ -242,7 +263,8 @@ static void cores_without_a_use_are_worth_nothing_unless_jobs_wait(void)
     for (int i = 101; i <= 300; i++)
         sluice_cpu_price_update(&price, to_ns(i * LOOK_S), &load);
     CU_ASSERT(price.price > 0.9);
-    load.waiting_s = load.done_s = 0;
+    load.waiting_s = load.done_s = load.busy_s = 0;
+    load.idle_s = LOOK_S;
     load.was_empty = true;
     for (int i = 301; i <= 500; i++)
         sluice_cpu_price_update(&price, to_ns(i * LOOK_S), &load);
@@ -260,7 +282,8 @@ static void it_is_looked_for_if_nobody_says_the_worth(void)
     CU_ASSERT_EQUAL(look(&load, 10000).price, SLUICE_CPU_PRICE_MOST);
     struct sluice_cpu_price price = look(&load, 200);
     CU_ASSERT(sluice_cpu_price_update(&price, to_ns(3600), &load) < 2 * look(&load, 200).price);
-    load.waiting_s = load.done_s = 0;
+    load.waiting_s = load.done_s = load.busy_s = 0;
+    load.idle_s = LOOK_S;
     load.was_empty = true;
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(7200), &load), 0);
 }
@@ -287,6 +310,7 @@ int main(void)
         SLUICE_TEST(settles_where_the_cores_are_busy_and_worth_the_same_to_all),
         SLUICE_TEST(pauses_of_a_quota_are_no_lack_of_work),
         SLUICE_TEST(capacity_is_what_is_done_while_jobs_wait),
+        SLUICE_TEST(what_others_do_with_the_workers_is_left_only_while_nothing_waits),
         SLUICE_TEST(at_rest_it_is_the_mean_worth),
         SLUICE_TEST(it_is_0_for_a_single_client),
         SLUICE_TEST(it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle),
