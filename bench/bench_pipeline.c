@@ -8,10 +8,7 @@
 #include "base/cli.h"
 #include "base/compiler.h"
 #include "base/cpu.h"
-#include "base/file.h"
 #include "bench/bench.h"
-#include "datasets/manifest.h"
-#include "image/codec.h"
 
 #include <errno.h>
 #include <math.h>
@@ -55,34 +52,6 @@ static void *new_array(size_t count, size_t size)
     if (!memory)
         bench_die("no memory");
     return memory;
-}
-
-static void load_images(struct bench *b, const char *root, size_t max_images)
-{
-    struct sluice_err err = {0};
-    struct sluice_manifest *manifest;
-    if (sluice_manifest_scan(root, &manifest, &err))
-        bench_die("%s", err.text);
-    const size_t all = manifest->num_entries;
-    const size_t want = max_images && max_images < all ? max_images : all;
-    b->images = new_array(want, sizeof(*b->images));
-    for (size_t i = 0; i < want; i++) {
-        /* Spread over the folder, whose order is that of its classes. */
-        const char *path = manifest->entries[i * all / want].path;
-        struct bench_image *image = &b->images[b->num_images];
-        struct sluice_image_info info;
-        char *full = NULL;
-        if (asprintf(&full, "%s/%s", root, path) < 0)
-            bench_die("no memory");
-        image->path = full;
-        if (sluice_file_read(full, 256u << 20, NULL, &image->file, &err) ||
-            sluice_image_probe(image->file->data, image->file->len, &info, &err))
-            bench_die("%s: %s", full, err.text);
-        image->width = info.width;
-        image->height = info.height;
-        b->num_images++;
-    }
-    sluice_manifest_destroy(manifest);
 }
 
 static void make_tasks(struct bench *b, size_t epochs)
@@ -503,7 +472,7 @@ int main(int argc, char **argv)
     bench_pin(0);
     struct bench b = {
         .repeats = repeats, .is_compare = is_compare, .report = {.is_json = args.is_json}};
-    load_images(&b, args.positional[0], max_images);
+    b.images = bench_images_load(args.positional[0], max_images, &b.num_images);
     make_tasks(&b, epochs);
 
     const char *levels[4];
@@ -565,11 +534,7 @@ int main(int argc, char **argv)
         free(workers[w].answers);
     }
     free(ref.us);
-    for (size_t i = 0; i < b.num_images; i++) {
-        sluice_buf_unref(b.images[i].file);
-        free(b.images[i].path);
-    }
-    free(b.images);
+    bench_images_free(b.images, b.num_images);
     free(b.tasks);
     return num_wrong ? 1 : 0;
 }

@@ -2,6 +2,7 @@
 #define SLUICE_BENCH_BENCH_PIPELINE_H
 
 #include "base/hash.h"
+#include "bench/bench_images.h"
 #include "image/codec.h"
 #include "image/lookup.h"
 #include "pipeline/pipeline.h"
@@ -26,12 +27,6 @@ enum bench_reference {
     REFERENCE_VAL,
     NUM_REFERENCES,
     REFERENCE_NONE = NUM_REFERENCES,
-};
-
-struct bench_image {
-    char *path;
-    struct sluice_buf *file;
-    uint32_t width, height;
 };
 
 struct bench_task { /* one sample: an image in an epoch */

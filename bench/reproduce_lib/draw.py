@@ -4,11 +4,13 @@ from . import cells, figures, page, records
 
 def table_lines(summary):
     lines = [f"{'setup':<46} {'mode':<10} {'s a pass':>9} {'plan':>9} {'ratio':>6} "
-             f"{'/fixed':>6} {'/SOPHON':>7} {'B/sample':>9}"]
+             f"{'speeds':>9} {'ratio':>6} {'/fixed':>6} {'/SOPHON':>7} {'B/sample':>9}"]
     for cell in summary:
         setup = cells.setup_text(records.setup_of(cell))
         columns = [f"{cell['seconds']:9.4f}"]
         for key, width, digits in (("plan_seconds", 9, 4), ("measured_over_plan", 6, 3),
+                                   ("storage_speed", 4, 2), ("compute_speed", 4, 2),
+                                   ("measured_over_plan_at_speed", 6, 3),
                                    ("measured_over_best_fixed", 6, 3),
                                    ("measured_over_sophon", 7, 3)):
             value = cell[key]

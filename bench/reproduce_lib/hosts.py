@@ -40,10 +40,18 @@ def dies_with_parent():
     return die_with_parent
 
 
-def spawn(command, **options):
-    """A child that a terminal's Ctrl-C does not reach: we end it in our own order."""
-    return subprocess.Popen([str(part) for part in command], start_new_session=True,
-                            preexec_fn=dies_with_parent(), **options)
+def spawn(command, run_first=None, **options):
+    """A child that a terminal's Ctrl-C does not reach: we end it in our own order.  It stays in our
+    session, as the kernel gives sessions alike of a CPU, whatever the policy of their processes."""
+    die_with_parent = dies_with_parent()
+
+    def prepare():
+        os.setpgid(0, 0)
+        die_with_parent()
+        if run_first:
+            run_first()
+
+    return subprocess.Popen([str(part) for part in command], preexec_fn=prepare, **options)
 
 
 def end(process, sig=signal.SIGTERM):

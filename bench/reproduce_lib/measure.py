@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import time
 
-from . import hosts, quota, records
+from . import hosts, quota, records, speed
 
 
 # Small enough for every model to bear it however long an epoch is; nobody asks what it learns.
@@ -16,7 +16,26 @@ class MeasureError(Exception):
     pass
 
 
-def make_profile(programs, link, cores, server, folder, options, log_path):
+class Meter:
+    """From here on: what the server takes of its CPUs, what others do that are no part of it, and how
+    fast the CPUs are (speed.Clocks)."""
+
+    def __init__(self, cpus, clocks, server):
+        self.cpus, self.clocks, self.server = cpus, clocks, server
+        self.speeds = clocks.look()
+        self.before = self._look()
+
+    def _look(self):
+        return (self.server.cpu_seconds(), self.clocks.cpu_seconds(), hosts.busy_seconds(self.cpus))
+
+    def read(self, client):
+        """client: resources that the client's process used."""
+        storage, clocks, busy = (now - then for now, then in zip(self._look(), self.before))
+        others = busy - storage - clocks - client.ru_utime - client.ru_stime
+        return storage, others, self.clocks.since(self.speeds)
+
+
+def make_profile(programs, link, cores, clocks, server, folder, options, log_path):
     """Measures both nodes, each on the cores that will do the work; the command, the CPU seconds
     that it measured, and whether others took part of the cores meanwhile.
 
@@ -30,7 +49,7 @@ def make_profile(programs, link, cores, server, folder, options, log_path):
                options["batch"], "-p", 0, "--no-val", "--json"]
     command = [str(part) for part in command]
     os.makedirs(folder, exist_ok=True)
-    storage_before, busy_before = server.cpu_seconds(), hosts.busy_seconds(cpus)
+    meter = Meter(cpus, clocks, server)
     started = time.monotonic()
     with open(log_path, "ab") as log:
         process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -44,10 +63,10 @@ def make_profile(programs, link, cores, server, folder, options, log_path):
         raise MeasureError(
             f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
     taken = time.monotonic() - started
-    used = server.cpu_seconds() - storage_before + usage.ru_utime + usage.ru_stime
-    others = hosts.busy_seconds(cpus) - busy_before - used
-    return (f"{server.command} & {' '.join(command)}", used,
-            others > records.DISTURBED_SHARE * len(cpus) * taken)
+    storage_s, others_s, found = meter.read(usage)
+    speed.keep(folder, found)
+    return (f"{server.command} & {' '.join(command)}", storage_s + usage.ru_utime + usage.ru_stime,
+            others_s > records.DISTURBED_SHARE * len(cpus) * taken)
 
 
 def train_command(programs, link, cores, server, setup, mode, options):
@@ -70,11 +89,12 @@ def train_command(programs, link, cores, server, setup, mode, options):
     return [str(part) for part in command]
 
 
-def run_epoch(command, server, cores, log_path):
+def run_epoch(command, server, cores, clocks, log_path):
     """The epoch's report with the CPU time of both nodes, `storage_cpu_s` and `compute_cpu_s`, and
-    what others took of their CPUs, `other_cpu_s`: it should be next to nothing."""
+    what others took of their CPUs, `other_cpu_s`: it should be next to nothing; and what the clocks
+    found."""
     cpus = set(cores.storage + cores.compute)
-    storage_before, busy_before = server.cpu_seconds(), hosts.busy_seconds(cpus)
+    meter = Meter(cpus, clocks, server)
     with tempfile.TemporaryFile() as out, open(log_path, "ab") as log:
         process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
         try:
@@ -87,10 +107,8 @@ def run_epoch(command, server, cores, log_path):
     if process.returncode != 0 or not lines:
         raise MeasureError(f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
     report = json.loads(lines[-1])
-    report["storage_cpu_s"] = server.cpu_seconds() - storage_before
+    report["storage_cpu_s"], others_s, found = meter.read(usage)
     report["compute_cpu_s"] = usage.ru_utime + usage.ru_stime
-    others = hosts.busy_seconds(cpus) - busy_before - report["storage_cpu_s"] - \
-        report["compute_cpu_s"]
     report["cores"] = len(cpus)
-    report["other_cpu_s"] = round(max(others, 0), 3)
-    return report
+    report["other_cpu_s"] = round(max(others_s, 0), 3)
+    return report, found

@@ -105,12 +105,13 @@ def _machine(kept):
 def verdicts(summary):
     """What the sweep says in a few lines; pairs of a claim and what was found."""
     found = []
-    planned = [cell["measured_over_plan"] for cell in summary if cell["measured_over_plan"]]
-    if planned:
-        errors = [abs(value - 1) for value in planned]
-        found.append(("measured within 10 % of the plan",
-                      f"{sum(error <= 0.1 for error in errors)} of {len(errors)} cells; median "
-                      f"{100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %"))
+    for key, plan in (("measured_over_plan", "the plan"),
+                      ("measured_over_plan_at_speed", "the plan for CPUs as fast as they were")):
+        errors = [abs(cell[key] - 1) for cell in summary if cell[key]]
+        if errors:
+            found.append((f"measured within 10 % of {plan}",
+                          f"{sum(error <= 0.1 for error in errors)} of {len(errors)} cells; median "
+                          f"{100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %"))
     ours = [cell for cell in summary if cell["mode"] == "auto"]
     for key, what in (("measured_over_best_fixed", "the best fixed mode"),
                       ("measured_over_sophon", "SOPHON's plan")):
@@ -197,12 +198,14 @@ def _results(kept, summary):
              f"{percent(records.DISTURBED_SHARE)} of the cores are left out where there are better "
              "ones. Each epoch is compared with the plan of the profile that was made just before it; what "
              "stands for both is the median of the rounds. "
+             "The CPUs' speed is how many times as fast as in the profile they did the same work in the "
+             "epoch, beside it; the plan at it is what the planner says for that. "
              "Stalls are shares of the epoch. All of it is in "
              f"{link('cells.csv', 'cells.csv')}; the last columns lead to the lines of "
              f"{link('rows.csv', 'rows.csv')} and {link('forecast.csv', 'forecast.csv')} behind "
              "it. Red: more than 10 % off the plan, or more than 3 % above.</p>"]
     heads = ["<mode", "seconds", "least to most", "MB", "bytes a sample", "plan s", "plan's limit",
-             "measured / plan", "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s",
+             "measured / plan", "CPUs' speed, storage", "compute", "measured / plan at it", "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s",
              "others' CPU s", "<stalls", "<choices", "<rows", "<plan"]
     for setup in dict.fromkeys(records.setup_of(cell) for cell in summary):
         rows = []
@@ -222,6 +225,8 @@ def _results(kept, summary):
                 number(cell["wire_bytes"] / 1e6, 2), number(cell["bytes_per_sample"], 0),
                 number(cell["plan_seconds"], 4), cell["plan_slowest"] or "",
                 ratio(cell["measured_over_plan"], 0.9, 1.1),
+                number(cell["storage_speed"], 2), number(cell["compute_speed"], 2),
+                ratio(cell["measured_over_plan_at_speed"], 0.9, 1.1),
                 ratio(cell["measured_over_best_fixed"], 0, high),
                 ratio(cell["measured_over_sophon"], 0, high),
                 number(cell["storage_cpu_s"], 3), number(cell["compute_cpu_s"], 3),

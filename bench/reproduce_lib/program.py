@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from . import cells, draw, forecast, hosts, measure, records
+from . import cells, draw, forecast, hosts, measure, records, speed
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
@@ -120,6 +120,9 @@ def parse_arguments(arguments, program):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-root", action="store_true",
                         help="No network namespaces: the server limits the link.")
+    parser.add_argument("--no-clocks", dest="has_clocks", action="store_false",
+                        help="Nothing runs beside the nodes, so how fast their CPUs were is not "
+                             "known.")
     parser.add_argument("--max-seconds", type=float, default=math.inf, metavar="S",
                         help="Starts no epoch that would end later.")
     parser.add_argument("--reforecast", action="store_true",
@@ -192,6 +195,7 @@ class Sweep:
             "arch": options.arch if options.device == "cuda" else "",
             "gpu_rate": options.gpu_rate, "batch": options.batch,
             "jpeg_index": options.jpeg_index, "profile_samples": options.profile_samples,
+            "has_clocks": options.has_clocks,
             "machine": hosts.machine()})
         self.records.add_run({
             "started": hosts.now(), "commit": self.commit, "command": shlex.join(sys.argv),
@@ -267,6 +271,8 @@ class Sweep:
         options = self.options
         self.begin()
         self.indexed = self.make_index()
+        if options.has_clocks:
+            speed.copy_images(self.root, self.records.path("speed-images"))
         setups = self.setups()
         for setup in setups:
             # Modes take turns, so that what drifts on the machine meets all of them.
@@ -299,6 +305,11 @@ class Sweep:
         return hosts.Server(os.path.join(self.options.bin, "offload_server"), self.root, self.link,
                             cores, storage_cores, index if self.options.jpeg_index else "off",
                             self.records.path("server.log"))
+
+    def clocks(self, cores):
+        program = os.path.normpath(os.path.join(self.options.bin, os.pardir, "bench", "bench_speed"))
+        return speed.Clocks(program if self.options.has_clocks else None,
+                            self.records.path("speed-images"), cores, self.records.path("speed.log"))
 
     def make_index(self):
         folder = os.path.join(self.out, "index")
@@ -341,16 +352,18 @@ class Sweep:
         cores = hosts.Cores(of.storage_cores, of.compute_cores)
         self.link.set_rate(of.mbit)
         server = self.server(cores, of.storage_cores)
+        clocks = self.clocks(cores)
         taken = []  # is_disturbed, CPU seconds, folder, command
         try:
             while len(taken) < options.attempts and not (taken and not taken[-1][0]):
                 folder = f"{profile}-{len(taken)}"
                 command, seconds, is_disturbed = measure.make_profile(
-                    options.bin, self.link, cores, server, folder,
+                    options.bin, self.link, cores, clocks, server, folder,
                     {"seed": options.seed, "samples": options.profile_samples,
                      "batch": options.batch}, self.records.path("train.log"))
                 taken.append((is_disturbed, seconds, folder, command))
         finally:
+            clocks.close()
             server.close()
             cores.close()
         # The one that nobody disturbed; the cheapest if there was none.
@@ -392,11 +405,12 @@ class Sweep:
             warn(f"{setup.storage_cores:g}+{setup.compute_cores:g} cores: {cores.warning()}")
         self.link.set_rate(setup.mbit)
         server = self.server(cores, setup.storage_cores)
+        clocks = self.clocks(cores)
         try:
             while self.todo and self.todo[0][0] == setup and self.todo[0][2] == number:
                 if not self.has_time(self.todo[0]):
                     return False
-                text = self.run_one(*self.todo[0], cores, server, profile)
+                text = self.run_one(*self.todo[0], cores, clocks, server, profile)
                 self.done += 1
                 _, mode, _ = self.todo[0]
                 if self.records.has(setup, mode, number, self.options.attempts):
@@ -406,22 +420,38 @@ class Sweep:
                 left = sum(self.expected(*item) for item in self.todo) + self.expected_profiles()
                 say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
         finally:
+            clocks.close()
             server.close()
             cores.close()
         return True
 
-    def run_one(self, setup, name, number, cores, server, profile):
+    def plan_at_speed(self, setup, mode, profile, speeds):
+        """Seconds of a pass with CPUs as fast as they were; None where that or the plan is not known."""
+        if not mode.planner or not speeds:
+            return None
+        asked, _ = self.ask(setup._replace(**{
+            f"{node}_cores": getattr(setup, f"{node}_cores") * factor
+            for node, factor in speeds[1].items()}), profile)
+        return asked[mode.planner]["primal_s"]
+
+    def run_one(self, setup, name, number, cores, clocks, server, profile):
         options = self.options
         repeat = self.repeat_of(setup)
         mode = cells.MODES[name]
         command = measure.train_command(options.bin, self.link, cores, server, setup, mode, {
             "profile": profile, "repeat": repeat, "round": number, "seed": options.seed,
             "device": options.device, "batch": options.batch, "arch": options.arch})
-        report = measure.run_epoch(command, server, cores, self.records.path("train.log"))
+        report, found = measure.run_epoch(command, server, cores, clocks,
+                                          self.records.path("train.log"))
+        speeds = speed.compare(profile, found)
+        at_speed = self.plan_at_speed(setup, mode, profile, speeds)
         row = {
             **setup._asdict(), "mode": name, "round": number, "repeat": repeat,
             "cores_shared": cores.shared, "commit": self.commit, "date": hosts.now(),
             "choices": records.choices_text(report["choices"]),
+            "storage_speed": round(speeds[0]["storage"], 4) if speeds else math.nan,
+            "compute_speed": round(speeds[0]["compute"], 4) if speeds else math.nan,
+            "plan_at_speed": at_speed or math.nan,
             "command": f"{server.command} & {' '.join(command)}"}
         for key in records.ROW_FIELDS:
             if key.startswith("stall_"):
@@ -435,6 +465,9 @@ class Sweep:
         if plan:
             ratio = report["seconds"] / (plan * repeat)
             text += f", plan {plan * repeat:8.3f} s, ratio {ratio:.3f}"
+            if at_speed:
+                text += (f" (at speeds of {speeds[0]['storage']:.2f} and {speeds[0]['compute']:.2f}: "
+                         f"{report['seconds'] / (at_speed * repeat):.3f})")
             self.slowness += 0.2 * (min(max(ratio, 0.2), 5) - self.slowness)
         return f"{text}, {report['bytes_per_sample']:9.0f} bytes a sample"
 

@@ -19,8 +19,8 @@ ROW_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "round", "repeat", "samples",
     "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
     "stall_storage_cpu", "stall_network", "stall_compute_cpu", "stall_trainer", "choices",
-    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "commit", "date",
-    "command")
+    "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "storage_speed",
+    "compute_speed", "plan_at_speed", "commit", "date", "command")
 FORECAST_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "round", "seconds",
     "wire_bytes", "slowest",
@@ -31,7 +31,8 @@ CELL_FIELDS = (
     "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "rounds", "repeat", "seconds",
     "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
     "plan_seconds_min", "plan_seconds_max",
-    "plan_wire_bytes", "plan_slowest", "measured_over_plan", "measured_over_best_fixed",
+    "plan_wire_bytes", "plan_slowest", "measured_over_plan", "storage_speed", "compute_speed",
+    "plan_at_speed", "measured_over_plan_at_speed", "measured_over_best_fixed",
     "measured_over_sophon", "plan_over_sophon", "stall_disk", "stall_storage_cpu", "stall_network",
     "stall_compute_cpu", "stall_trainer", "bound_by", "plan_share", "storage_cpu_s",
     "compute_cpu_s", "other_cpu_s", "choices")
@@ -40,7 +41,8 @@ NUMBERS = {
     "round": int, "repeat": int,
     "samples": int, "seconds": float, "wire_bytes": int, "errors": int, "reduced": int,
     "retries": int, "storage_cpu_s": float, "compute_cpu_s": float, "other_cpu_s": float,
-    "cores": int, "cores_shared": int,
+    "cores": int, "cores_shared": int, "storage_speed": float, "compute_speed": float,
+    "plan_at_speed": float,
     "gap": float, "stall_disk": float, "stall_storage_cpu": float, "stall_network": float,
     "stall_compute_cpu": float, "stall_trainer": float, "busy_disk": float,
     "busy_storage_cpu": float, "busy_network": float, "busy_compute_cpu": float,
@@ -69,7 +71,10 @@ class Table:
         if whole != text:
             with open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(whole)
-        for raw in csv.DictReader(whole.splitlines()):
+        reader = csv.DictReader(whole.splitlines())
+        if reader.fieldnames and tuple(reader.fieldnames) != tuple(fields):
+            raise ValueError(f"{path} has not the columns of this program: take another --out")
+        for raw in reader:
             self.rows.append({key: NUMBERS.get(key, str)(value) for key, value in raw.items()})
 
     def append(self, row):
@@ -215,6 +220,11 @@ def summarize(records):
         cell["measured_over_plan"] = statistics.median(
             row["seconds"] / row["repeat"] / of["seconds"] for row, of in pairs
             if of and of["seconds"] > 0) if plans else None
+        paced = [row for row in rows if row["plan_at_speed"] > 0]
+        for field in ("storage_speed", "compute_speed", "plan_at_speed"):
+            cell[field] = statistics.median(row[field] for row in paced) if paced else None
+        cell["measured_over_plan_at_speed"] = statistics.median(
+            row["seconds"] / row["repeat"] / row["plan_at_speed"] for row in paced) if paced else None
         cell["bound_by"] = max(STALLS, key=lambda stall: cell[f"stall_{stall}"])
         cell["plan_share"] = plan_share(plan, cell["bound_by"]) if plan else None
         found.append(cell)

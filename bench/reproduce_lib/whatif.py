@@ -7,8 +7,10 @@ LIMITS = (("mbit", "net-bw"), ("storage_cores", "remote-cpus"), ("compute_cores"
           ("consume_rate", "gpu-rate"))
 
 
-def error_text(found):
-    errors = [abs(cell["measured_over_plan"] - 1) for cell in found]
+def error_text(found, key="measured_over_plan"):
+    errors = [abs(cell[key] - 1) for cell in found if cell[key]]
+    if not errors:
+        return "not known"
     return (f"{len(errors):>5} {100 * statistics.median(errors):9.1f} % {100 * max(errors):9.1f} % "
             f"{sum(error <= 0.1 for error in errors):>5} of {len(errors)}")
 
@@ -41,7 +43,9 @@ def lines(summary):
                for slowest in dict.fromkeys(cell["plan_slowest"] for cell in planned)]
     return [f"{'whatif against epochs':<24} {'cells':>5} {'median':>11} {'worst':>11} "
             f"{'within 10 %':>12}"] + \
-        [f"{name:<24} {error_text(found)}" for name, found in groups] + limit_lines(planned)
+        [f"{name:<24} {error_text(found)}" for name, found in groups] + \
+        [f"{'all, at the CPUs speed':<24} {error_text(planned, 'measured_over_plan_at_speed')}"] + \
+        limit_lines(planned)
 
 
 WHATIF = program.Program(

@@ -1,0 +1,22 @@
+#ifndef SLUICE_BENCH_BENCH_IMAGES_H
+#define SLUICE_BENCH_BENCH_IMAGES_H
+
+#include "base/buf.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Image files in memory. */
+
+struct bench_image {
+    char *path;
+    struct sluice_buf *file;
+    uint32_t width, height;
+};
+
+/* Up to max_images (0: all) of a folder, spread evenly over it, without those that are no images:
+ * of them stderr tells.  The bench ends where none is left. */
+struct bench_image *bench_images_load(const char *root, size_t max_images, size_t *num_images);
+void bench_images_free(struct bench_image *images, size_t num_images);
+
+#endif
