@@ -7,6 +7,7 @@ child, and children die with their parent.
 """
 import ctypes
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -57,12 +58,14 @@ def spawn(command, run_first=None, **options):
 def end(process, sig=signal.SIGTERM):
     if process is None or process.poll() is not None:
         return
-    process.send_signal(sig)
+    ended = os.pidfd_open(process.pid)
     try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        process.send_signal(sig)
+        if not select.select([ended], [], [], STOP_TIMEOUT_S)[0]:
+            process.kill()
+    finally:
+        os.close(ended)
+    process.wait()
 
 
 # --- cores ---

@@ -117,7 +117,7 @@ class JpegIndexTest(unittest.TestCase):
             server = Server(self.root, "--jpeg-index", index)
             try:
                 train("--host", server.address, "--dataset-mode", "remote_nooff", "--epochs", 1,
-                      "--profiling", "--write-profile-folder", folder)
+                      "--profiling", "--write-profile-folder", folder, "--profile-samples", 4)
             finally:
                 server.stop()
             model = json.loads((folder / "cost_model.json").read_text())
