@@ -90,24 +90,25 @@ static inline void fail(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *
     in->table = sluice_jpeg_nowhere;
 }
 
-static __attribute__((noinline)) struct sluice_jpeg_reader
-step_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane, const uint8_t *place)
+/* One symbol, whatever it is.  Without a `place` coefficients stand as they come. */
+static ALWAYS_INLINE void take_slowly(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
+                                      const uint8_t *place, int32_t add_to_value)
 {
-    struct sluice_jpeg_reader *in = &reader;
     struct sluice_jpeg_cell *cell = (struct sluice_jpeg_cell *)(void *)in->cell;
     refill(in);
     const struct sluice_jpeg_symbol symbol = take_symbol(in, cell->coding);
     const size_t pos = in->pos + symbol.run + 1;
     if (!symbol.is_sound || (!symbol.is_end && pos > 64)) {
         fail(in, lane);
-        return reader;
+        return;
     }
     if (symbol.is_end) {
         in->pos = 64;
     } else {
         /* A run of 16 zeroes, too, ends in a coefficient: one that is zero. */
         in->pos = pos;
-        cell->coefficients[place[pos]] = (int16_t)sluice_jpeg_extend(in->bits, symbol.size);
+        cell->coefficients[place ? place[pos] : pos - 1] =
+            (int16_t)(sluice_jpeg_extend(in->bits, symbol.size) + add_to_value);
         in->bits <<= symbol.size;
     }
     refill(in);
@@ -117,7 +118,30 @@ step_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane, con
         in->pos = 0;
         in->table = cell[1].first;
     }
+}
+
+static __attribute__((noinline)) struct sluice_jpeg_reader
+step_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane, const uint8_t *place)
+{
+    take_slowly(&reader, lane, place, 0);
     return reader;
+}
+
+/* A leaper leaves in a block's first coefficient the index of its first leap, or what is that much
+ * more than the DC's difference. */
+#define SLOW_DC (3 << LEAP_BITS)
+
+static __attribute__((noinline)) struct sluice_jpeg_reader
+leap_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane)
+{
+    take_slowly(&reader, lane, NULL, SLOW_DC);
+    return reader;
+}
+
+static inline int32_t dc_of_leaper(const struct sluice_jpeg_cell *cell)
+{
+    const uint16_t left = (uint16_t)cell->coefficients[0];
+    return left < 1 << LEAP_BITS ? cell->coding->leaps.dc[left] : left - SLOW_DC;
 }
 
 /* Nothing here depends on a guess about the bits but that they are no rare ones: the end of a
@@ -126,7 +150,7 @@ step_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane, con
 static ALWAYS_INLINE void go_on(struct sluice_jpeg_reader *in, size_t taken, size_t pos)
 {
     const struct sluice_jpeg_cell *cell = (const struct sluice_jpeg_cell *)(const void *)in->cell;
-    const uint32_t *table = cell->rest;
+    const void *table = cell->rest;
     size_t end = taken | pos; /* or the 64th coefficient */
 #ifdef __x86_64__
     __asm__("and %[is_end], %k[end]\n\tcmovne %[first], %[table]\n\tcmovne %[zero], %[pos]"
@@ -147,7 +171,7 @@ static ALWAYS_INLINE void go_on(struct sluice_jpeg_reader *in, size_t taken, siz
 static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
                                const uint8_t *place, bool in_order)
 {
-    const uint32_t *entry = &in->table[in->bits >> (64 - STEP_BITS)];
+    const uint32_t *entry = (const uint32_t *)in->table + (in->bits >> (64 - STEP_BITS));
     const size_t taken = part(entry, 0), pos = in->pos + part(entry, 1);
     if (__builtin_expect(pos > 64, 0)) {
         *in = step_slowly(*in, lane, place);
@@ -162,20 +186,20 @@ static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg
     go_on(in, taken, pos);
 }
 
-/* The same for leaps, of which nothing is kept but the DC's difference, where its block begins. */
-static ALWAYS_INLINE void leap(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
-                               const uint8_t *place)
+/* The same for leaps. */
+static ALWAYS_INLINE void leap(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane)
 {
-    const uint32_t *entry = &in->table[in->bits >> (64 - LEAP_BITS)];
-    const size_t taken = part(entry, 0), pos = in->pos + part(entry, 1);
-    const int16_t dc = (int16_t)(*entry >> DC_SHIFT);
+    const uint64_t index = in->bits >> (64 - LEAP_BITS);
+    const uint32_t taken = ((const uint16_t *)in->table)[index];
+    const size_t pos = in->pos + (taken >> ADVANCE_SHIFT);
     if (__builtin_expect(pos > 64, 0)) {
-        *in = step_slowly(*in, lane, place);
+        *in = leap_slowly(*in, lane);
         return;
     }
     in->bits <<= taken & 63;
-    memcpy(in->cell + offsetof(struct sluice_jpeg_cell, coefficients) + 2 * in->pos, &dc,
-           sizeof(dc));
+    const uint16_t left = (uint16_t)index;
+    memcpy(in->cell + offsetof(struct sluice_jpeg_cell, coefficients) + 2 * in->pos, &left,
+           sizeof(left));
     go_on(in, taken, pos);
 }
 

@@ -76,12 +76,25 @@ static void make_steps(const struct code *codes, unsigned num_codes, bool is_dc,
 /* What AC symbols make of bits: leaps of 0, 1, 2, .. bits, each a symbol and then a shorter leap.
  */
 struct leaps {
-    uint32_t of_bits[2 * LEAPS_LEN]; /* by 1 << the number of bits, and the bits */
+    uint16_t of_bits[2 * LEAPS_LEN]; /* by 1 << the number of bits, and the bits */
 };
+
+static void fill_leaps(uint16_t *at, uint32_t count, uint16_t entry)
+{
+    for (uint32_t i = 0; i < count; i++)
+        at[i] = entry;
+}
+
+/* A leap and those that may follow it. */
+static void join_leaps(uint16_t *at, uint32_t count, unsigned leap, const uint16_t *rests)
+{
+    for (uint32_t i = 0; i < count; i++)
+        at[i] = (uint16_t)(leap + rests[i]);
+}
 
 static void list_leaps(const struct code *codes, unsigned num_codes, struct leaps *leaps)
 {
-    uint32_t *all = leaps->of_bits;
+    uint16_t *all = leaps->of_bits;
     memset(leaps, 0, sizeof(*leaps));
     for (unsigned n = 1; n <= LEAP_BITS; n++) {
         for (unsigned c = 0; c < num_codes && codes[c].length <= n; c++) {
@@ -90,46 +103,66 @@ static void list_leaps(const struct code *codes, unsigned num_codes, struct leap
             const unsigned advance = advance_of(code);
             if (num_bits > n + MAX_LEAP_BITS - LEAP_BITS)
                 continue;
-            const uint32_t first =
+            const unsigned first =
                 (advance ? advance : 1) << ADVANCE_SHIFT | (advance ? 0 : IS_END) | num_bits;
-            uint32_t *at = all + (1u << n) + (code->bits << (n - code->length));
+            uint16_t *at = all + (1u << n) + (code->bits << (n - code->length));
             const uint32_t len = 1u << (n - code->length);
             /* Behind the end, or a value that needs more bits, comes the leap of no bits. */
-            const uint32_t rest_len = advance && num_bits < n ? 1u << (n - num_bits) : 1;
-            const uint32_t *rests = all + rest_len;
-            for (uint32_t i = 0; i < len; i += rest_len) {
-                for (uint32_t j = 0; j < rest_len; j++)
-                    at[i + j] = first + rests[j];
+            if (!advance || num_bits >= n) {
+                fill_leaps(at, len, (uint16_t)first);
+                continue;
             }
+            const uint32_t rest_len = 1u << (n - num_bits);
+            for (uint32_t i = 0; i < len; i += rest_len)
+                join_leaps(at + i, rest_len, first, all + rest_len);
         }
     }
 }
 
-/* Those that begin with an AC code, or with a DC code and its value. */
-static void make_leaps(const struct code *codes, unsigned num_codes, bool is_dc,
-                       const struct leaps *leaps, uint32_t table[LEAPS_LEN])
+static const uint16_t slow_leap = SLOW << ADVANCE_SHIFT;
+
+/* Those that begin with an AC code. */
+static void make_rest_leaps(const struct code *codes, unsigned num_codes, const struct leaps *leaps,
+                            uint16_t table[LEAPS_LEN])
 {
-    uint32_t *at = table;
+    uint16_t *at = table; /* codes follow each other */
+    for (unsigned c = 0; c < num_codes && codes[c].length <= LEAP_BITS; c++) {
+        const uint32_t len = 1u << (LEAP_BITS - codes[c].length);
+        if (codes[c].length + codes[c].size > MAX_LEAP_BITS)
+            fill_leaps(at, len, slow_leap);
+        else
+            memcpy(at, leaps->of_bits + LEAPS_LEN + (at - table), len * sizeof(*at));
+        at += len;
+    }
+    fill_leaps(at, (uint32_t)(table + LEAPS_LEN - at), slow_leap);
+}
+
+/* Those that begin with a DC code and its value. */
+static void make_first_leaps(const struct code *codes, unsigned num_codes,
+                             const struct leaps *leaps, struct sluice_jpeg_leaps *out)
+{
+    uint16_t *at = out->first;
+    int16_t *dc = out->dc;
     for (unsigned c = 0; c < num_codes && codes[c].length <= LEAP_BITS; c++) {
         const struct code *code = &codes[c];
         const unsigned num_bits = code->length + code->size;
         const uint32_t len = 1u << (LEAP_BITS - code->length);
-        if (num_bits > (is_dc ? LEAP_BITS : MAX_LEAP_BITS)) {
-            fill(at, len, SLOW << ADVANCE_SHIFT);
-        } else if (!is_dc) {
-            memcpy(at, leaps->of_bits + LEAPS_LEN + (at - table), len * sizeof(*at));
+        if (num_bits > LEAP_BITS) {
+            fill_leaps(at, len, slow_leap);
         } else {
             const uint32_t rest_len = 1u << (LEAP_BITS - num_bits);
             for (uint32_t i = 0; i < 1u << code->size; i++) {
-                const uint32_t leap =
-                    (uint32_t)value_of(i, code->size) << DC_SHIFT | 1u << ADVANCE_SHIFT | num_bits;
+                join_leaps(at + i * rest_len, rest_len, 1u << ADVANCE_SHIFT | num_bits,
+                           leaps->of_bits + rest_len);
+                const int16_t value = (int16_t)value_of(i, code->size);
                 for (uint32_t j = 0; j < rest_len; j++)
-                    at[i * rest_len + j] = leap + leaps->of_bits[rest_len + j];
+                    dc[i * rest_len + j] = value;
             }
         }
         at += len;
+        dc += len;
     }
-    fill(at, (uint32_t)(table + LEAPS_LEN - at), SLOW << ADVANCE_SHIFT);
+    fill_leaps(at, (uint32_t)(out->first + LEAPS_LEN - at), slow_leap);
 }
 
 void sluice_jpeg_lanes_set_codings(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
@@ -177,8 +210,8 @@ void sluice_jpeg_lanes_make_leaps(struct sluice_jpeg_lanes *lanes, const struct 
         struct sluice_jpeg_leaps *out = &lanes->codings[c].leaps;
         unsigned num_codes = list_codes(&jpeg->ac[jpeg->components[c].ac], false, codes);
         list_leaps(codes, num_codes, &leaps);
-        make_leaps(codes, num_codes, false, &leaps, out->rest);
+        make_rest_leaps(codes, num_codes, &leaps, out->rest);
         num_codes = list_codes(&jpeg->dc[jpeg->components[c].dc], true, codes);
-        make_leaps(codes, num_codes, true, &leaps, out->first);
+        make_first_leaps(codes, num_codes, &leaps, out);
     }
 }

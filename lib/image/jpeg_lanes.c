@@ -16,8 +16,8 @@ void sluice_jpeg_lanes_init(struct sluice_jpeg_lanes *lanes)
 #endif
 }
 
-static void set_cell(struct sluice_jpeg_lane *lane, size_t cell, const uint32_t *first,
-                     const uint32_t *rest)
+static void set_cell(struct sluice_jpeg_lane *lane, size_t cell, const void *first,
+                     const void *rest)
 {
     lane->cells[cell].first = first;
     lane->cells[cell].rest = rest;

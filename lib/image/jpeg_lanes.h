@@ -15,37 +15,33 @@
  *
  * Threads: a set of lanes belongs to one. */
 
-#define STEP_BITS 10
+#define STEP_BITS 11
 #define MAX_STEP_BITS 18
 #define LEAP_BITS 12
 #define MAX_LEAP_BITS 18
 
-/* What the next bits of a block hold, as far as STEP_BITS of them tell.  An entry is four bytes
- * that are loaded one by one, for loads are cheaper than shifts where many readers take turns.
+/* What the next bits of a block hold, as far as the index into a table tells.
  *
  * A step is one coefficient or the end of the block, which is a zero after the last coefficient,
  * so that a value can always be stored.  The code and its value's first bit, which says whether
- * it is negative, are all known: what the bits taken differ from the value by, as numbers.
+ * it is negative, are all known: what the bits taken differ from the value by, as numbers.  A
+ * block's first step is the difference of its DC.  The four bytes are loaded one by one, for loads
+ * are cheaper than shifts where many readers take turns.
  *
  *     byte 0: bits taken, at most MAX_STEP_BITS; IS_END
  *          1: coefficients to go on by
  *       2, 3: what to add to the bits taken
  *
- * A block's first step is the difference of its DC.
- *
  * A leap is as many symbols as LEAP_BITS hold the codes of, even if the last one's value goes on
- * behind them, up to MAX_LEAP_BITS; of the values only the DC's difference is wanted.  One that
- * goes past 64 is wrong: its last part belongs to the next block.
- *
- *     byte 0: bits taken, IS_END
- *          1: coefficients to go on by
- *       2, 3: the DC's difference
+ * behind them, up to MAX_LEAP_BITS.  One that goes past 64 is wrong: its last part belongs to the
+ * next block.  It has the first two bytes alone, so that the tables of two codings fit the
+ * first-level cache; of the values the DC's difference is wanted, which `dc` tells afterwards, by
+ * the index of the block's first leap.
  *
  * SLOW in byte 1: a symbol that does not fit, or no symbol. */
 #define IS_END 64u
 #define ADVANCE_SHIFT 8
 #define ADD_SHIFT 16
-#define DC_SHIFT 16
 #define SLOW 255u
 
 struct sluice_jpeg_steps {
@@ -53,7 +49,8 @@ struct sluice_jpeg_steps {
 };
 
 struct sluice_jpeg_leaps {
-    uint32_t first[1 << LEAP_BITS], rest[1 << LEAP_BITS];
+    uint16_t first[1 << LEAP_BITS], rest[1 << LEAP_BITS];
+    int16_t dc[1 << LEAP_BITS];
 };
 
 /* How the blocks of one component are coded. */
@@ -73,12 +70,12 @@ struct sluice_jpeg_coding {
 /* A block of a chunk.  Of the tables that may follow in it or behind it, `rest` and the next
  * cell's `first`, the one is as far from the other as IS_END says. */
 struct sluice_jpeg_cell {
-    alignas(64) const uint32_t *first;
+    alignas(64) const void *first;
     const struct sluice_jpeg_coding *coding;
     int16_t before[24];       /* what leads nowhere is stored in the last of these */
-    int16_t coefficients[64]; /* zero between chunks */
-    const uint32_t *rest;
-    char padding[IS_END - sizeof(const uint32_t *)];
+    int16_t coefficients[64]; /* zero between chunks; [0] of a leaper: see jpeg_lane_reader.h */
+    const void *rest;
+    char padding[IS_END - sizeof(const void *)];
 };
 
 /* Where a reader is.  The next bit is the top one of `bits`; the lowest one that is
@@ -87,8 +84,8 @@ struct sluice_jpeg_reader {
     uint64_t bits;
     const uint8_t *next; /* what `bits` was loaded from */
     uint8_t *cell;
-    size_t pos;            /* coefficients read of its block */
-    const uint32_t *table; /* of steps or leaps */
+    size_t pos;        /* coefficients read of its block */
+    const void *table; /* of steps or leaps */
 };
 
 /* A point in the scan from which MCUs are read. */

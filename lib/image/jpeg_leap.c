@@ -39,22 +39,24 @@ static bool skip_symbol(struct sluice_jpeg_reader *in, const struct sluice_jpeg_
 }
 
 static ALWAYS_INLINE bool skip_block(struct sluice_jpeg_reader *in,
-                                     const struct sluice_jpeg_coding *coding, const uint32_t *table,
+                                     const struct sluice_jpeg_coding *coding, const uint16_t *table,
                                      uint32_t *dc)
 {
     bool is_end = false;
     while (!is_end) {
         refill(in);
         for (unsigned i = 0; i < LEAPS_PER_REFILL && !is_end; i++, table = coding->leaps.rest) {
-            const uint32_t *entry = &table[in->bits >> (64 - LEAP_BITS)];
-            const size_t taken = part(entry, 0), pos = in->pos + part(entry, 1);
+            const uint64_t index = in->bits >> (64 - LEAP_BITS);
+            const uint32_t taken = table[index];
+            const size_t pos = in->pos + (taken >> ADVANCE_SHIFT);
             if (__builtin_expect(pos > 64, 0)) {
                 if (!skip_symbol(in, coding, dc, &is_end))
                     return false;
                 continue;
             }
+            if (in->pos == 0)
+                *dc += (uint32_t)coding->leaps.dc[index];
             in->bits <<= taken & 63;
-            *dc += (uint32_t)(int16_t)(*entry >> DC_SHIFT);
             in->pos = pos;
             is_end = ((taken | pos) & IS_END) != 0;
         }
@@ -130,7 +132,7 @@ static __attribute__((noinline)) void advance(struct search *search, struct leap
         const struct sluice_jpeg_cell *cell = lane->cells;
         for (uint32_t m = 0; m < lane->num_mcus; m++) {
             for (unsigned b = 0; b < jpeg->blocks_in_mcu; b++, cell++)
-                leaper->dc[jpeg->block_component[b]] += (uint32_t)cell->coefficients[0];
+                leaper->dc[jpeg->block_component[b]] += (uint32_t)dc_of_leaper(cell);
         }
         put_mark(search, leaper, lane);
     } else if (leaper->is_first) {
@@ -219,7 +221,6 @@ static bool start_leapers(struct search *search, struct sluice_buf_pool *pool)
 static ALWAYS_INLINE void leap_all(struct search *search)
 {
     struct sluice_jpeg_lane *lanes = search->lanes->lanes;
-    const uint8_t *place = search->lanes->place;
     struct sluice_jpeg_reader a = lanes[0].reader, b = lanes[1].reader, c = lanes[2].reader,
                               d = lanes[3].reader;
 #define ADVANCE(in, l)                                                                             \
@@ -235,10 +236,10 @@ static ALWAYS_INLINE void leap_all(struct search *search)
         refill(&d);
 #pragma GCC unroll 8
         for (unsigned i = 0; i < LEAPS_PER_REFILL; i++) {
-            leap(&a, &lanes[0], place);
-            leap(&b, &lanes[1], place);
-            leap(&c, &lanes[2], place);
-            leap(&d, &lanes[3], place);
+            leap(&a, &lanes[0]);
+            leap(&b, &lanes[1]);
+            leap(&c, &lanes[2]);
+            leap(&d, &lanes[3]);
         }
         ADVANCE(a, 0)
         ADVANCE(b, 1)
