@@ -6,6 +6,7 @@
 #include "pipeline/pipeline.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,17 +142,24 @@ static struct sluice_sample start(struct sluice_buf *file, uint64_t id)
                                   .data = sluice_buf_ref(file)};
 }
 
-/* What arrives elsewhere: the same words, the bytes in other memory. */
-static struct sluice_sample cross_the_wire(const struct sluice_pipeline *pipeline,
-                                           struct sluice_sample *sent)
+/* The same words, the bytes in other memory. */
+static struct sluice_sample copy_of(const struct sluice_sample *sample)
 {
-    struct sluice_sample got = *sent;
+    struct sluice_sample copy = *sample;
     struct sluice_err err = {{0}};
-    if (sluice_buf_create(NULL, sent->data->len, &got.data, &err))
+    if (sluice_buf_create(NULL, sample->data->len, &copy.data, &err))
         die("buffer", &err);
-    memcpy(got.data->data, sent->data->data, sent->data->len);
-    got.data->len = sent->data->len;
-    sluice_sample_clear(sent);
+    memcpy(copy.data->data, sample->data->data, sample->data->len);
+    copy.data->len = sample->data->len;
+    return copy;
+}
+
+/* What arrives elsewhere. */
+static struct sluice_sample cross_the_wire(const struct sluice_pipeline *pipeline,
+                                           const struct sluice_sample *sent)
+{
+    struct sluice_sample got = copy_of(sent);
+    struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(pipeline, &got, 0, &err), SLUICE_OK);
     if (err.text[0])
         printf("%s\n", err.text);
@@ -165,10 +173,9 @@ static bool is_equal(const struct sluice_sample *a, const struct sluice_sample *
            memcmp(a->data->data, b->data->data, a->data->len) == 0;
 }
 
-/* From split k by finish() and finish_u8(), against the results of single ops. */
-static void check_finish(const struct sluice_pipeline *pipeline, struct sluice_scratch *first,
-                         struct sluice_scratch *second, struct sluice_buf *file, uint64_t id,
-                         unsigned k, const struct sluice_sample *at_u8,
+/* From where it stands by finish() and finish_u8(), against the results of single ops. */
+static void check_finish(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
+                         const struct sluice_sample *sent, const struct sluice_sample *at_u8,
                          const struct sluice_sample *at_end)
 {
     const size_t u8_len = at_u8->data->len, out_len = at_end->data->len;
@@ -176,17 +183,13 @@ static void check_finish(const struct sluice_pipeline *pipeline, struct sluice_s
     memset(pixels, 0xa5, u8_len);
     memset(out, 0xa5, out_len);
 
-    struct sluice_sample sample = start(file, id);
-    run(pipeline, first, &sample, k);
-    sample = cross_the_wire(pipeline, &sample);
-    CU_ASSERT_EQUAL(sluice_pipeline_finish(pipeline, second, &sample, out, out_len, NULL),
+    struct sluice_sample sample = cross_the_wire(pipeline, sent);
+    CU_ASSERT_EQUAL(sluice_pipeline_finish(pipeline, scratch, &sample, out, out_len, NULL),
                     SLUICE_OK);
     CU_ASSERT(memcmp(out, at_end->data->data, out_len) == 0);
 
-    sample = start(file, id);
-    run(pipeline, first, &sample, k);
-    sample = cross_the_wire(pipeline, &sample);
-    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, second, &sample, pixels, u8_len, NULL),
+    sample = cross_the_wire(pipeline, sent);
+    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, scratch, &sample, pixels, u8_len, NULL),
                     SLUICE_OK);
     CU_ASSERT(memcmp(pixels, at_u8->data->data, u8_len) == 0);
     free(pixels);
@@ -212,15 +215,11 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
             }
             num_cut++;
             CU_ASSERT(sample.is_jpeg_crop && sample.data->len < file->len);
-            sample = cross_the_wire(pipeline, &sample);
-            run(pipeline, scratches[s], &sample, end);
-            CU_ASSERT(is_equal(&sample, &steps[end]) && !sample.is_jpeg_crop);
-            sluice_sample_clear(&sample);
+            struct sluice_sample got = cross_the_wire(pipeline, &sample);
+            run(pipeline, scratches[s], &got, end);
+            CU_ASSERT(is_equal(&got, &steps[end]) && !got.is_jpeg_crop);
+            sluice_sample_clear(&got);
 
-            sample = start(file, id);
-            CU_ASSERT_EQUAL(
-                sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, NULL),
-                SLUICE_OK);
             const size_t out_len = steps[num_ops].data->len;
             uint8_t *out = malloc(out_len);
             CU_ASSERT_EQUAL(
@@ -259,7 +258,9 @@ static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *n
                       sample.height == steps[k].height);
             CU_ASSERT(sample.data->len < steps[k].data->len);
             struct sluice_scratch *scratch = scratches[(end + id) % 2];
-            sample = cross_the_wire(pipeline, &sample);
+            struct sluice_sample sent = sample;
+            sample = cross_the_wire(pipeline, &sent);
+            sluice_sample_clear(&sent);
             run(pipeline, scratch, &sample, end);
             CU_ASSERT_EQUAL(sample.is_packed, end == k);
             CU_ASSERT(end == k || is_equal(&sample, &steps[end]));
@@ -288,28 +289,27 @@ static void check_sample_at_all_splits(const struct sluice_pipeline *pipeline, s
 
     /* The reference: one op at a time, nothing fused. */
     struct sluice_sample steps[SLUICE_MAX_OPS + 1] = {{.kind = SLUICE_KIND_FILE}};
-    for (unsigned k = 0; k <= num_ops; k++) {
-        steps[k] = start(file, id);
-        for (unsigned end = 1; end <= k; end++)
-            run(pipeline, nodes->measured, &steps[k], end);
+    steps[0] = start(file, id);
+    for (unsigned k = 1; k <= num_ops; k++) {
+        steps[k] = copy_of(&steps[k - 1]);
+        run(pipeline, nodes->measured, &steps[k], k);
     }
     sluice_hasher_update(hasher, steps[num_ops].data->data, steps[num_ops].data->len);
 
     for (unsigned k = 0; k <= num_ops; k++) {
         /* [0, k) at once is what the single ops made, and [k, n) goes on from it. */
-        struct sluice_sample sample = start(file, id);
-        run(pipeline, nodes->storage, &sample, k);
-        CU_ASSERT(is_equal(&sample, &steps[k]));
-        sample = cross_the_wire(pipeline, &sample);
+        struct sluice_sample sent = start(file, id);
+        run(pipeline, nodes->storage, &sent, k);
+        CU_ASSERT(is_equal(&sent, &steps[k]));
+        struct sluice_sample sample = cross_the_wire(pipeline, &sent);
         run(pipeline, nodes->compute, &sample, num_ops);
         CU_ASSERT(is_equal(&sample, &steps[num_ops]));
         sluice_sample_clear(&sample);
         if (sluice_pipeline_output_size(pipeline) > 0) {
-            check_finish(pipeline, nodes->storage, nodes->compute, file, id, k, &steps[u8_split],
-                         &steps[num_ops]);
-            check_finish(pipeline, nodes->storage, nodes->measured, file, id, k, &steps[u8_split],
-                         &steps[num_ops]);
+            check_finish(pipeline, nodes->compute, &sent, &steps[u8_split], &steps[num_ops]);
+            check_finish(pipeline, nodes->measured, &sent, &steps[u8_split], &steps[num_ops]);
         }
+        sluice_sample_clear(&sent);
     }
     check_cut_file(pipeline, nodes, file, id, steps);
     check_packed(pipeline, nodes, file, id, steps);
@@ -352,49 +352,60 @@ static void any_split_gives_the_same_bytes(void)
     printf("level %s digest %s ", sluice_cpu_level_name(sluice_cpu_level()), digest);
 }
 
-/* Runs this program at one level and reads the digest that it prints. */
-static void child_digest(const char *level, char out[33])
+/* This program at one level, which prints its digest. */
+struct child {
+    pid_t pid;
+    FILE *says;
+    const char *level;
+};
+
+static struct child start_child(const char *level)
 {
     int ends[2];
-    if (pipe(ends) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
         perror("pipe");
         exit(1);
     }
     const pid_t pid = fork();
     if (pid == 0) {
         dup2(ends[1], STDOUT_FILENO);
-        close(ends[0]);
-        close(ends[1]);
         setenv("SLUICE_CPU", level, 1);
         execl("/proc/self/exe", "test_split", "--digest", (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
-    FILE *file = fdopen(ends[0], "r");
-    char line[64] = "", printed_level[32] = "";
-    out[0] = '\0';
-    while (file && fgets(line, sizeof(line), file))
-        sscanf(line, "child %31s %32s", printed_level, out);
-    if (file)
-        fclose(file);
-    int status = 1;
-    waitpid(pid, &status, 0);
-    CU_ASSERT_EQUAL(status, 0);
-    CU_ASSERT_STRING_EQUAL(printed_level, level);
+    return (struct child){pid, fdopen(ends[0], "r"), level};
 }
 
+static void check_child(const struct child *child)
+{
+    char line[64] = "", level[32] = "", said[33] = "";
+    while (child->says && fgets(line, sizeof(line), child->says))
+        sscanf(line, "child %31s %32s", level, said);
+    if (child->says)
+        fclose(child->says);
+    int status = 1;
+    waitpid(child->pid, &status, 0);
+    CU_ASSERT_EQUAL(status, 0);
+    CU_ASSERT_STRING_EQUAL(level, child->level);
+    CU_ASSERT_STRING_EQUAL(said, digest);
+}
+
+/* All at the same time. */
 static void any_cpu_level_gives_the_same_bytes(void)
 {
+    struct child children[SLUICE_CPU_NEON + 1];
+    size_t num_children = 0;
     for (int level = SLUICE_CPU_C; level <= SLUICE_CPU_NEON; level++) {
         const enum sluice_cpu_level detected = sluice_cpu_detected();
         const bool can_run = level == SLUICE_CPU_C || level == (int)detected ||
                              (level == SLUICE_CPU_AVX2 && detected == SLUICE_CPU_AVX512);
-        if (!can_run || level == (int)sluice_cpu_level())
-            continue;
-        char other[33];
-        child_digest(sluice_cpu_level_name((enum sluice_cpu_level)level), other);
-        CU_ASSERT_STRING_EQUAL(other, digest);
+        if (can_run && level != (int)sluice_cpu_level())
+            children[num_children++] =
+                start_child(sluice_cpu_level_name((enum sluice_cpu_level)level));
     }
+    for (size_t i = 0; i < num_children; i++)
+        check_child(&children[i]);
 }
 
 int main(int argc, char **argv)
