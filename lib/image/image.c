@@ -50,18 +50,12 @@ static uint8_t sampling_ratio(unsigned luma, unsigned chroma)
     return chroma > 0 && luma % chroma == 0 ? (uint8_t)(luma / chroma) : 1;
 }
 
-static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marker,
-                              struct sluice_image_info *info, struct sluice_err *err)
+sluice_status sluice_jpeg_check_frame(const uint8_t *body, size_t len, struct sluice_err *err)
 {
-    /* SOF0..2: Huffman; SOF9 and 10: arithmetic.  The rest is lossless or hierarchical. */
-    if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of an unsupported process (SOF%u)",
-                           marker - 0xC0);
     if (len < 6)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG frame header of %zu bytes", len);
-    const unsigned precision = segment[0];
-    const uint32_t height = sluice_be16(segment + 1), width = sluice_be16(segment + 3);
-    const unsigned num_components = segment[5];
+    const unsigned precision = body[0], num_components = body[5];
+    const uint32_t height = sluice_be16(body + 1), width = sluice_be16(body + 3);
     if (precision != 8)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %u bits a sample", precision);
     if (width == 0 || height == 0)
@@ -72,14 +66,28 @@ static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marke
         return sluice_fail(err, SLUICE_E_CORRUPT,
                            "JPEG frame header of %zu bytes for %u components", len, num_components);
     for (unsigned c = 0; c < num_components; c++) {
-        const unsigned h = segment[7 + 3 * c] >> 4, v = segment[7 + 3 * c] & 15;
+        const unsigned h = body[7 + 3 * c] >> 4, v = body[7 + 3 * c] & 15;
         if (h < 1 || h > 4 || v < 1 || v > 4)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG sampling factor %u x %u", h, v);
     }
+    return SLUICE_OK;
+}
+
+static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marker,
+                              struct sluice_image_info *info, struct sluice_err *err)
+{
+    /* SOF0..2: Huffman; SOF9 and 10: arithmetic.  The rest is lossless or hierarchical. */
+    if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of an unsupported process (SOF%u)",
+                           marker - 0xC0);
+    const sluice_status status = sluice_jpeg_check_frame(segment, len, err);
+    if (status != SLUICE_OK)
+        return status;
+    const unsigned num_components = segment[5];
     *info = (struct sluice_image_info){
         .format = SLUICE_IMAGE_JPEG,
-        .width = width,
-        .height = height,
+        .width = sluice_be16(segment + 3),
+        .height = sluice_be16(segment + 1),
         .num_components = (uint8_t)num_components,
         .h_samp = 1,
         .v_samp = 1,

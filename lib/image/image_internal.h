@@ -23,6 +23,11 @@ SLUICE_MUST_USE sluice_status sluice_image_alloc_rgb(struct sluice_buf_pool *poo
                                                      uint32_t height, struct sluice_buf **pixels,
                                                      struct sluice_err *err);
 
+/* What every decoder here asks of a JPEG's frame header, whose bytes behind its length these are: 8
+ * bits, pixels, 1, 3 or 4 components and a row of each, sampling factors of 1 to 4. */
+SLUICE_MUST_USE sluice_status sluice_jpeg_check_frame(const uint8_t *body, size_t len,
+                                                      struct sluice_err *err);
+
 static inline bool sluice_box_is_within(const struct sluice_box *box, uint32_t width,
                                         uint32_t height)
 {

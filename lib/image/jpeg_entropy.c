@@ -71,21 +71,12 @@ static sluice_status read_frame(struct sluice_jpeg *jpeg, const uint8_t *body, s
 {
     if (jpeg->num_components)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG with two frame headers");
-    if (len < 6)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG frame header of %zu bytes", len);
+    const sluice_status status = sluice_jpeg_check_frame(body, len, err);
+    if (status != SLUICE_OK)
+        return status;
     const unsigned num_components = body[5];
-    if (body[0] != 8)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %u bits a sample", body[0]);
     jpeg->height = sluice_be16(body + 1);
     jpeg->width = sluice_be16(body + 3);
-    if (jpeg->width < 1 || jpeg->height < 1)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG of %u x %u pixels", jpeg->width,
-                           jpeg->height);
-    if (num_components != 1 && num_components != 3 && num_components != 4)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %u components", num_components);
-    if (len != 6 + 3 * (size_t)num_components)
-        return sluice_fail(err, SLUICE_E_CORRUPT,
-                           "JPEG frame header of %zu bytes for %u components", len, num_components);
     for (unsigned c = 0; c < num_components; c++) {
         const uint8_t *row = body + 6 + 3 * (size_t)c;
         jpeg->components[c] = (struct sluice_jpeg_component){
@@ -95,9 +86,6 @@ static sluice_status read_frame(struct sluice_jpeg *jpeg, const uint8_t *body, s
             .quant = row[2],
         };
         const struct sluice_jpeg_component *component = &jpeg->components[c];
-        if (component->h < 1 || component->h > 4 || component->v < 1 || component->v > 4)
-            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG sampling factor %u x %u", component->h,
-                               component->v);
         if (component->quant > 3)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG quantisation table %u",
                                component->quant);

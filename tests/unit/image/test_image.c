@@ -146,6 +146,30 @@ static void formats_have_names(void)
     CU_ASSERT_STRING_EQUAL(sluice_image_format_name(SLUICE_IMAGE_PNG), "png");
 }
 
+static void a_frame_header_has_what_decoders_ask_of_it(void)
+{
+    static const struct {
+        uint8_t body[15];
+        size_t len;
+        sluice_status status;
+    } cases[] = {
+        {{8, 0, 9, 0, 7, 1, 1, 0x11, 0}, 9, SLUICE_OK},
+        {{8, 255, 255, 255, 255, 3, 1, 0x44, 0, 2, 0x14, 1, 3, 0x41, 1}, 15, SLUICE_OK},
+        {{8, 0, 9, 0, 7}, 5, SLUICE_E_CORRUPT},
+        {{12, 0, 9, 0, 7, 1, 1, 0x11, 0}, 9, SLUICE_E_UNSUPPORTED},
+        {{8, 0, 0, 0, 7, 1, 1, 0x11, 0}, 9, SLUICE_E_CORRUPT},
+        {{8, 0, 9, 0, 0, 1, 1, 0x11, 0}, 9, SLUICE_E_CORRUPT},
+        {{8, 0, 9, 0, 7, 2, 1, 0x11, 0, 2, 0x11, 0}, 12, SLUICE_E_UNSUPPORTED},
+        {{8, 0, 9, 0, 7, 3, 1, 0x11, 0, 2, 0x11, 0}, 12, SLUICE_E_CORRUPT},
+        {{8, 0, 9, 0, 7, 1, 1, 0x11, 0, 0}, 10, SLUICE_E_CORRUPT},
+        {{8, 0, 9, 0, 7, 1, 1, 0x10, 0}, 9, SLUICE_E_CORRUPT},
+        {{8, 0, 9, 0, 7, 1, 1, 0x51, 0}, 9, SLUICE_E_CORRUPT},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+        CU_ASSERT_EQUAL(sluice_jpeg_check_frame(cases[i].body, cases[i].len, NULL),
+                        cases[i].status);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -156,6 +180,7 @@ int main(void)
         SLUICE_TEST(a_box_is_within_or_not),
         SLUICE_TEST(a_writer_keeps_what_it_has),
         SLUICE_TEST(formats_have_names),
+        SLUICE_TEST(a_frame_header_has_what_decoders_ask_of_it),
     };
     return sluice_test_run("image", tests, SLUICE_TEST_COUNT(tests));
 }
