@@ -255,18 +255,25 @@ static struct bench_outcome storage(struct routes *r, const struct bench_task *t
 }
 
 /* To u8, where batches meet; from f32 that is a check of every value. */
+static struct bench_outcome finish_rest(struct routes *r, const struct bench_task *task,
+                                        struct sluice_sample *sample)
+{
+    struct sluice_err err = {0};
+    const uint64_t bytes = sample->data->len;
+    uint8_t *out = bench_next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, sample, out,
+                                         sluice_pipeline_u8_bytes(r->train), &err),
+               task, &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
+}
+
 static struct bench_outcome compute(struct routes *r, const struct bench_task *task, unsigned split)
 {
     struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
-    const uint64_t bytes = sample.data->len;
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
-                                         sluice_pipeline_u8_bytes(r->train), &err),
-               task, &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
+    return finish_rest(r, task, &sample);
 }
 
 /* Cuts the file, or leaves it whole where that is what the product would send. */
@@ -333,20 +340,12 @@ static struct bench_outcome packed_storage(struct routes *r, const struct bench_
     return outcome;
 }
 
-/* To u8, as compute(). */
 static struct bench_outcome packed_compute(struct routes *r, const struct bench_task *task,
                                            unsigned split)
 {
-    struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     pack(r, task, &sample, split);
-    const uint64_t bytes = sample.data->len;
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out,
-                                         sluice_pipeline_u8_bytes(r->train), &err),
-               task, &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
+    return finish_rest(r, task, &sample);
 }
 
 static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_task *task)
