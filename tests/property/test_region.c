@@ -4,6 +4,7 @@
 #include "image/codec_internal.h"
 #include "image/jpeg_index.h"
 #include "image/jpeg_window.h"
+#include "image_support.h"
 #include "support/test.h"
 
 #include <ftw.h>
@@ -94,21 +95,6 @@ static struct sluice_box random_box(uint32_t width, uint32_t height)
     return box;
 }
 
-static bool has_pixels_of(const struct sluice_rgb *part, const struct sluice_rgb *all,
-                          const struct sluice_box *box)
-{
-    if (part->width != box->width || part->height != box->height ||
-        part->pixels->len != (size_t)box->width * box->height * 3)
-        return false;
-    for (uint32_t y = 0; y < box->height; y++) {
-        const size_t from = ((size_t)(box->top + y) * all->width + box->left) * 3;
-        if (memcmp(part->pixels->data + (size_t)y * box->width * 3, all->pixels->data + from,
-                   (size_t)box->width * 3) != 0)
-            return false;
-    }
-    return true;
-}
-
 /* The ways to a box of a JPEG, each of which may decline, but not err.  How often each
  * did not decline: */
 enum way { WAY_LIBJPEG, WAY_WINDOW, WAY_WINDOW_C, WAY_INDEX, NUM_WAYS };
@@ -149,7 +135,7 @@ static bool check_ways(const uint8_t *bytes, size_t len, const struct sluice_rgb
         if (!decode_by(way, bytes, len, box, &part))
             continue;
         num_accepted[way]++;
-        const bool is_equal = want == SLUICE_OK && has_pixels_of(&part, all, box);
+        const bool is_equal = want == SLUICE_OK && image_test_is_part(&part, all, box);
         sluice_buf_unref(part.pixels);
         if (!is_equal) {
             printf("\nway %d: ", way);
@@ -179,7 +165,7 @@ static bool check_box(const uint8_t *bytes, size_t len, const struct sluice_rgb 
         sluice_codec_decode_region(codec, bytes, len, box, 0, NULL, &part, &err);
     bool is_equal = status == want && check_ways(bytes, len, all, want, box);
     if (is_equal && status == SLUICE_OK)
-        is_equal = has_pixels_of(&part, all, box);
+        is_equal = image_test_is_part(&part, all, box);
     if (!is_equal)
         printf("\nbox %u x %u at (%u, %u) of %u x %u: status %d, not %d, or other pixels %s\n",
                box->width, box->height, box->left, box->top, all->width, all->height, status, want,

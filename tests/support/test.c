@@ -2,6 +2,7 @@
 
 #include <CUnit/Basic.h>
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,4 +118,23 @@ void sluice_test_write_file(const char *path, const void *data, size_t len)
         perror(path);
         exit(1);
     }
+}
+
+void sluice_test_put_text(const char *folder, const char *path, const char *text)
+{
+    char full[2048];
+    const int len = snprintf(full, sizeof(full), "%s/%s", folder, path);
+    if (len < 0 || (size_t)len >= sizeof(full)) {
+        fprintf(stderr, "%s/%s: too long\n", folder, path);
+        exit(1);
+    }
+    for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(full, 0777) != 0 && errno != EEXIST) {
+            perror(full);
+            exit(1);
+        }
+        *slash = '/';
+    }
+    sluice_test_write_file(full, text, strlen(text));
 }

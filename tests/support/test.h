@@ -60,5 +60,7 @@ const char *sluice_test_source_dir(void);
 /* Reads a whole file into malloc'ed memory; fails the program if it cannot. */
 uint8_t *sluice_test_read_file(const char *path, size_t *len);
 void sluice_test_write_file(const char *path, const void *data, size_t len);
+/* A file of this text at folder/path, and the folders on the way to it. */
+void sluice_test_put_text(const char *folder, const char *path, const char *text);
 
 #endif

@@ -22,12 +22,7 @@ static void new_machine(void)
 
 static void put(const char *path, const char *text)
 {
-    char full[2048];
-    snprintf(full, sizeof(full), "%s%s", root, path);
-    *strrchr(full, '/') = '\0';
-    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(full, NULL), SLUICE_OK);
-    snprintf(full, sizeof(full), "%s%s", root, path);
-    sluice_test_write_file(full, text, strlen(text));
+    sluice_test_put_text(root, path, text);
 }
 
 static void is_at(const struct sluice_cgroup *group, const char *mount, const char *folder)

@@ -1,11 +1,12 @@
 #include "image_support.h"
 
-#include "image/codec.h"
+#include "base/buf.h"
 #include "support/test.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint8_t *image_test_picture(uint32_t width, uint32_t height)
 {
@@ -31,22 +32,46 @@ double image_test_mean_difference(const uint8_t *a, const uint8_t *b, uint32_t w
     return sum / (double)len;
 }
 
-struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, uint32_t height)
+bool image_test_is_part(const struct sluice_rgb *part, const struct sluice_rgb *all,
+                        const struct sluice_box *box)
+{
+    if (part->width != box->width || part->height != box->height ||
+        part->pixels->len != (size_t)box->width * box->height * 3)
+        return false;
+    for (uint32_t y = 0; y < box->height; y++) {
+        const size_t from = ((size_t)(box->top + y) * all->width + box->left) * 3;
+        if (memcmp(part->pixels->data + (size_t)y * box->width * 3, all->pixels->data + from,
+                   (size_t)box->width * 3) != 0)
+            return false;
+    }
+    return true;
+}
+
+struct sluice_buf *image_test_jpeg(uint32_t width, uint32_t height,
+                                   const struct sluice_jpeg_encode_options *options)
 {
     uint8_t *pixels = image_test_picture(width, height);
     struct sluice_buf *file = NULL;
-    if (kind == IMAGE_TEST_PNG) {
-        CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 6, &file, NULL), SLUICE_OK);
-    } else {
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, options, &file, NULL),
+                          SLUICE_OK);
+    free(pixels);
+    return file;
+}
+
+struct sluice_buf *image_test_file(enum image_test_kind kind, uint32_t width, uint32_t height)
+{
+    if (kind != IMAGE_TEST_PNG) {
         const struct sluice_jpeg_encode_options options = {
             .is_progressive = kind == IMAGE_TEST_PROGRESSIVE,
             .is_gray = kind == IMAGE_TEST_GRAY,
             .is_cmyk = kind == IMAGE_TEST_CMYK,
             .restart_rows = kind == IMAGE_TEST_RESTARTS,
         };
-        CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, &options, &file, NULL),
-                              SLUICE_OK);
+        return image_test_jpeg(width, height, &options);
     }
+    uint8_t *pixels = image_test_picture(width, height);
+    struct sluice_buf *file = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 6, &file, NULL), SLUICE_OK);
     free(pixels);
     return file;
 }

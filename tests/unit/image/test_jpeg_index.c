@@ -20,11 +20,7 @@ static struct sluice_jpeg_window *window;
 
 static struct sluice_buf *encode(const struct sluice_jpeg_encode_options *options)
 {
-    uint8_t *pixels = image_test_picture(150, 100);
-    struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, 150, 100, options, &file, NULL), SLUICE_OK);
-    free(pixels);
-    return file;
+    return image_test_jpeg(150, 100, options);
 }
 
 static struct sluice_jpeg_index build(const struct sluice_buf *file, uint32_t step)

@@ -14,17 +14,6 @@
 
 static struct sluice_jpeg_window *window;
 
-static struct sluice_buf *encode(uint32_t width, uint32_t height,
-                                 const struct sluice_jpeg_encode_options *options)
-{
-    uint8_t *pixels = image_test_picture(width, height);
-    struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height, options, &file, NULL),
-                          SLUICE_OK);
-    free(pixels);
-    return file;
-}
-
 static sluice_status decode(const struct sluice_buf *file, const struct sluice_box *box,
                             struct sluice_rgb *rgb)
 {
@@ -35,7 +24,7 @@ static sluice_status decode(const struct sluice_buf *file, const struct sluice_b
 /* The status for a file of these options; nothing is written on failure. */
 static sluice_status status_of(const struct sluice_jpeg_encode_options *options, uint32_t width)
 {
-    struct sluice_buf *file = encode(width, 40, options);
+    struct sluice_buf *file = image_test_jpeg(width, 40, options);
     const struct sluice_box box = {.left = 1, .top = 1, .width = width - 2, .height = 30};
     struct sluice_rgb rgb = {0};
     const sluice_status status = decode(file, &box, &rgb);
@@ -90,7 +79,7 @@ static void a_box_outside_the_image_is_invalid(void)
 {
     static const struct sluice_box boxes[] = {
         {0, 0, 0, 1}, {0, 0, 41, 1}, {40, 0, 1, 1}, {0, 0, 1, 31}, {0, UINT32_MAX, 1, 2}};
-    struct sluice_buf *file = encode(40, 30, &(struct sluice_jpeg_encode_options){0});
+    struct sluice_buf *file = image_test_jpeg(40, 30, &(struct sluice_jpeg_encode_options){0});
     struct sluice_rgb rgb = {0};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(boxes); i++)
         CU_ASSERT_EQUAL(decode(file, &boxes[i], &rgb), SLUICE_E_INVALID);
@@ -101,7 +90,8 @@ static void a_box_outside_the_image_is_invalid(void)
 /* libjpeg's own limit of 65,500, though the format has 65,535. */
 static void declines_sides_that_libjpeg_refuses(void)
 {
-    struct sluice_buf *file = encode(16, 16, &(struct sluice_jpeg_encode_options){.is_gray = true});
+    struct sluice_buf *file =
+        image_test_jpeg(16, 16, &(struct sluice_jpeg_encode_options){.is_gray = true});
     const struct sluice_box box = {.width = 8, .height = 8};
     uint8_t *sof = memmem(file->data, file->len, "\xFF\xC0", 2);
     CU_ASSERT_PTR_NOT_NULL_FATAL(sof);
@@ -120,9 +110,9 @@ static void declines_sides_that_libjpeg_refuses(void)
 static void declines_faults_before_the_last_row(void)
 {
     struct sluice_buf *file =
-        encode(64, 64,
-               &(struct sluice_jpeg_encode_options){
-                   .restart_rows = 1, .h_samp = 1, .v_samp = 1, .quality = 95});
+        image_test_jpeg(64, 64,
+                        &(struct sluice_jpeg_encode_options){
+                            .restart_rows = 1, .h_samp = 1, .v_samp = 1, .quality = 95});
     uint8_t *mark = memmem(file->data, file->len, "\xFF\xD3", 2); /* ends the fourth MCU row */
     CU_ASSERT_PTR_NOT_NULL_FATAL(mark);
     /* The row is cut short, and what is missing is made up from nothing. */
@@ -145,7 +135,8 @@ static void declines_faults_before_the_last_row(void)
 /* A decoder that failed in mid-block is as good as new. */
 static void nothing_stays_from_one_file_to_the_next(void)
 {
-    struct sluice_buf *good = encode(48, 48, &(struct sluice_jpeg_encode_options){.quality = 95});
+    struct sluice_buf *good =
+        image_test_jpeg(48, 48, &(struct sluice_jpeg_encode_options){.quality = 95});
     const struct sluice_box box = {.left = 3, .top = 3, .width = 40, .height = 40};
     struct sluice_rgb first = {0};
     CU_ASSERT_EQUAL_FATAL(decode(good, &box, &first), SLUICE_OK);

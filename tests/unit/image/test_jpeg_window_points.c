@@ -9,6 +9,7 @@
 #include "image/codec_internal.h"
 #include "image/jpeg_index.h"
 
+#include "image_support.h"
 #include "jpeg_support.h"
 #include "support/test.h"
 
@@ -35,24 +36,12 @@ static struct sluice_rgb decode_all(const struct sluice_buf *file)
     return all;
 }
 
-static bool is_part_of(const struct sluice_rgb *part, const struct sluice_rgb *all,
-                       const struct sluice_box *box)
-{
-    for (uint32_t y = 0; y < box->height; y++) {
-        const size_t from = ((size_t)(box->top + y) * all->width + box->left) * 3;
-        if (memcmp(part->pixels->data + (size_t)y * box->width * 3, all->pixels->data + from,
-                   (size_t)box->width * 3) != 0)
-            return false;
-    }
-    return true;
-}
-
 static void check_box(const struct sluice_buf *file, const struct sluice_rgb *all,
                       const struct sluice_box *box, const struct sluice_jpeg_index *index)
 {
     struct sluice_rgb part = {0};
     CU_ASSERT_EQUAL_FATAL(decode(file, box, index, &part), SLUICE_OK);
-    CU_ASSERT_FATAL(is_part_of(&part, all, box));
+    CU_ASSERT_FATAL(image_test_is_part(&part, all, box));
     sluice_buf_unref(part.pixels);
 }
 
@@ -207,7 +196,7 @@ static void faults_in_mid_stream_are_noticed_or_harmless(void)
             CU_ASSERT_EQUAL_FATAL(sluice_jpeg_decode(codec, file->data, file->len,
                                                      SLUICE_IMAGE_MAX_PIXELS, NULL, &all, NULL),
                                   SLUICE_OK);
-            CU_ASSERT_FATAL(is_part_of(&part, &all, &box));
+            CU_ASSERT_FATAL(image_test_is_part(&part, &all, &box));
             num_same++;
         }
         sluice_buf_unref(part.pixels);

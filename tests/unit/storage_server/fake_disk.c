@@ -8,25 +8,15 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-void fake_disk_put(const char *folder, const char *name, const char *text)
-{
-    char path[1024];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    *strrchr(path, '/') = '\0';
-    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(path, NULL), SLUICE_OK);
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    sluice_test_write_file(path, text, strlen(text));
-}
-
 void fake_disk_set(const struct fake_disk *disk, unsigned all, unsigned ours, unsigned in_flight)
 {
     char text[256];
     snprintf(text, sizeof(text), "  10  0  %8u  5  1 0 8 1 %u 9 9\n", all / 512, in_flight + 1);
-    fake_disk_put(disk->folder, "stat", text);
+    sluice_test_put_text(disk->folder, "stat", text);
     snprintf(text, sizeof(text), "%8u %8u\n", in_flight, 1); /* one write, too */
-    fake_disk_put(disk->folder, "inflight", text);
+    sluice_test_put_text(disk->folder, "inflight", text);
     snprintf(text, sizeof(text), "rchar: 999999\nsyscr: 3\nread_bytes: %u\nwrite_bytes: 7\n", ours);
-    fake_disk_put(disk->root, "proc/self/io", text);
+    sluice_test_put_text(disk->root, "proc/self/io", text);
 }
 
 struct fake_disk fake_disk_create(void)

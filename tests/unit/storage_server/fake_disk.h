@@ -8,7 +8,6 @@ struct fake_disk {
 };
 
 struct fake_disk fake_disk_create(void);
-void fake_disk_put(const char *folder, const char *name, const char *text);
 
 /* Bytes that all have read, and that this process has asked for; reads that are under way. */
 void fake_disk_set(const struct fake_disk *disk, unsigned all, unsigned ours, unsigned in_flight);

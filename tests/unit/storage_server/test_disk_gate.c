@@ -220,7 +220,7 @@ static bool looks(void)
 {
     num_polls = 0;
     polls_until_free = 1;
-    fake_disk_put(disk.folder, "inflight", "1 0\n"); /* so that looking takes a poll */
+    sluice_test_put_text(disk.folder, "inflight", "1 0\n"); /* so that looking takes a poll */
     (void)once();
     return num_polls > 0;
 }

@@ -78,7 +78,7 @@ static void what_cannot_be_read_is_nobody(void)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
-    fake_disk_put(disk.folder, "stat", "");
+    sluice_test_put_text(disk.folder, "stat", "");
     struct sluice_disk_sight sight = sluice_disk_watch_look(watch, true);
     CU_ASSERT(!sight.has_others && !sight.is_exact && sight.in_flight == 0);
     sluice_disk_watch_close(watch);
@@ -95,13 +95,13 @@ static void a_partition_or_volume_is_its_disk(void)
         CU_ASSERT_EQUAL_FATAL(rename(disk.folder, old), 0);
         snprintf(whole, sizeof(whole), "%s/sys/devices/sda", disk.root);
         snprintf(link, sizeof(link), "%s/%s", whole, is_volume ? "dm-0" : "sda1");
-        fake_disk_put(link, is_volume ? "dm/name" : "partition", "1\n");
-        fake_disk_put(link, "stat", "1 0 0 0 0 0 0 0 0\n");
-        fake_disk_put(link, "inflight", "0 0\n");
+        sluice_test_put_text(link, is_volume ? "dm/name" : "partition", "1\n");
+        sluice_test_put_text(link, "stat", "1 0 0 0 0 0 0 0 0\n");
+        sluice_test_put_text(link, "inflight", "0 0\n");
         CU_ASSERT_EQUAL_FATAL(symlink(link, disk.folder), 0);
         if (is_volume) {
             char slave[1000];
-            fake_disk_put(link, "slaves/.keep", "");
+            sluice_test_put_text(link, "slaves/.keep", "");
             snprintf(slave, sizeof(slave), "%s/slaves/sda", link);
             CU_ASSERT_EQUAL_FATAL(symlink(whole, slave), 0);
         }
@@ -117,8 +117,8 @@ static void a_partition_or_volume_is_its_disk(void)
 static void a_volume_on_several_disks_is_itself(void)
 {
     const struct fake_disk disk = fake_disk_create();
-    fake_disk_put(disk.folder, "slaves/sda/stat", "");
-    fake_disk_put(disk.folder, "slaves/sdb/stat", "");
+    sluice_test_put_text(disk.folder, "slaves/sda/stat", "");
+    sluice_test_put_text(disk.folder, "slaves/sdb/stat", "");
     struct sluice_disk_watch *watch = must_open(&disk);
     fake_disk_set(&disk, 512, 0, 0);
     CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
@@ -128,13 +128,13 @@ static void a_volume_on_several_disks_is_itself(void)
 static void what_does_not_count_is_refused(void)
 {
     struct fake_disk disk = fake_disk_create();
-    fake_disk_put(disk.folder, "queue/iostats", "0\n");
+    sluice_test_put_text(disk.folder, "queue/iostats", "0\n");
     must_refuse(&disk, "queue/iostats is 0");
     disk = fake_disk_create();
-    fake_disk_put(disk.folder, "stat", "1 2\n");
+    sluice_test_put_text(disk.folder, "stat", "1 2\n");
     must_refuse(&disk, "does not count");
     disk = fake_disk_create();
-    fake_disk_put(disk.root, "proc/self/io", "rchar: 1\n");
+    sluice_test_put_text(disk.root, "proc/self/io", "rchar: 1\n");
     must_refuse(&disk, "no read_bytes");
     snprintf(disk.root, sizeof(disk.root), "%s/no-machine", sluice_test_dir());
     must_refuse(&disk, "lies on no disk");

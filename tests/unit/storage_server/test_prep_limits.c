@@ -39,12 +39,7 @@ static int make_error, remove_error;
 
 static void put(const char *path, const char *text)
 {
-    char full[2048];
-    snprintf(full, sizeof(full), "%s%s", root, path);
-    *strrchr(full, '/') = '\0';
-    CU_ASSERT_EQUAL_FATAL(sluice_mkdirs(full, NULL), SLUICE_OK);
-    snprintf(full, sizeof(full), "%s%s", root, path);
-    sluice_test_write_file(full, text, strlen(text));
+    sluice_test_put_text(root, path, text);
 }
 
 static bool is_there(const char *path)
