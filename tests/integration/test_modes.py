@@ -97,7 +97,7 @@ class ModesTest(unittest.TestCase):
 
     def test_profile_of_both_machines(self):
         folder = pathlib.Path(self.folder.name, "both")
-        num_samples = 20
+        num_samples = 10
         server = Server(self.root)
         try:
             (report,), _ = self.train("remote_nooff", [
@@ -202,7 +202,7 @@ class ModesTest(unittest.TestCase):
             server = Server(self.root, port)
             process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "200",
                                         "--prefetch-bytes", "256k", "--retry-for", "60",
-                                        "--repeat", "3", "-b", "4", "-p", "1"])
+                                        "--repeat", "2", "-b", "4", "-p", "1"])
             err = []
             kills = 0
             for line in process.stderr:
@@ -217,9 +217,9 @@ class ModesTest(unittest.TestCase):
             self.assertEqual(process.wait(), 0, "".join(err)[-3000:])
             server.kill()
             self.assertEqual(kills, 2)
-            self.assertEqual(report["samples"], 3 * NUM_TRAIN)
+            self.assertEqual(report["samples"], 2 * NUM_TRAIN)
             self.assertEqual(report["retries"], 2)
-            (calm,), _ = self.train("local", [self.root, "-b", "4", "--repeat", "3"])
+            (calm,), _ = self.train("local", [self.root, "-b", "4", "--repeat", "2"])
             self.assertEqual(report["digest"], calm["digest"])
 
     def test_the_bytes_of_the_fixed_modes(self):
