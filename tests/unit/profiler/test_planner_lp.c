@@ -122,21 +122,26 @@ static void nothing_to_do_takes_no_time(void)
     }
 }
 
-static void refuses_a_capacity_that_is_not_positive(void)
+/* By the load's name; nothing is written. */
+static void expect_refused(const struct sluice_capacities *capacities, int load)
 {
     struct sluice_menu menu = {0};
     const struct sluice_menu_source source = sluice_menu_array(&menu, 1);
+    uint8_t choice = 9;
+    struct sluice_lp_result result = {.primal_s = 7};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_plan_lp(&source, capacities, &choice, &result, &err), SLUICE_E_INVALID);
+    CU_ASSERT(strstr(err.text, sluice_load_name((enum sluice_load)load)) != NULL);
+    CU_ASSERT(choice == 9 && result.primal_s == 7);
+}
+
+static void refuses_a_capacity_that_is_not_positive(void)
+{
     static const double bad[] = {0, -1, NAN};
     for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
         struct sluice_capacities capacities = unlimited;
         capacities.per_s[r] = bad[r % 3];
-        uint8_t choice = 9;
-        struct sluice_lp_result result = {.primal_s = 7};
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err),
-                        SLUICE_E_INVALID);
-        CU_ASSERT(strstr(err.text, sluice_load_name((enum sluice_load)r)) != NULL);
-        CU_ASSERT(choice == 9 && result.primal_s == 7);
+        expect_refused(&capacities, r);
     }
 }
 
@@ -180,19 +185,11 @@ static void a_price_from_outside_moves_the_plan(void)
 
 static void refuses_a_price_that_is_none(void)
 {
-    struct sluice_menu menu = {0};
-    const struct sluice_menu_source source = sluice_menu_array(&menu, 1);
     static const double bad[] = {-1, NAN, INFINITY};
     for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
         struct sluice_capacities capacities = unlimited;
         capacities.price_s[r] = bad[r % 3];
-        uint8_t choice = 9;
-        struct sluice_lp_result result = {.primal_s = 7};
-        struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err),
-                        SLUICE_E_INVALID);
-        CU_ASSERT(strstr(err.text, sluice_load_name((enum sluice_load)r)) != NULL);
-        CU_ASSERT(choice == 9 && result.primal_s == 7);
+        expect_refused(&capacities, r);
     }
 }
 
