@@ -4,6 +4,9 @@
 #include "image/image_internal.h"
 
 #include <stdlib.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 enum marker {
     MARKER_SOF0 = 0xC0,
@@ -272,6 +275,32 @@ static sluice_status push_segment(struct sluice_jpeg_scan *scan, size_t *capacit
     return SLUICE_OK;
 }
 
+/* Copies what comes before the next 0xFF, and perhaps as many bytes behind it as a vector has.
+ * Returns how many these are; all of them: there is none. */
+static size_t copy_before_ff(uint8_t *out, const uint8_t *in, size_t len)
+{
+    size_t i = 0;
+#ifdef __SSE2__
+    const __m128i ff = _mm_set1_epi8((char)0xFF);
+    for (; len - i >= 16; i += 16) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(in + i));
+        _mm_storeu_si128((__m128i *)(void *)(out + i), bytes);
+        const unsigned where = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, ff));
+        if (where)
+            return i + (unsigned)__builtin_ctz(where);
+    }
+#endif
+    for (; len - i >= 8; i += 8) {
+        memcpy(out + i, in + i, 8);
+        const unsigned before = sluice_jpeg_bytes_before_ff(in + i);
+        if (before < 8)
+            return i + before;
+    }
+    for (; i < len && in[i] != 0xFF; i++)
+        out[i] = in[i];
+    return i;
+}
+
 static sluice_status unstuff(const struct sluice_jpeg *jpeg, struct sluice_jpeg_scan *scan,
                              struct sluice_err *err)
 {
@@ -279,17 +308,17 @@ static sluice_status unstuff(const struct sluice_jpeg *jpeg, struct sluice_jpeg_
     uint8_t *out = scan->data->data;
     size_t capacity = 0;
     for (;;) {
-        const uint8_t *mark = in < end ? memchr(in, 0xFF, (size_t)(end - in)) : NULL;
-        if (!mark || end - mark < 2)
+        const size_t run = copy_before_ff(out, in, (size_t)(end - in));
+        in += run;
+        out += run;
+        if (end - in < 2)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG cut in its scan");
-        memcpy(out, in, (size_t)(mark - in));
-        out += mark - in;
-        if (mark[1] == 0) {
+        if (in[1] == 0) {
             *out++ = 0xFF;
-            in = mark + 2;
+            in += 2;
             continue;
         }
-        in = mark + 1;
+        in++;
         while (in < end && *in == 0xFF)
             in++;
         if (in == end)

@@ -71,9 +71,9 @@ struct sluice_jpeg {
 SLUICE_MUST_USE sluice_status sluice_jpeg_parse(const uint8_t *bytes, size_t len,
                                                 struct sluice_jpeg *jpeg, struct sluice_err *err);
 
-/* Zero bytes after the data, so that a reader may look behind the end after each
- * MCU rather than after each symbol: an MCU has at most 10 x 64 codes of 31 bits. */
-#define SLUICE_JPEG_SCAN_SLACK 4096
+/* Zero bytes after the data, so that a reader may look behind the end after every 32
+ * blocks rather than after each symbol: a block has at most 64 codes of 31 bits. */
+#define SLUICE_JPEG_SCAN_SLACK 8192
 
 /* The scan's bits.  Segment i is bytes [segment_ends[i - 1], segment_ends[i]) of `data`
  * (from 0 for the first) and holds the MCUs from i x restart_interval on; without

@@ -62,8 +62,9 @@ struct sluice_jpeg_coding {
 
 /* Blocks that a lane reads before they are transformed.  Their bits are fewer than
  * SLUICE_JPEG_SCAN_SLACK bytes, so that a look at the end after each chunk is enough; and the
- * chunks of all lanes stay in the first-level cache. */
-#define CHUNK_BLOCKS 16
+ * chunks of all lanes that are read at once stay in the first-level cache. */
+#define CHUNK_BLOCKS 32
+_Static_assert(CHUNK_BLOCKS * 64 * 31 / 8 < SLUICE_JPEG_SCAN_SLACK, "codes of 31 bits at most");
 #define CHUNK_CELLS (CHUNK_BLOCKS + 3) /* its end, where faults lead, and one to look at */
 #define NUM_LANES 4
 

@@ -19,6 +19,9 @@
 /* Fewer bytes than these are not worth a lane. */
 #define MIN_BYTES_PER_LANE 2048
 
+/* From a mark to a point behind it one reader has to go alone, so marks are close. */
+#define MAX_BLOCKS_TO_MARK 9
+
 /* --- one MCU after the other --- */
 
 /* One symbol in full; its value is left out, unless it is the DC's. */
@@ -188,9 +191,10 @@ static bool start_leapers(struct search *search, struct sluice_buf_pool *pool)
     const size_t wish = has_landmarks(search) ? bytes / MIN_BYTES_PER_LANE : 1;
     const unsigned num_used = wish < 1 ? 1 : wish > NUM_LEAPERS ? NUM_LEAPERS : (unsigned)wish;
     search->num_busy = num_used;
-    search->mcus_in_chunk = CHUNK_BLOCKS / jpeg->blocks_in_mcu;
+    const unsigned mcus_to_mark = MAX_BLOCKS_TO_MARK / jpeg->blocks_in_mcu;
+    search->mcus_in_chunk = mcus_to_mark > 0 ? mcus_to_mark : 1;
     /* Every block takes two bits at least; four times the marks that all should need. */
-    size_t capacity = bytes / num_used * 4 / CHUNK_BLOCKS;
+    size_t capacity = bytes / num_used * 4 / search->mcus_in_chunk / jpeg->blocks_in_mcu;
     const size_t enough = (size_t)(last_mcu * 4 / num_used / search->mcus_in_chunk);
     capacity = (capacity < enough ? capacity : enough) + 16;
     if (sluice_buf_create(pool, capacity * num_used * sizeof(struct mark), &search->marks, NULL) !=
