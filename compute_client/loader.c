@@ -3,8 +3,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/pages.h"
 #include "base/worker_pool.h"
+#include "compute_client/batch_memory.h"
 #include "compute_client/digest.h"
 #include "profiler/op_meter.h"
 
@@ -35,8 +35,7 @@ struct row {
 };
 
 struct slot {
-    struct sluice_batch batch;
-    void *memory;
+    struct sluice_batch batch; /* its pixels: from the first row's job to release() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
@@ -78,6 +77,7 @@ struct sluice_loader {
     struct sluice_loader_options options;
     struct sluice_worker_pool *workers;
     struct slot *slots;
+    struct sluice_batch_memory memory; /* as much as slots */
 };
 
 static size_t items_left(const struct sluice_loader *loader)
@@ -237,6 +237,26 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
                                      err);
 }
 
+/* Where the row's pixels go. */
+static uint8_t *row_pixels(struct row *row)
+{
+    struct sluice_loader *loader = row->loader;
+    struct sluice_batch *batch = &row->slot->batch;
+    pthread_mutex_lock(&loader->lock);
+    if (!batch->pixels)
+        batch->pixels = sluice_batch_memory_take(&loader->memory);
+    uint8_t *const pixels = batch->pixels;
+    pthread_mutex_unlock(&loader->lock);
+    return pixels + row->index * batch->row_bytes;
+}
+
+static void give_memory_back(struct sluice_loader *loader, struct slot *slot)
+{
+    if (slot->batch.pixels)
+        sluice_batch_memory_give(&loader->memory, slot->batch.pixels);
+    slot->batch.pixels = NULL;
+}
+
 static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
 {
     struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
@@ -250,7 +270,7 @@ static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *sta
     row->started_ns = sluice_clock_ns();
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
     struct sluice_batch *batch = &row->slot->batch;
-    uint8_t *out = batch->pixels + row->index * batch->row_bytes;
+    uint8_t *out = row_pixels(row);
     struct sluice_err err = {0};
     const sluice_status status = finish_row(row, worker, out, &err);
     if (status == SLUICE_OK && loader->options.has_digest)
@@ -536,7 +556,9 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
 void sluice_loader_release(struct sluice_loader *loader)
 {
     pthread_mutex_lock(&loader->lock);
-    slot_of(loader, loader->num_released)->num_missing = 1; /* not ready until it is filled */
+    struct slot *slot = slot_of(loader, loader->num_released);
+    slot->num_missing = 1; /* not ready until it is filled */
+    give_memory_back(loader, slot);
     loader->num_released++;
     pthread_cond_signal(&loader->room);
     pthread_mutex_unlock(&loader->lock);
@@ -600,15 +622,6 @@ void sluice_loader_stop(struct sluice_loader *loader)
     pthread_mutex_unlock(&loader->lock);
 }
 
-/* So that rows cost the first epoch what they cost later ones. */
-static void touch_slot(const struct sluice_loader_options *options, struct slot *slot, size_t index)
-{
-    const size_t before = index * options->batch_size;
-    size_t rows = options->num_items > before ? options->num_items - before : 0;
-    rows = rows < options->batch_size ? rows : options->batch_size;
-    sluice_pages_touch(slot->memory, rows * options->row_bytes);
-}
-
 static sluice_status slot_init(struct sluice_loader *loader, size_t index, struct sluice_err *err)
 {
     const struct sluice_loader_options *options = &loader->options;
@@ -622,13 +635,7 @@ static sluice_status slot_init(struct sluice_loader *loader, size_t index, struc
         slot->rows[i].slot = slot;
         slot->rows[i].index = i;
     }
-    const sluice_status status = options->alloc(
-        options->memory_ctx, options->batch_size * options->row_bytes, &slot->memory, err);
-    if (status != SLUICE_OK)
-        return status;
-    touch_slot(options, slot, index);
-    return sluice_batch_init(&slot->batch, options->batch_size, options->row_bytes, slot->memory,
-                             err);
+    return sluice_batch_init(&slot->batch, options->batch_size, options->row_bytes, NULL, err);
 }
 
 sluice_status sluice_loader_create(const struct sluice_loader_options *options,
@@ -647,6 +654,17 @@ sluice_status sluice_loader_create(const struct sluice_loader_options *options,
     if (status == SLUICE_OK && !loader->slots)
         status =
             sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches", options->num_slots);
+    const struct sluice_batch_memory_options memory = {
+        .count = options->num_slots,
+        .bytes = options->batch_size * options->row_bytes,
+        /* So that rows cost the first epoch what they cost later ones. */
+        .bytes_ahead = options->num_items * options->row_bytes,
+        .alloc = options->alloc,
+        .free = options->free,
+        .ctx = options->memory_ctx,
+    };
+    if (status == SLUICE_OK)
+        status = sluice_batch_memory_init(&loader->memory, &memory, err);
     for (unsigned i = 0; status == SLUICE_OK && i < options->num_slots; i++)
         status = slot_init(loader, i, err);
     if (status == SLUICE_OK) {
@@ -678,11 +696,11 @@ void sluice_loader_destroy(struct sluice_loader *loader)
         /* What a broken-off epoch left behind. */
         for (unsigned k = 0; slot->rows && k < loader->options.batch_size; k++)
             sluice_source_result_clear(&slot->rows[k].result);
-        if (slot->memory)
-            loader->options.free(loader->options.memory_ctx, slot->memory);
+        give_memory_back(loader, slot);
         sluice_batch_clear(&slot->batch);
         free(slot->rows);
     }
+    sluice_batch_memory_clear(&loader->memory);
     free(loader->slots);
     sluice_hasher_destroy(loader->chain);
     pthread_cond_destroy(&loader->room);
