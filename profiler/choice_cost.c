@@ -160,8 +160,8 @@ enum step {
 #define CUT_FILE_TO_PIXELS                                                                         \
     {                                                                                              \
         {                                                                                          \
-            PER_SAMPLE(25e-6), OUTPUT_PIXEL(0.98e-9), CROP_BYTE(4.94e-9), CROP_PIXEL(1.0e-9),      \
-                CHROMA(0.61e-9), CROP_ROW(0.35e-9)                                                 \
+            PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.98e-9), CROP_BYTE(3.2e-9), CROP_PIXEL(0.9e-9),       \
+                CHROMA(0.33e-9), CROP_ROW(0.35e-9)                                                 \
         }                                                                                          \
     }
 #define ALL_TO_PIXELS                                                                              \
@@ -180,10 +180,10 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_S
                                 CHROMA(0.54e-9), CROP_ROW(0.15e-9)}},
                 [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(5.4e-9), PIXEL(1.3e-9)}},
                 [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
-                [CUT] = {{PER_SAMPLE(25e-6), BYTE_TO_CROP(2.93e-9), PIXEL(0.077e-9),
-                          CROP_PIXEL(0.26e-9)}},
+                [CUT] = {{PER_SAMPLE(25e-6), BYTE_TO_CROP(2.2e-9), PIXEL(0.06e-9),
+                          CROP_PIXEL(0.12e-9)}},
                 [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
-                [CUT_BYTES] = {{PER_SAMPLE(100), CROP_BYTE(0.965), CHROMA(0.0195)}},
+                [CUT_BYTES] = {{PER_SAMPLE(180), CROP_BYTE(0.965), CHROMA(0.0195)}},
                 [PACKED_BYTES] = {{DETAIL(1.49)}},
             },
         [SLUICE_CLASS_JPEG] =
@@ -195,7 +195,7 @@ static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_S
                 [CUT] = {{PER_SAMPLE(25e-6), FILE_BYTE(27.2e-9), PIXEL(2.6e-9),
                           CROP_PIXEL(2.3e-9)}},
                 [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
-                [CUT_BYTES] = {{PER_SAMPLE(100), CROP_BYTE(1.03), CHROMA(0.077)}},
+                [CUT_BYTES] = {{PER_SAMPLE(180), CROP_BYTE(1.03), CHROMA(0.077)}},
                 [PACKED_BYTES] = {{DETAIL(1.58)}},
             },
         [SLUICE_CLASS_PNG] =
