@@ -6,10 +6,6 @@ const uint32_t sluice_jpeg_nowhere[1 << LEAP_BITS];
 
 void sluice_jpeg_lanes_init(struct sluice_jpeg_lanes *lanes)
 {
-    memset(lanes->lanes, 0, sizeof(lanes->lanes));
-    lanes->place[0] = 0;
-    for (unsigned i = 1; i < sizeof(lanes->place); i++)
-        lanes->place[i] = (uint8_t)(i <= 64 ? i - 1 : 0);
     lanes->has_bmi2 = false;
 #ifdef SLUICE_HAVE_X86_KERNELS
     lanes->has_bmi2 = sluice_cpu_level() != SLUICE_CPU_C && __builtin_cpu_supports("bmi2");

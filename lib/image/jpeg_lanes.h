@@ -117,12 +117,12 @@ struct sluice_jpeg_lane {
 struct sluice_jpeg_lanes {
     struct sluice_jpeg_coding codings[SLUICE_JPEG_MAX_COMPONENTS]; /* of the first that has them */
     const struct sluice_jpeg_coding *coding[SLUICE_JPEG_MAX_COMPONENTS]; /* by component */
-    uint8_t place[64 + 32]; /* coefficients read, its own included, to where one is stored */
+    uint8_t place[64 + 32]; /* for steps: coefficients read, its own included, to one's place */
     bool has_bmi2;
-    struct sluice_jpeg_lane lanes[NUM_LANES]; /* whose coefficients are zero */
+    struct sluice_jpeg_lane lanes[NUM_LANES]; /* for steps, whose coefficients are zero */
 };
 
-/* Coefficients stand as they come; `codings` is left alone. */
+/* For leaps alone, in memory of any contents: leapers write coefficients before they read them. */
 void sluice_jpeg_lanes_init(struct sluice_jpeg_lanes *lanes);
 
 /* Which coding is whose, and what is too long for tables. */
