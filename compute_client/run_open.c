@@ -177,12 +177,15 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
     slots = slots < MIN_SLOTS ? MIN_SLOTS : slots > MAX_SLOTS ? MAX_SLOTS : slots;
     if (slots * o->batch_size > MAX_ITEMS)
         slots = MIN_SLOTS;
+    /* A profile goes over its samples again and again. */
+    const size_t num_items =
+        o->is_profiling ? slots * o->batch_size : run->train.num_ids * (size_t)o->repeat;
     const struct sluice_loader_options options = {
         .num_workers = (unsigned)o->workers,
         .batch_size = (unsigned)o->batch_size,
         .num_slots = (unsigned)slots,
         .row_bytes = row_bytes,
-        .num_items = run->train.num_ids * (size_t)o->repeat,
+        .num_items = num_items,
         .payload_bytes = half,
         .on_error = o->on_error,
         .has_digest = o->has_digest,
