@@ -191,7 +191,7 @@ def _results(kept, summary):
     plans = {}
     for i, row in enumerate(kept.forecasts.rows):
         plans.setdefault((records.setup_of(row), row["mode"]), {})[row["round"]] = i + 2
-    parts = ["<h2>In short</h2>", table(["<", "<"], verdicts(summary)),
+    parts = ["<h2>In short</h2>", table(["<", "<"], [list(pair) for pair in verdicts(summary)]),
              "<h2>Every setup and mode</h2>",
              "<p>Seconds and bytes are those of one pass over the images, medians over the rounds; epochs "
              "during which others took more than "
