@@ -6,7 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Image files in memory. */
+/* Image files in memory, and what is done with them. */
+
+#define BENCH_TRAIN "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet"
+
+/* Outputs go round in this many rows, as in a batch: none is in cache when it is written. */
+#define BENCH_BATCH_ROWS 64
 
 struct bench_image {
     char *path;

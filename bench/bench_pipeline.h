@@ -14,7 +14,6 @@
 /* bench_pipeline's parts: the routes that a sample can take, each timed for every sample; those
  * whose tensors are only compared; and the program that lets them take turns and adds up. */
 
-#define BENCH_TRAIN "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet"
 #define BENCH_VAL "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
 
 /* What a route's time is compared with; the order of reference.py's answers. */
@@ -42,9 +41,6 @@ struct bench_outcome {
 
 /* What a route leaves, to be compared bit by bit. */
 enum bench_tensor { TENSOR_NONE, TENSOR_TRAIN, TENSOR_VAL };
-
-/* Outputs go round in this many rows, as in a batch: none is in cache when it is written. */
-#define BENCH_BATCH_ROWS 64
 
 struct routes { /* scratch memory and pipelines of one process */
     struct sluice_pipeline *train, *val;

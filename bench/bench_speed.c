@@ -20,9 +20,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define PIPELINE "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet"
-#define NUM_ROWS 64 /* outputs go round in these, as in a batch */
-
 struct speed {
     struct sluice_pipeline *pipeline;
     struct sluice_buf_pool *pool;
@@ -38,13 +35,13 @@ static void speed_open(struct speed *speed, const char *root, size_t max_images)
 {
     struct sluice_err err = {0};
     speed->images = bench_images_load(root, max_images, &speed->num_images);
-    if (sluice_pipeline_parse(PIPELINE, &speed->pipeline, &err) ||
+    if (sluice_pipeline_parse(BENCH_TRAIN, &speed->pipeline, &err) ||
         sluice_buf_pool_create((size_t)64 << 20, &speed->pool, &err) ||
         sluice_scratch_create(&(struct sluice_scratch_options){.pool = speed->pool},
                               &speed->scratch, &err))
         bench_die("%s", err.text);
     speed->row_bytes = sluice_pipeline_u8_bytes(speed->pipeline);
-    speed->rows = malloc(NUM_ROWS * speed->row_bytes);
+    speed->rows = malloc(BENCH_BATCH_ROWS * speed->row_bytes);
     if (!speed->rows)
         bench_die("no memory");
 }
@@ -66,8 +63,8 @@ static void work(struct speed *speed, uint64_t i)
     struct sluice_sample sample = {.key = {.sample_id = image},
                                    .data = sluice_buf_ref(speed->images[image].file)};
     if (sluice_pipeline_finish_u8(speed->pipeline, speed->scratch, &sample,
-                                  speed->rows + i % NUM_ROWS * speed->row_bytes, speed->row_bytes,
-                                  &err) != SLUICE_OK)
+                                  speed->rows + i % BENCH_BATCH_ROWS * speed->row_bytes,
+                                  speed->row_bytes, &err) != SLUICE_OK)
         sluice_sample_clear(&sample);
 }
 

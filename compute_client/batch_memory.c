@@ -13,7 +13,6 @@ sluice_status sluice_batch_memory_init(struct sluice_batch_memory *memory,
     memory->free = calloc(options->count, sizeof(*memory->free));
     if (!memory->free)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches", options->count);
-    pthread_mutex_init(&memory->lock, NULL);
     for (unsigned i = 0; i < options->count; i++) {
         /* The last one is taken first. */
         const size_t before = (options->count - 1 - i) * options->bytes;
@@ -37,23 +36,17 @@ void sluice_batch_memory_clear(struct sluice_batch_memory *memory)
     for (unsigned i = 0; i < memory->num_free; i++)
         memory->options.free(memory->options.ctx, memory->free[i]);
     free(memory->free);
-    pthread_mutex_destroy(&memory->lock);
     *memory = (struct sluice_batch_memory){0};
 }
 
 void *sluice_batch_memory_take(struct sluice_batch_memory *memory)
 {
-    pthread_mutex_lock(&memory->lock);
     assert(memory->num_free > 0);
-    void *const taken = memory->free[--memory->num_free];
-    pthread_mutex_unlock(&memory->lock);
-    return taken;
+    return memory->free[--memory->num_free];
 }
 
 void sluice_batch_memory_give(struct sluice_batch_memory *memory, void *taken)
 {
-    pthread_mutex_lock(&memory->lock);
     assert(memory->num_free < memory->options.count);
     memory->free[memory->num_free++] = taken;
-    pthread_mutex_unlock(&memory->lock);
 }

@@ -3,14 +3,13 @@
 
 #include "base/error.h"
 
-#include <pthread.h>
 #include <stddef.h>
 
 /* Memories of batches: what was given back last is taken first, as it is the likeliest to be in a
  * cache and in the TLB.  However many batches may be ahead, only as many memories are written to as
  * are filled at once.
  *
- * Threads: take and give from any, init and clear from one. */
+ * Threads: one at a time. */
 
 struct sluice_batch_memory_options {
     unsigned count;
@@ -22,7 +21,6 @@ struct sluice_batch_memory_options {
 };
 
 struct sluice_batch_memory {
-    pthread_mutex_t lock;
     struct sluice_batch_memory_options options;
     void **free; /* a stack */
     unsigned num_free;

@@ -56,7 +56,8 @@ struct sluice_loader {
     size_t num_taken;    /* batches that next() has handed out or passed over */
     size_t num_released; /* batches whose slot is free again */
     size_t charged_bytes;
-    bool is_running; /* an epoch is under way */
+    bool is_running;                   /* an epoch is under way */
+    struct sluice_batch_memory memory; /* as many as slots */
     bool is_stopped, has_failed;
     sluice_status failure;
     char failure_text[256];
@@ -77,7 +78,6 @@ struct sluice_loader {
     struct sluice_loader_options options;
     struct sluice_worker_pool *workers;
     struct slot *slots;
-    struct sluice_batch_memory memory; /* as much as slots */
 };
 
 static size_t items_left(const struct sluice_loader *loader)
@@ -250,6 +250,7 @@ static uint8_t *row_pixels(struct row *row)
     return pixels + row->index * batch->row_bytes;
 }
 
+/* Under the lock, or when nobody else is left. */
 static void give_memory_back(struct sluice_loader *loader, struct slot *slot)
 {
     if (slot->batch.pixels)

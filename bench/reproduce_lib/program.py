@@ -1,6 +1,7 @@
 """The command line of bench/reproduce and the loop over the cells."""
 import argparse
 import collections
+import contextlib
 import csv
 import math
 import os
@@ -311,6 +312,15 @@ class Sweep:
         return speed.Clocks(program if self.options.has_clocks else None,
                             self.records.path("speed-images"), cores, self.records.path("speed.log"))
 
+    @contextlib.contextmanager
+    def nodes(self, setup):
+        """Its cores, the link between them at its rate, the server, and clocks on the CPUs of both."""
+        with contextlib.closing(hosts.Cores(setup.storage_cores, setup.compute_cores)) as cores:
+            self.link.set_rate(setup.mbit)
+            with contextlib.closing(self.server(cores, setup.storage_cores)) as server, \
+                    contextlib.closing(self.clocks(cores)) as clocks:
+                yield cores, server, clocks
+
     def make_index(self):
         folder = os.path.join(self.out, "index")
         if not self.options.jpeg_index or os.path.exists(folder):
@@ -349,12 +359,8 @@ class Sweep:
             return profile
         started = time.monotonic()
         of = self.profiled(setup)
-        cores = hosts.Cores(of.storage_cores, of.compute_cores)
-        self.link.set_rate(of.mbit)
-        server = self.server(cores, of.storage_cores)
-        clocks = self.clocks(cores)
         taken = []  # is_disturbed, CPU seconds, folder, command
-        try:
+        with self.nodes(of) as (cores, server, clocks):
             while len(taken) < options.attempts and not (taken and not taken[-1][0]):
                 folder = f"{profile}-{len(taken)}"
                 command, seconds, is_disturbed = measure.make_profile(
@@ -362,10 +368,6 @@ class Sweep:
                     {"seed": options.seed, "samples": options.profile_samples,
                      "batch": options.batch}, self.records.path("train.log"))
                 taken.append((is_disturbed, seconds, folder, command))
-        finally:
-            clocks.close()
-            server.close()
-            cores.close()
         # The one that nobody disturbed; the cheapest if there was none.
         is_disturbed, _, chosen, command = min(taken)
         os.rename(chosen, profile)
@@ -400,13 +402,9 @@ class Sweep:
         profile = self.make_profile(setup, number)
         self.forecast_of(setup, number, profile)
         self.estimate(profile)
-        cores = hosts.Cores(setup.storage_cores, setup.compute_cores)
-        if cores.warning():
-            warn(f"{setup.storage_cores:g}+{setup.compute_cores:g} cores: {cores.warning()}")
-        self.link.set_rate(setup.mbit)
-        server = self.server(cores, setup.storage_cores)
-        clocks = self.clocks(cores)
-        try:
+        with self.nodes(setup) as (cores, server, clocks):
+            if cores.warning():
+                warn(f"{setup.storage_cores:g}+{setup.compute_cores:g} cores: {cores.warning()}")
             while self.todo and self.todo[0][0] == setup and self.todo[0][2] == number:
                 if not self.has_time(self.todo[0]):
                     return False
@@ -419,10 +417,6 @@ class Sweep:
                     text += "; others took CPU time, so it is measured again"
                 left = sum(self.expected(*item) for item in self.todo) + self.expected_profiles()
                 say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
-        finally:
-            clocks.close()
-            server.close()
-            cores.close()
         return True
 
     def plan_at_speed(self, setup, mode, profile, speeds):

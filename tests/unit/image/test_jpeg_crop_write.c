@@ -28,6 +28,20 @@ static uint8_t *naive_stuffed(uint8_t *out, const uint8_t *in, size_t len)
     return out;
 }
 
+/* What stands in got[0 .. len), which was 0xA5, once `want` was to be put into its first `room`:
+ * all of it up to `end`, or `end` is NULL as it does not fit; and nothing behind that room. */
+static void check_put(const uint8_t *got, size_t len, size_t room, const uint8_t *end,
+                      const uint8_t *want, size_t want_len)
+{
+    for (size_t k = room; k < len; k++)
+        CU_ASSERT_FATAL(got[k] == 0xA5);
+    if (end) {
+        CU_ASSERT(end == got + want_len && memcmp(got, want, want_len) == 0);
+    } else {
+        CU_ASSERT(want_len + 1 > room);
+    }
+}
+
 /* Bytes among which 0xFF and its neighbours are frequent. */
 static void fill(struct sluice_rng *rng, uint8_t *bytes, size_t len)
 {
@@ -59,13 +73,7 @@ static void a_zero_follows_each_ff_and_a_byte_stays_free(void)
         memset(got, 0xA5, sizeof(got));
         const size_t room = sluice_rng_below(&rng, 180);
         const uint8_t *end = sluice_jpeg_put_stuffed(got, got + room, in, len);
-        for (size_t k = room; k < sizeof(got); k++)
-            CU_ASSERT_FATAL(got[k] == 0xA5);
-        if (end) {
-            CU_ASSERT(end == got + want_len && memcmp(got, want, want_len) == 0);
-        } else {
-            CU_ASSERT(want_len + 1 > room);
-        }
+        check_put(got, sizeof(got), room, end, want, want_len);
     }
 }
 
@@ -93,13 +101,7 @@ static void a_marker_stands_between_segments(void)
         memset(got, 0xA5, sizeof(got));
         const size_t room = sluice_rng_below(&rng, (uint32_t)want_len + 20);
         const uint8_t *end = sluice_jpeg_put_segments(got, got + room, &scan);
-        for (size_t k = room; k < sizeof(got); k++)
-            CU_ASSERT_FATAL(got[k] == 0xA5);
-        if (end) {
-            CU_ASSERT(end == got + want_len && memcmp(got, want, want_len) == 0);
-        } else {
-            CU_ASSERT(want_len + 1 > room);
-        }
+        check_put(got, sizeof(got), room, end, want, want_len);
     }
     sluice_buf_unref(data);
 }
