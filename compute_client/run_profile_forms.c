@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
-#include "profiler/table_fill.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 #include "profiler/choice_fit.h"
 
-#include "profiler/table_fill.h"
-
 #include <math.h>
 #include <stdlib.h>
 

@@ -45,9 +45,8 @@ SLUICE_MUST_USE sluice_status sluice_choice_model_fit(const struct sluice_form_t
                                                       struct sluice_err *err);
 
 /* Brings the time to read files to what was measured in those of the table's rows that a profile of
- * num_samples has (sluice_cost_table_is_sampled()); 0 where
- * all were in memory.  No rows, or a time that is none: it stays.
- */
+ * num_samples has (sluice_cost_table_is_sampled()); 0 where all were in memory.  No rows, or a time
+ * that is none: it stays. */
 void sluice_choice_model_set_disk(struct sluice_choice_model *model,
                                   const struct sluice_cost_table *table, uint64_t num_samples);
 

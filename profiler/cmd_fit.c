@@ -2,7 +2,6 @@
 
 #include "base/cli.h"
 #include "profiler/choice_fit.h"
-#include "profiler/table_fill.h"
 
 #include <jansson.h>
 

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +35,14 @@ void sluice_cost_table_clear(struct sluice_cost_table *table)
 {
     free(table->rows);
     *table = (struct sluice_cost_table){0};
+}
+
+bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples)
+{
+    if (num_samples == 0 || num_samples >= num_rows)
+        return true;
+    /* The count of those taken rises at i. */
+    return (i + 1) * num_samples / num_rows > i * num_samples / num_rows;
 }
 
 /* --- reading --- */

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,9 @@ struct sluice_cost_table {
 };
 
 void sluice_cost_table_clear(struct sluice_cost_table *table);
+
+/* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
+bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);
 
 /* Reads FOLDER/prep_sizes.csv and FOLDER/prep_times.csv.  An error names file,
  * line and column.  A missing prep_times.csv is SLUICE_E_NOT_FOUND and says what

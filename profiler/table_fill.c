@@ -2,14 +2,6 @@
 
 #include "profiler/choice_fit.h"
 
-bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples)
-{
-    if (num_samples == 0 || num_samples >= num_rows)
-        return true;
-    /* The count of those taken rises at i. */
-    return (i + 1) * num_samples / num_rows > i * num_samples / num_rows;
-}
-
 static void fill_row(struct sluice_sample_cost *row, const struct sluice_sample_facts *facts,
                      const struct sluice_choice_weights weights[SLUICE_PROFILE_STAGES])
 {

@@ -7,9 +7,6 @@
 
 #include <stdbool.h>
 
-/* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
-bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);
-
 /* Fills the rows of a table that were not measured by what those that were say: bytes follow from
  * the facts, op times from a fit (choice_fit.h) of each op to the measured rows, and a sample that
  * could not be decoded says nothing.  facts and is_measured have a value for each row.

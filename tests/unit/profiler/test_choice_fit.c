@@ -2,7 +2,6 @@
 
 #include "base/rng.h"
 #include "image/coding.h"
-#include "profiler/table_fill.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -138,6 +138,24 @@ static void modelled_times_grow_with_file_and_pixels(void)
     CU_ASSERT(rows[0].op_s[1] > 0.5e-3 && rows[0].op_s[1] < 2e-3);
 }
 
+static void samples_are_as_many_as_asked_for_and_spread(void)
+{
+    for (uint64_t n = 1; n < 60; n++) {
+        for (uint64_t num = 0; num <= n + 2; num++) {
+            uint64_t count = 0, last = 0, widest = 0;
+            for (uint64_t i = 0; i < n; i++) {
+                if (!sluice_cost_table_is_sampled(i, n, num))
+                    continue;
+                widest = count && i - last > widest ? i - last : widest;
+                last = i;
+                count++;
+            }
+            CU_ASSERT_EQUAL(count, num == 0 || num > n ? n : num);
+            CU_ASSERT(count > 0 && widest <= n / count + 1);
+        }
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -146,6 +164,7 @@ int main(void)
         SLUICE_TEST(bad_files_are_named_by_line_and_column),
         SLUICE_TEST(a_missing_times_file_says_what_to_do),
         SLUICE_TEST(modelled_times_grow_with_file_and_pixels),
+        SLUICE_TEST(samples_are_as_many_as_asked_for_and_spread),
     };
     return sluice_test_run("sample_cost", tests, SLUICE_TEST_COUNT(tests));
 }
