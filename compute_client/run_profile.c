@@ -1,22 +1,15 @@
-#include "compute_client/run_profile.h"
+#include "compute_client/run_profile_forms.h"
 
-#include "base/cgroup.h"
 #include "base/log.h"
 #include "profiler/choice_fit.h"
 #include "profiler/form_table.h"
 #include "profiler/model_file.h"
 #include "profiler/table_fill.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* A link slower than this is not worth waiting for the whole probe. */
 #define PROBE_BYTES (64u << 20)
-
-double run_profile_compute_cores(const struct run *run)
-{
-    return fmin((double)run->options->workers, sluice_cgroup_cores());
-}
 
 size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count)
 {

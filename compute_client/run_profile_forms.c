@@ -1,5 +1,6 @@
-#include "compute_client/run_profile.h"
+#include "compute_client/run_profile_forms.h"
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
@@ -32,6 +33,11 @@ static const struct mix mixes[] = {
     {{2}, 1, false},    {{1}, 1, true},
     {{5}, 1, true}, /* floats after to_tensor are as many */
 };
+
+double run_profile_compute_cores(const struct run *run)
+{
+    return fmin((double)run->options->workers, sluice_cgroup_cores());
+}
 
 struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t position)
 {

@@ -1,11 +1,11 @@
-#ifndef SLUICE_COMPUTE_CLIENT_RUN_PROFILE_H
-#define SLUICE_COMPUTE_CLIENT_RUN_PROFILE_H
+#ifndef SLUICE_COMPUTE_CLIENT_RUN_PROFILE_FORMS_H
+#define SLUICE_COMPUTE_CLIENT_RUN_PROFILE_FORMS_H
 
 #include "compute_client/run_state.h"
 #include "profiler/form_table.h"
 #include "profiler/transport_cost.h"
 
-/* What run_profile.c and run_profile_forms.c share; nobody else includes this. */
+/* What --profiling measures beside its epoch; for run_profile.c, which writes it. */
 
 /* What asking for samples in every form gave. */
 struct profile_forms {
@@ -25,6 +25,7 @@ void run_profile_forms_clear(struct profile_forms *forms);
 /* Cores that this process may use. */
 double run_profile_compute_cores(const struct run *run);
 
+/* Of a sample of the train subset: from its row in run->profile, or else from the manifest. */
 struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t position);
 
 #endif
