@@ -1,10 +1,12 @@
 #ifndef SLUICE_PIPELINE_PIPELINE_PRIVATE_H
 #define SLUICE_PIPELINE_PIPELINE_PRIVATE_H
 
+#include "image/codec.h"
 #include "image/lookup.h"
+#include "image/pack.h"
 #include "pipeline/op.h"
 
-/* Shared by pipeline.c (making and asking) and run.c (running). */
+/* Shared by pipeline.c (making and asking), run.c and run_region.c (running). */
 
 #define SLUICE_SPEC_ROOM 1024 /* more than the longest canonical text */
 
@@ -20,6 +22,24 @@ struct sluice_pipeline {
     struct sluice_lookup batch_lookup;               /* the tail to a batch */
     char spec[SLUICE_SPEC_ROOM];
 };
+
+struct sluice_scratch {
+    struct sluice_codec *codec;
+    struct sluice_resizer *resizer;
+    struct sluice_packer *packer;
+    struct sluice_buf_pool *pool;
+    uint64_t max_pixels;
+    bool measure_ops;
+    uint64_t op_ns[SLUICE_MAX_OPS];
+    const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
+};
+
+/* The sample's own, or the scratch's. */
+static inline const struct sluice_jpeg_index *
+sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_sample *sample)
+{
+    return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
+}
 
 /* What is known of an image's size at a split, without the image. */
 struct sluice_known_size {

@@ -4,7 +4,7 @@
 #include "image/codec.h"
 #include "image/jpeg_crop.h"
 #include "image/pack.h"
-#include "pipeline/run_private.h"
+#include "pipeline/run_region.h"
 
 #include <assert.h>
 #include <stdlib.h>

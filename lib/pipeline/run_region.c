@@ -1,7 +1,7 @@
 /* Decode, and groups of ops that look at no more than a box of their image: decode and
  * random_resized_crop, and resize and center_crop, with decode before them or not. */
 
-#include "pipeline/run_private.h"
+#include "pipeline/run_region.h"
 
 #include "base/buf.h"
 #include "image/codec.h"

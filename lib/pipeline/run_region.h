@@ -1,29 +1,9 @@
-#ifndef SLUICE_PIPELINE_RUN_PRIVATE_H
-#define SLUICE_PIPELINE_RUN_PRIVATE_H
+#ifndef SLUICE_PIPELINE_RUN_REGION_H
+#define SLUICE_PIPELINE_RUN_REGION_H
 
-#include "image/codec.h"
-#include "image/pack.h"
 #include "pipeline/pipeline_private.h"
 
-/* Shared by run.c (any ops) and run_region.c (those that look at a box of their image). */
-
-struct sluice_scratch {
-    struct sluice_codec *codec;
-    struct sluice_resizer *resizer;
-    struct sluice_packer *packer;
-    struct sluice_buf_pool *pool;
-    uint64_t max_pixels;
-    bool measure_ops;
-    uint64_t op_ns[SLUICE_MAX_OPS];
-    const struct sluice_jpeg_index *jpeg_index; /* borrowed, or NULL */
-};
-
-/* The sample's own, or the scratch's. */
-static inline const struct sluice_jpeg_index *
-sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_sample *sample)
-{
-    return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
-}
+/* Decode, and what looks at no more than a box of its image; for run.c, which runs any ops. */
 
 /* Ops [op, next) run as one; `flip` is what the hflip among them does. */
 struct sluice_group {
