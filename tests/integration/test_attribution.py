@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Why an epoch is slow: one thing at a time is made the limit, which epoch and batches name."""
+"""Why an epoch is slow: one thing at a time is made the limit, which epoch and batches name.
+
+Each limit makes its epoch wait for a second or two, nearly all of it asleep: far longer than a busy
+machine stops a thread that something else is then put down to.
+"""
 import csv
 import json
 import os
@@ -65,8 +69,7 @@ class AttributionTest(unittest.TestCase):
             process.terminate()  # it takes its control group away
             process.communicate()
 
-    def check(self, report, cause, num_others=0):
-        """num_others: batches at most that may name another cause."""
+    def check(self, report, cause):
         self.assertEqual(report["bound_by"], cause, report)
         self.assertEqual(max(report["stalls"], key=report["stalls"].get), cause)
         self.assertLessEqual(sum(report["stalls"].values()), 1)
@@ -85,59 +88,56 @@ class AttributionTest(unittest.TestCase):
         for name, share in report["stalls"].items():
             self.assertLessEqual(sum(float(b[name + "_s"]) for b in batches),
                                  share * report["seconds"] + 0.001)
-        # The first may have waited for what comes once, and one that came together with another for
-        # nothing.
-        usual = sum(report["stalls"].values()) * report["seconds"] / len(batches)
-        slow = [b for b in batches[1:]
-                if sum(float(b[name + "_s"]) for name in report["stalls"]) > 0.2 * usual]
-        others = [b for b in slow if b["bound_by"] != cause]
-        self.assertLess(len(others), len(slow), batches)
-        self.assertLessEqual(len(others), num_others, batches)
+        # A batch that came together with another waited for nothing, and where a thread was stopped
+        # for a while a batch may name that: what counts is how long those waited that name it.
+        waited = {name: 0 for name in report["stalls"]}
+        for batch in batches:
+            waited[batch["bound_by"]] += sum(float(batch[name + "_s"]) for name in waited)
+        self.assertGreater(waited[cause], sum(waited.values()) / 2, batches)
 
     def test_trainer(self):
-        self.check(self.epoch("remote_nooff", ["--consume-rate", 50]), "trainer")
+        self.check(self.epoch("remote_nooff", ["--consume-rate", 32]), "trainer")
 
     def test_network(self):
-        self.check(self.epoch("remote_nooff", [], ["--link-limit", "100mbit"]), "network")
+        self.check(self.epoch("remote_nooff", [], ["--link-limit", "25mbit"]), "network")
 
     def test_network_with_work_on_either_side(self):
         # Packed pixels are a tenth of the bytes: over so slow a link packing takes less, with
         # sanitizers too.
-        for mode, mbit in (("remote_piloff", 10), ("remote_auto", 2)):
+        for mode, mbit in (("remote_piloff", 3), ("remote_auto", 1)):
             self.check(self.epoch(mode, ["--net-bw", mbit], ["--link-limit", f"{mbit}mbit"]),
                        "network")
 
     def test_storage_cpu(self):
-        flags = ["--prep-cpu-max", "0.2"]
+        flags = ["--prep-cpu-max", "0.05"]
         try:
             report = self.epoch("remote_piloff", [], flags)
         except IndexError:
             self.skipTest("no control group can be made here")
-        # A quota stops a worker anywhere, for 80 ms: also between its work and its reply.
-        self.check(report, "storage_cpu", num_others=1)
+        self.check(report, "storage_cpu")
 
     def test_compute_cpu(self):
         try:
-            fifth = quota.Quota(0.2)
+            part = quota.Quota(0.05)
         except quota.QuotaError as error:
             self.skipTest(str(error))
         try:
-            self.check(self.epoch("remote_nooff", ["-j", 1], client={"preexec_fn": fifth.enter}),
+            self.check(self.epoch("remote_nooff", ["-j", 1], client={"preexec_fn": part.enter}),
                        "compute_cpu")
         finally:
-            fifth.close()
+            part.close()
 
     @unittest.skipUnless(SLOW_READ, "no slow_read was built")
     def test_disk(self):
         for mode in ("remote_nooff", "remote_piloff"):
             report = self.epoch(mode, server_flags=["--io-workers", 1],
-                                server={"env": slow_disk(4000)})
+                                server={"env": slow_disk(16000)})
             self.check(report, "disk")
 
     @unittest.skipUnless(SLOW_READ, "no slow_read was built")
     def test_disk_of_this_node(self):
         self.check(self.train(["--dataset-mode", "local", "-j", 1, self.root],
-                              env=slow_disk(4000)), "disk")
+                              env=slow_disk(8000)), "disk")
 
 
 if __name__ == "__main__":
