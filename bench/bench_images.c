@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "bench/bench.h"
 #include "datasets/manifest.h"
-#include "image/codec.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,19 +11,16 @@
 static bool load(const char *root, const char *name, struct bench_image *image)
 {
     struct sluice_err err = {0};
-    struct sluice_image_info info;
     *image = (struct bench_image){0};
     if (asprintf(&image->path, "%s/%s", root, name) < 0)
         bench_die("no memory");
     if (sluice_file_read(image->path, 256u << 20, NULL, &image->file, &err) ||
-        sluice_image_probe(image->file->data, image->file->len, &info, &err)) {
+        sluice_image_probe(image->file->data, image->file->len, &image->info, &err)) {
         fprintf(stderr, "%s: %s; passed over\n", image->path, err.text);
         sluice_buf_unref(image->file);
         free(image->path);
         return false;
     }
-    image->width = info.width;
-    image->height = info.height;
     return true;
 }
 

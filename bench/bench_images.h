@@ -2,9 +2,9 @@
 #define SLUICE_BENCH_BENCH_IMAGES_H
 
 #include "base/buf.h"
+#include "image/image.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* Image files in memory, and what is done with them. */
 
@@ -16,7 +16,7 @@
 struct bench_image {
     char *path;
     struct sluice_buf *file;
-    uint32_t width, height;
+    struct sluice_image_info info;
 };
 
 /* Up to max_images (0: all) of a folder, spread evenly over it, without those that are no images:

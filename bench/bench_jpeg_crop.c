@@ -1,32 +1,26 @@
 /* The lossless crop on the storage side beside libjpeg-turbo's decode of the same files,
  * and the bytes of both, for the boxes that a training pipeline draws. */
 
-#include "bench.h"
-
 #include "base/buf.h"
 #include "base/cli.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "bench/bench.h"
+#include "bench/bench_images.h"
 #include "image/codec_internal.h"
 #include "image/jpeg_crop.h"
 #include "image/jpeg_index.h"
 #include "pipeline/pipeline.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-struct image {
-    struct sluice_buf *file;
+struct jpeg {
+    const struct sluice_buf *file;
     uint32_t width, height;
     struct sluice_jpeg_index rows, steps; /* one point a row, and one every 8 MCUs; or {0} */
 };
 
-static struct image *images;
-static size_t num_images;
-
-static size_t index_bytes[2]; /* of all images */
+static size_t index_bytes[2]; /* of all JPEGs */
 
 static size_t entry_bytes(const struct sluice_jpeg_index *index)
 {
@@ -39,36 +33,30 @@ static size_t entry_bytes(const struct sluice_jpeg_index *index)
     return len;
 }
 
-static int add_file(const char *path, const struct stat *stat, int type, struct FTW *ftw)
+/* Those of the images that are JPEGs, indexed where that can be. */
+static struct jpeg *index_jpegs(const struct bench_image *images, size_t num_images,
+                                size_t *num_jpegs)
 {
-    (void)stat, (void)ftw;
     struct sluice_err err = {{0}};
-    struct image image = {0};
-    struct sluice_image_info info;
-    if (type != FTW_F)
-        return 0;
-    if (sluice_file_read(path, SIZE_MAX, NULL, &image.file, &err) != SLUICE_OK)
-        bench_die("%s", err.text);
-    if (sluice_image_probe(image.file->data, image.file->len, &info, NULL) != SLUICE_OK ||
-        info.format != SLUICE_IMAGE_JPEG) {
-        sluice_buf_unref(image.file);
-        return 0;
-    }
-    image.width = info.width;
-    image.height = info.height;
-    if (sluice_jpeg_index_build(image.file->data, image.file->len, 0, 0, &image.rows, NULL) ==
-        SLUICE_OK) {
-        if (sluice_jpeg_index_build(image.file->data, image.file->len, 0, 8, &image.steps, &err) !=
-            SLUICE_OK)
-            bench_die("%s", err.text);
-        index_bytes[0] += entry_bytes(&image.rows);
-        index_bytes[1] += entry_bytes(&image.steps);
-    }
-    images = realloc(images, (num_images + 1) * sizeof(*images));
-    if (!images)
+    struct jpeg *jpegs = calloc(num_images, sizeof(*jpegs));
+    if (!jpegs)
         bench_die("no memory");
-    images[num_images++] = image;
-    return 0;
+    *num_jpegs = 0;
+    for (size_t i = 0; i < num_images; i++) {
+        const struct bench_image *image = &images[i];
+        if (image->info.format != SLUICE_IMAGE_JPEG)
+            continue;
+        struct jpeg *jpeg = &jpegs[(*num_jpegs)++];
+        *jpeg = (struct jpeg){
+            .file = image->file, .width = image->info.width, .height = image->info.height};
+        if (sluice_jpeg_index_build(image->file->data, image->file->len, 0, 0, &jpeg->rows, NULL))
+            continue;
+        if (sluice_jpeg_index_build(image->file->data, image->file->len, 0, 8, &jpeg->steps, &err))
+            bench_die("%s", err.text);
+        index_bytes[0] += entry_bytes(&jpeg->rows);
+        index_bytes[1] += entry_bytes(&jpeg->steps);
+    }
+    return jpegs;
 }
 
 /* What is done with an image: its bytes afterwards. */
@@ -86,13 +74,13 @@ struct context {
 };
 
 /* A damaged file costs what it costs; the file goes then, as where nothing is gained. */
-static double run(const struct context *context, const struct image *image,
+static double run(const struct context *context, const struct jpeg *jpeg,
                   const struct sluice_box *box)
 {
-    double bytes = (double)image->file->len;
+    double bytes = (double)jpeg->file->len;
     const struct work *work = context->work;
-    const struct sluice_jpeg_index *index = work->index == ROWS    ? &image->rows
-                                            : work->index == STEPS ? &image->steps
+    const struct sluice_jpeg_index *index = work->index == ROWS    ? &jpeg->rows
+                                            : work->index == STEPS ? &jpeg->steps
                                                                    : NULL;
     if (index && index->mcus_down == 0)
         index = NULL;
@@ -100,20 +88,20 @@ static double run(const struct context *context, const struct image *image,
         struct sluice_buf *crop;
         struct sluice_jpeg_crop_options options = work->options;
         options.index = index;
-        if (sluice_jpeg_crop(image->file->data, image->file->len, box, &options, context->pool,
-                             &crop, NULL, NULL) == SLUICE_OK) {
+        if (sluice_jpeg_crop(jpeg->file->data, jpeg->file->len, box, &options, context->pool, &crop,
+                             NULL, NULL) == SLUICE_OK) {
             bytes = (double)crop->len;
             sluice_buf_unref(crop);
         }
     } else if (work->what == BOX) {
         struct sluice_rgb rgb;
         sluice_codec_set_index(context->codec, index);
-        if (sluice_codec_decode_region(context->codec, image->file->data, image->file->len, box, 0,
+        if (sluice_codec_decode_region(context->codec, jpeg->file->data, jpeg->file->len, box, 0,
                                        context->pool, &rgb, NULL) == SLUICE_OK)
             sluice_buf_unref(rgb.pixels);
     } else {
         struct sluice_rgb rgb;
-        if (sluice_jpeg_decode(context->codec, image->file->data, image->file->len,
+        if (sluice_jpeg_decode(context->codec, jpeg->file->data, jpeg->file->len,
                                SLUICE_IMAGE_MAX_PIXELS, context->pool, &rgb, NULL) == SLUICE_OK)
             sluice_buf_unref(rgb.pixels);
     }
@@ -151,7 +139,10 @@ int main(int argc, char **argv)
         return args.exit_code;
     bench_pin(0);
     bench_print_machine();
-    if (nftw(args.positional[0], add_file, 16, FTW_PHYS) != 0 || num_images == 0)
+    size_t num_images, num_jpegs;
+    struct bench_image *images = bench_images_load(args.positional[0], 0, &num_images);
+    struct jpeg *jpegs = index_jpegs(images, num_images, &num_jpegs);
+    if (num_jpegs == 0)
         bench_die("%s has no JPEG files", args.positional[0]);
 
     static const struct work works[] = {
@@ -168,7 +159,7 @@ int main(int argc, char **argv)
          .options = {.route = SLUICE_JPEG_CROP_BY_LIBJPEG}},
     };
     enum { NUM_WORKS = SLUICE_ARRAY_LEN(works) };
-    const size_t num_runs = num_images * epochs;
+    const size_t num_runs = num_jpegs * epochs;
     double *us[NUM_WORKS], *bytes[NUM_WORKS];
     for (size_t w = 0; w < NUM_WORKS; w++) {
         us[w] = calloc(num_runs, sizeof(double));
@@ -185,18 +176,18 @@ int main(int argc, char **argv)
         sluice_buf_pool_create((size_t)256 << 20, &context.pool, &err))
         bench_die("%s", err.text);
     for (size_t i = 0; i < num_runs; i++) {
-        const struct image *image = &images[i % num_images];
-        const struct sluice_draw_key key = {.epoch = (uint32_t)(i / num_images),
-                                            .sample_id = i % num_images};
+        const struct jpeg *jpeg = &jpegs[i % num_jpegs];
+        const struct sluice_draw_key key = {.epoch = (uint32_t)(i / num_jpegs),
+                                            .sample_id = i % num_jpegs};
         const struct sluice_draws draws =
-            sluice_pipeline_draws(pipeline, &key, image->width, image->height);
+            sluice_pipeline_draws(pipeline, &key, jpeg->width, jpeg->height);
         const struct sluice_box box = {draws.left, draws.top, draws.width, draws.height};
         for (size_t w = 0; w < NUM_WORKS; w++) {
             context.work = &works[w];
             us[w][i] = INFINITY;
             for (uint64_t r = 0; r < repeats; r++) {
                 const uint64_t start_ns = sluice_thread_cpu_ns();
-                bytes[w][i] = run(&context, image, &box);
+                bytes[w][i] = run(&context, jpeg, &box);
                 const double took = (double)(sluice_thread_cpu_ns() - start_ns) * 1e-3;
                 us[w][i] = took < us[w][i] ? took : us[w][i];
             }
@@ -219,7 +210,7 @@ int main(int argc, char **argv)
         bench_row_number(&report, "index_bytes", 0,
                          works[w].index == NO_INDEX
                              ? 0
-                             : (double)index_bytes[works[w].index - ROWS] / (double)num_images);
+                             : (double)index_bytes[works[w].index - ROWS] / (double)num_jpegs);
         bench_row_number(&report, "reference_us", 1, reference);
         bench_row_number(&report, "ratio", 3, median / reference);
         bench_row_number(&report, "ratio_mean", 3, mean / reference_mean);
@@ -227,12 +218,12 @@ int main(int argc, char **argv)
         free(us[w]);
         free(bytes[w]);
     }
-    for (size_t i = 0; i < num_images; i++) {
-        sluice_buf_unref(images[i].file);
-        sluice_jpeg_index_clear(&images[i].rows);
-        sluice_jpeg_index_clear(&images[i].steps);
+    for (size_t i = 0; i < num_jpegs; i++) {
+        sluice_jpeg_index_clear(&jpegs[i].rows);
+        sluice_jpeg_index_clear(&jpegs[i].steps);
     }
-    free(images);
+    free(jpegs);
+    bench_images_free(images, num_images);
     sluice_codec_destroy(context.codec);
     sluice_buf_pool_destroy(context.pool);
     sluice_pipeline_destroy(pipeline);

@@ -175,7 +175,7 @@ static void write_tasks(const struct bench *b, const struct sluice_pipeline *tra
     for (size_t t = 0; t < b->num_tasks; t++) {
         const struct bench_image *image = b->tasks[t].image;
         const struct sluice_draws draws =
-            sluice_pipeline_draws(train, &b->tasks[t].key, image->width, image->height);
+            sluice_pipeline_draws(train, &b->tasks[t].key, image->info.width, image->info.height);
         fprintf(file, "%u %u %u %u %d %s\n", draws.top, draws.left, draws.height, draws.width,
                 draws.flip, image->path);
     }
