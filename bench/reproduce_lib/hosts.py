@@ -70,6 +70,15 @@ def end(process, sig=signal.SIGTERM):
 
 # --- cores ---
 
+def cpu_list(text):
+    """The CPUs of a text like 0-3,6, in order."""
+    cpus = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cpus |= set(range(int(first), int(last or first) + 1))
+    return sorted(cpus)
+
+
 def _siblings(cpu):
     path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     try:

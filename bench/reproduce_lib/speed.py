@@ -14,21 +14,19 @@ import subprocess
 import threading
 import time
 
-from . import hosts
+from . import hosts, image_files
 
 FILE = "speed.json"  # of a profile, in its folder
 # What the clocks work on: few enough to be in memory soon, however many there are.
 MAX_IMAGES, MAX_BYTES = 64, 64 << 20
-SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 def copy_images(root, folder):
     """Some of root's images, spread evenly over it, once."""
-    root, folder = os.fspath(root), os.fspath(folder)
+    folder = os.fspath(folder)
     if os.path.isdir(folder):
         return
-    found = sorted(os.path.join(parent, name) for parent, _, names in os.walk(root)
-                   for name in names if name.lower().endswith(SUFFIXES))
+    found = image_files.find(root)
     shutil.rmtree(folder + ".new", ignore_errors=True)
     os.makedirs(folder + ".new")
     total = 0
