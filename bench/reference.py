@@ -8,7 +8,8 @@ command, answered on stdout in native binary:
 
     times   for each sample six doubles, CPU us of this thread: decode, crop and resize, flip,
             to_tensor and normalize, all of the training pipeline, all of the validation one
-    tensors for each sample its 3 x 224 x 224 float32, of the training and of the validation pipeline
+    tensors for each sample its 3 x 224 x 224 float32, of the training and of the validation
+            pipeline
 """
 import array
 import io

@@ -50,8 +50,9 @@ function(sluice_script_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  set(environment "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin" "SLUICE_SOURCE=${PROJECT_SOURCE_DIR}"
+    "SLUICE_SANITIZE=${SLUICE_SANITIZE}")
   set_tests_properties(${name} PROPERTIES
-    SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
-    ENVIRONMENT "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin;SLUICE_SOURCE=${PROJECT_SOURCE_DIR};SLUICE_SANITIZE=${SLUICE_SANITIZE}")
+    SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${environment}")
   sluice_test_suppressions(${name})
 endfunction()

@@ -39,7 +39,8 @@ if(SLUICE_COVERAGE)
 endif()
 if(SLUICE_FUZZ)
   # Coverage counters everywhere, libFuzzer's main() only in the fuzz targets.
-  target_compile_options(sluice_options INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+  target_compile_options(sluice_options
+    INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
 endif()
 if(SLUICE_FUZZ)
   # Coverage feedback from the code under test; the targets alone link libFuzzer.

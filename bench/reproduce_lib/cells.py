@@ -4,8 +4,8 @@ import re
 
 Mode = collections.namedtuple("Mode", "name title flags planner is_cold", defaults=(False,))
 
-# planner: the line of `offload_profile whatif` that forecasts the mode, if there is one; is_cold: it
-# is not given the profile.
+# planner: the line of `offload_profile whatif` that forecasts the mode, if there is one; is_cold:
+# it is not given the profile.
 MODES = {mode.name: mode for mode in (
     Mode("no-off", "no-off", ("--dataset-mode", "remote_nooff"), "nooff"),
     Mode("all-off", "all-off", ("--dataset-mode", "remote_alloff"), "alloff"),
@@ -22,8 +22,8 @@ MODES = {mode.name: mode for mode in (
 DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
 FIXED_MODES = ("no-off", "all-off", "resize-off", "crop", "packed")
 
-# One pair of machines and the link between them; cores may be parts of one; consume_rate: samples a second that the trainer
-# takes, 0 for as they come.
+# One pair of machines and the link between them; cores may be parts of one; consume_rate: samples a
+# second that the trainer takes, 0 for as they come.
 Setup = collections.namedtuple("Setup", "link mbit storage_cores compute_cores consume_rate")
 
 UNITS = {"": 1, "kbit": 1e-3, "mbit": 1, "gbit": 1e3}

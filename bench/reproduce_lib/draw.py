@@ -21,7 +21,7 @@ def table_lines(summary):
 
 
 def draw(folder, more_lines):
-    """Makes everything anew; lines to print, those that more_lines makes of the cells among them."""
+    """Makes everything anew; lines to print, with those that more_lines makes of the cells."""
     kept = records.Records(folder)
     kept.check_digests()
     summary = records.summarize(kept)

@@ -10,7 +10,8 @@ import subprocess
 from . import cells, records
 
 COLOURS = {"no-off": "#4477aa", "all-off": "#ee6677", "resize-off": "#ccbb44", "sophon": "#aa3377",
-           "auto": "#228833", "cold": "#99cc99", "static": "#bbcc33", "crop": "#66ccee", "packed": "#888888"}
+           "auto": "#228833", "cold": "#99cc99", "static": "#bbcc33", "crop": "#66ccee",
+           "packed": "#888888"}
 TERMINALS = (("svg size 900,560 dynamic font 'sans,13' background rgb 'white'", "svg"),
              ("pngcairo size 900,560 font 'sans,11'", "png"))
 HEAD = """set encoding utf8
@@ -287,8 +288,8 @@ def draw(kept, summary):
     for figure in figures:
         figure.write(folder)
     if not shutil.which("gnuplot"):
-        return [], ("gnuplot is not installed (gnuplot-nox), so figures/ holds their scripts alone; "
-                    "bench/reproduce --draw draws them where it is")
+        return [], ("gnuplot is not installed (gnuplot-nox), so figures/ holds their scripts "
+                    "alone; bench/reproduce --draw draws them where it is")
     for figure in figures:
         subprocess.run(["gnuplot", figure.name + ".gp"], cwd=folder, check=True)
     return figures, None

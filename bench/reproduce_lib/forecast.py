@@ -23,8 +23,8 @@ def _ask(command):
 
 
 def forecasts(programs, folder, link, setup, gpu_rate):
-    """{planner: its forecast}, and the commands that gave it, for one pass over the images: the mean
-    over crops of several draws, as few images of one draw may be all large or all small."""
+    """{planner: its forecast}, and the commands that gave it, for one pass over the images: the
+    mean over crops of several draws, as few images of one draw may be all large or all small."""
     command = [os.path.join(programs, "offload_profile"), "whatif", "--profile-folder", folder,
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}", "--remote-cpus",
                f"{setup.storage_cores:g}", "--local-cpus", f"{setup.compute_cores:g}", "--form",

@@ -1,8 +1,8 @@
 """The best that clients of one storage node could do together, from what each does alone.
 
-T_j(c), the time of one pass over the images by client j with c storage cores of its own, is what the
-planner says (`offload_profile plan`).  It falls and is convex in c, so the optimum over all ways to part
-the cores follows from these curves alone.
+T_j(c), the time of one pass over the images by client j with c storage cores of its own, is what
+the planner says (`offload_profile plan`).  It falls and is convex in c, so the optimum over all
+ways to part the cores follows from these curves alone.
 """
 import bisect
 import concurrent.futures
@@ -21,8 +21,8 @@ class JointError(Exception):
 
 
 def scaled_model(profile, folder, factors):
-    """A copy of the profile whose model's costs are multiplied: {choice: {side: factor}}.  Reading files and
-    the transport are left out: rates that were measured beside them have them already."""
+    """A copy of the profile whose model's costs are multiplied: {choice: {side: factor}}.  Reading
+    files and the transport are left out: rates that were measured beside them have them already."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     profile = pathlib.Path(profile)
@@ -54,11 +54,11 @@ class Curve:
     def _ask(programs, profile, mbit, compute_cores, cores):
         total = 0
         for epoch in EPOCHS:
-            command = [os.path.join(programs, "offload_profile"), "plan", "--profile-folder", profile,
-                       "--planner", "lp", "--costs", "model", "--net-bw", f"{mbit:.12g}mbit",
-                       "--remote-cpus", max(LEAST_CORES, cores),
-                       "--local-cpus", compute_cores, "--form", "jpeg_crop",
-                       "--form", "u8_packed", "--epoch", epoch, "--json"]
+            command = [os.path.join(programs, "offload_profile"), "plan",
+                       "--profile-folder", profile, "--planner", "lp",
+                       "--costs", "model", "--net-bw", f"{mbit:.12g}mbit",
+                       "--remote-cpus", max(LEAST_CORES, cores), "--local-cpus", compute_cores,
+                       "--form", "jpeg_crop", "--form", "u8_packed", "--epoch", epoch, "--json"]
             done = subprocess.run([str(part) for part in command], capture_output=True, text=True,
                                   check=False)
             if done.returncode != 0:
@@ -67,8 +67,8 @@ class Curve:
         return total / len(EPOCHS)
 
     def bring_to(self, measured):
-        """Multiplies the curve so that it goes through {cores: seconds}; between them by a line, outside by
-        the next."""
+        """Multiplies the curve so that it goes through {cores: seconds}; between them by a line,
+        outside by the next."""
         points = sorted((cores, seconds / self.at(cores)) for cores, seconds in measured.items())
         if not points:
             return
@@ -102,8 +102,8 @@ class Curve:
 
 
 def least_sum(curves, cores):
-    """Each client's cores where the sum of the times of a pass is the least: each part goes to whoever
-    gains most by it."""
+    """Each client's cores where the sum of the times of a pass is the least: each part goes to
+    whoever gains most by it."""
     parts = 8 * NUM_POINTS
     given = [0] * len(curves)
     for _ in range(parts):

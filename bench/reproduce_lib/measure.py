@@ -17,8 +17,8 @@ class MeasureError(Exception):
 
 
 class Meter:
-    """From here on: what the server takes of its CPUs, what others do that are no part of it, and how
-    fast the CPUs are (speed.Clocks)."""
+    """From here on: what the server takes of its CPUs, what others do that are no part of it, and
+    how fast the CPUs are (speed.Clocks)."""
 
     def __init__(self, cpus, clocks, server):
         self.cpus, self.clocks, self.server = cpus, clocks, server

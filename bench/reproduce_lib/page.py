@@ -47,8 +47,9 @@ def table(heads, rows):
         start = "<tr" + (f' class="{attribute}"' if attribute else "") + \
             (f' id="{identity}"' if identity else "") + ">"
         lines.append(start + "".join(
-            f'<td{" class=text" if text else ""}>{value if isinstance(value, Raw) else escape(value)}'
-            "</td>" for value, text in zip(values, is_text)) + "</tr>")
+            f'<td{" class=text" if text else ""}>'
+            f"{value if isinstance(value, Raw) else escape(value)}</td>"
+            for value, text in zip(values, is_text)) + "</tr>")
     return "\n".join([*lines, "</table>"])
 
 
@@ -110,8 +111,9 @@ def verdicts(summary):
         errors = [abs(cell[key] - 1) for cell in summary if cell[key]]
         if errors:
             found.append((f"measured within 10 % of {plan}",
-                          f"{sum(error <= 0.1 for error in errors)} of {len(errors)} cells; median "
-                          f"{100 * statistics.median(errors):.1f} %, worst {100 * max(errors):.1f} %"))
+                          f"{sum(error <= 0.1 for error in errors)} of {len(errors)} cells; "
+                          f"median {100 * statistics.median(errors):.1f} %, "
+                          f"worst {100 * max(errors):.1f} %"))
     ours = [cell for cell in summary if cell["mode"] == "auto"]
     for key, what in (("measured_over_best_fixed", "the best fixed mode"),
                       ("measured_over_sophon", "SOPHON's plan")):
@@ -170,7 +172,8 @@ def _where_cpus_bind(summary):
     if not pairs:
         return []
     return ["<h2>Where CPUs limit SOPHON's plan</h2>",
-            "<p>How many times as fast ours is there, by the forecasts of both and as measured.</p>",
+            "<p>How many times as fast ours is there, by the forecasts of both and as "
+            "measured.</p>",
             table(["<setup", "<SOPHON's limit", "<limit of ours", "SOPHON, plan s", "measured",
                    "ours, plan s", "measured", "times as fast, by plan", "measured",
                    "measured / plan"],
@@ -193,20 +196,21 @@ def _results(kept, summary):
         plans.setdefault((records.setup_of(row), row["mode"]), {})[row["round"]] = i + 2
     parts = ["<h2>In short</h2>", table(["<", "<"], [list(pair) for pair in verdicts(summary)]),
              "<h2>Every setup and mode</h2>",
-             "<p>Seconds and bytes are those of one pass over the images, medians over the rounds; epochs "
-             "during which others took more than "
+             "<p>Seconds and bytes are those of one pass over the images, medians over the rounds; "
+             "epochs during which others took more than "
              f"{percent(records.DISTURBED_SHARE)} of the cores are left out where there are better "
-             "ones. Each epoch is compared with the plan of the profile that was made just before it; what "
-             "stands for both is the median of the rounds. "
-             "The CPUs' speed is how many times as fast as in the profile they did the same work in the "
-             "epoch, beside it; the plan at it is what the planner says for that. "
+             "ones. Each epoch is compared with the plan of the profile that was made just before "
+             "it; what stands for both is the median of the rounds. "
+             "The CPUs' speed is how many times as fast as in the profile they did the same work "
+             "in the epoch, beside it; the plan at it is what the planner says for that. "
              "Stalls are shares of the epoch. All of it is in "
              f"{link('cells.csv', 'cells.csv')}; the last columns lead to the lines of "
              f"{link('rows.csv', 'rows.csv')} and {link('forecast.csv', 'forecast.csv')} behind "
              "it. Red: more than 10 % off the plan, or more than 3 % above.</p>"]
     heads = ["<mode", "seconds", "least to most", "MB", "bytes a sample", "plan s", "plan's limit",
-             "measured / plan", "CPUs' speed, storage", "compute", "measured / plan at it", "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s",
-             "others' CPU s", "<stalls", "<choices", "<rows", "<plan"]
+             "measured / plan", "CPUs' speed, storage", "compute", "measured / plan at it",
+             "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s", "others' CPU s",
+             "<stalls", "<choices", "<rows", "<plan"]
     for setup in dict.fromkeys(records.setup_of(cell) for cell in summary):
         rows = []
         for cell in summary:
@@ -280,10 +284,10 @@ def _sources(kept):
     parts = ["<h2>Where the numbers come from</h2>"]
     try:
         with open(kept.path("profile.txt"), encoding="utf-8") as file:
-            parts.append("<p>The plans are made from the folders in profiles/, which these commands made: "
-                         "each node measured on its own cores, over the link between them; op times "
-                         "and forms are in prep_times.csv and prep_forms.csv, and what was fitted to "
-                         "them in cost_model.json.</p>" +
+            parts.append("<p>The plans are made from the folders in profiles/, which these "
+                         "commands made: each node measured on its own cores, over the link "
+                         "between them; op times and forms are in prep_times.csv and "
+                         "prep_forms.csv, and what was fitted to them in cost_model.json.</p>" +
                          "".join(f"<p><code>{escape(line)}</code></p>"
                                  for line in file.read().splitlines()))
     except FileNotFoundError:
@@ -316,8 +320,8 @@ def write(kept, summary, figures, why_no_figures, more_lines):
              f"<title>Sluice: a sweep</title><style>{STYLE}</style></head><body>",
              "<h1>Preprocessing near the storage: a sweep</h1>"]
     if kept.rows.rows:
-        parts.append(f"<p>{len(kept.rows.rows)} epochs measured in {len(summary)} cells. Every mode "
-                     "delivered the same data: epochs of equal draws have equal digests "
+        parts.append(f"<p>{len(kept.rows.rows)} epochs measured in {len(summary)} cells. Every "
+                     "mode delivered the same data: epochs of equal draws have equal digests "
                      f"({digests} different draws).</p>")
     parts += _machine(kept) + _results(kept, summary) + _where_cpus_bind(summary) + \
         _more(more_lines) + \

@@ -22,9 +22,9 @@ def _without_twins(ways, kinds):
 
 
 def ways(cores, kinds, best, most, has_quota):
-    """Parts to compare with, as cores of each client, of clients of these kinds whose joint optimum has these
-    shares: whole ones, of which the `most` nearest to it, where each client can have a core; else, where there can be a
-    quota, equal ones and the optimum's."""
+    """Parts to compare with, as cores of each client, of clients of these kinds whose joint optimum
+    has these shares: whole ones, of which the `most` nearest to it, where each client can have a
+    core; else, where there can be a quota, equal ones and the optimum's."""
     num = len(kinds)
     if cores == int(cores) and cores >= num:
         found = _without_twins(whole_ways(int(cores), num), kinds)

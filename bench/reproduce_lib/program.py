@@ -16,8 +16,8 @@ from . import cells, draw, forecast, hosts, measure, records, speed
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
-# Of the link while nodes are measured, at least: where a link is slower no CPU is near its limit, and
-# every form of every sample would take long.
+# Of the link while nodes are measured, at least: where a link is slower no CPU is near its limit,
+# and every form of every sample would take long.
 MIN_PROFILE_MBIT = 1000
 PROFILE_S = 10  # as long as none was made
 OVERHEAD_S = 0.4  # of an epoch's process: start, list of samples, end
@@ -93,14 +93,15 @@ def parse_arguments(arguments, program):
                         default=[50, 100, 250, 500, 1000, 2500, 10000],
                         help="Such as 50mbit,10gbit (default: seven from 50mbit to 10gbit).")
     parser.add_argument("--storage-cores", type=_list_of(_cores), metavar="N,...",
-                        help="Parts (0.5) are quotas of CPU time, which need root.  Default: one, and as many as --compute-cores leaves.")
+                        help="Parts (0.5) are quotas of CPU time, which need root.  Default: one, "
+                             "and as many as --compute-cores leaves.")
     parser.add_argument("--compute-cores", type=_list_of(_cores), metavar="N,...",
                         help="Default: half of the CPUs.")
     parser.add_argument("--epochs", type=_count, default=3, metavar="N",
                         help="Measured epochs of each cell, of which the median counts (3).")
     parser.add_argument("--attempts", type=_count, default=3, metavar="N",
-                        help="Times that a profile or an epoch is measured at most if others took CPU "
-                             "time (3).")
+                        help="Times that a profile or an epoch is measured at most if others took "
+                             "CPU time (3).")
     parser.add_argument("--repeat", type=int, default=0, metavar="R",
                         help="Times that each image comes in an epoch; 0: so often that the "
                              "fastest mode takes --seconds.")
@@ -308,13 +309,15 @@ class Sweep:
                             self.records.path("server.log"))
 
     def clocks(self, cores):
-        program = os.path.normpath(os.path.join(self.options.bin, os.pardir, "bench", "bench_speed"))
+        program = os.path.normpath(
+            os.path.join(self.options.bin, os.pardir, "bench", "bench_speed"))
         return speed.Clocks(program if self.options.has_clocks else None,
-                            self.records.path("speed-images"), cores, self.records.path("speed.log"))
+                            self.records.path("speed-images"), cores,
+                            self.records.path("speed.log"))
 
     @contextlib.contextmanager
     def nodes(self, setup):
-        """Its cores, the link between them at its rate, the server, and clocks on the CPUs of both."""
+        """Its cores, the link between them at its rate, the server, and clocks on all CPUs."""
         with contextlib.closing(hosts.Cores(setup.storage_cores, setup.compute_cores)) as cores:
             self.link.set_rate(setup.mbit)
             with contextlib.closing(self.server(cores, setup.storage_cores)) as server, \
@@ -420,7 +423,7 @@ class Sweep:
         return True
 
     def plan_at_speed(self, setup, mode, profile, speeds):
-        """Seconds of a pass with CPUs as fast as they were; None where that or the plan is not known."""
+        """Seconds of a pass with CPUs as fast as they were; None: that or the plan is not known."""
         if not mode.planner or not speeds:
             return None
         asked, _ = self.ask(setup._replace(**{
@@ -460,7 +463,8 @@ class Sweep:
             ratio = report["seconds"] / (plan * repeat)
             text += f", plan {plan * repeat:8.3f} s, ratio {ratio:.3f}"
             if at_speed:
-                text += (f" (at speeds of {speeds[0]['storage']:.2f} and {speeds[0]['compute']:.2f}: "
+                text += (f" (at speeds of {speeds[0]['storage']:.2f} and "
+                         f"{speeds[0]['compute']:.2f}: "
                          f"{report['seconds'] / (at_speed * repeat):.3f})")
             self.slowness += 0.2 * (min(max(ratio, 0.2), 5) - self.slowness)
         return f"{text}, {report['bytes_per_sample']:9.0f} bytes a sample"

@@ -2,8 +2,8 @@
 
     settings.json   what must not change between two calls, and the machine
     rows.csv        one line for each measured epoch
-    forecast.csv    one line for each setup, mode and round: what the plan of the round's profile says;
-                    the last one counts
+    forecast.csv    one line for each setup, mode and round: what the plan of the round's profile
+                    says; the last one counts
     runs.jsonl      one object for each call: options, commit, load, dates
     cells.csv       what follows from the first two, made anew each time
 """
@@ -16,8 +16,8 @@ import statistics
 from . import cells
 
 ROW_FIELDS = (
-    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "round", "repeat", "samples",
-    "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
+    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "round", "repeat",
+    "samples", "seconds", "wire_bytes", "digest", "errors", "reduced", "retries", "stall_disk",
     "stall_storage_cpu", "stall_network", "stall_compute_cpu", "stall_trainer", "choices",
     "storage_cpu_s", "compute_cpu_s", "other_cpu_s", "cores", "cores_shared", "storage_speed",
     "compute_speed", "plan_at_speed", "commit", "date", "command")
@@ -28,8 +28,8 @@ FORECAST_FIELDS = (
     "busy_receive", "gap",
     "choices", "commit", "command")
 CELL_FIELDS = (
-    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "rounds", "repeat", "seconds",
-    "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
+    "link", "mbit", "storage_cores", "compute_cores", "consume_rate", "mode", "rounds", "repeat",
+    "seconds", "seconds_min", "seconds_max", "wire_bytes", "bytes_per_sample", "plan_seconds",
     "plan_seconds_min", "plan_seconds_max",
     "plan_wire_bytes", "plan_slowest", "measured_over_plan", "storage_speed", "compute_speed",
     "plan_at_speed", "measured_over_plan_at_speed", "measured_over_best_fixed",
@@ -174,8 +174,8 @@ class DigestError(Exception):
     pass
 
 
-# What an epoch can be put down to, and the busy times of a plan that this may mean.  Receiving is done
-# by a thread of the compute node, behind which what the network brings waits.
+# What an epoch can be put down to, and the busy times of a plan that this may mean.  Receiving is
+# done by a thread of the compute node, behind which what the network brings waits.
 STALLS = {"disk": ("disk",), "storage_cpu": ("storage_cpu",), "network": ("network", "receive"),
           "compute_cpu": ("compute_cpu", "receive"), "trainer": ("gpu", "pcie")}
 
@@ -224,7 +224,8 @@ def summarize(records):
         for field in ("storage_speed", "compute_speed", "plan_at_speed"):
             cell[field] = statistics.median(row[field] for row in paced) if paced else None
         cell["measured_over_plan_at_speed"] = statistics.median(
-            row["seconds"] / row["repeat"] / row["plan_at_speed"] for row in paced) if paced else None
+            row["seconds"] / row["repeat"] / row["plan_at_speed"]
+            for row in paced) if paced else None
         cell["bound_by"] = max(STALLS, key=lambda stall: cell[f"stall_{stall}"])
         cell["plan_share"] = plan_share(plan, cell["bound_by"]) if plan else None
         found.append(cell)

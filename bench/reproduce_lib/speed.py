@@ -1,11 +1,12 @@
 """How fast the nodes' CPUs are while something is measured.
 
-Where others share the machine, its memory and its caches, a CPU takes up to twice as long for the same work as
-a second ago, and so it does while another CPU works: then a plan from a profile says little about an epoch ten
-seconds later.  Two things help.  On each CPU a clock, bench_speed, does a little of the nodes' work beside
-them, a fortieth of the time, so that a plan can be made for CPUs as fast as they were during the epoch.  And
-the idle moments are filled with the same work by a process of the kernel's idle policy: so neither a
-clock nor a node finds the CPU asleep, or alone, in one measurement and not in the next.
+Where others share the machine, its memory and its caches, a CPU takes up to twice as long for the
+same work as a second ago, and so it does while another CPU works: then a plan from a profile says
+little about an epoch ten seconds later.  Two things help.  On each CPU a clock, bench_speed, does a
+little of the nodes' work beside them, a fortieth of the time, so that a plan can be made for CPUs
+as fast as they were during the epoch.  And the idle moments are filled with the same work by a
+process of the kernel's idle policy: so neither a clock nor a node finds the CPU asleep, or alone,
+in one measurement and not in the next.
 """
 import json
 import os
@@ -119,8 +120,8 @@ class Clocks:
         return sum(clock.cpu_seconds() for clock in self.clocks.values())
 
     def since(self, before):
-        """{node: us of CPU time for a sample}, {node: share of its CPUs that the clocks took}; None:
-        the time was too short."""
+        """{node: us of CPU time for a sample}, {node: share of its CPUs that the clocks took};
+        None: the time was too short."""
         (start, then), (end, now) = before, self.look()
         us, share = {}, {}
         for node, cpus in self.nodes.items():
@@ -147,8 +148,8 @@ def keep(folder, found):
 
 
 def compare(profile, found):
-    """{node: how many times as fast as while the profile was made}, and {node: cores of the profile's for
-    each core}, as the clocks take some; None: not known."""
+    """{node: how many times as fast as while the profile was made}, and {node: cores of the
+    profile's for each core}, as the clocks take some; None: not known."""
     try:
         with open(os.path.join(profile, FILE), encoding="utf-8") as file:
             known = json.load(file)

@@ -60,8 +60,10 @@ def main():
                 continue
             for _ in range(2):
                 width, height = rng.randint(1, image.width), rng.randint(1, image.height)
-                left, top = rng.randint(0, image.width - width), rng.randint(0, image.height - height)
-                size = rng.choice([(224, 224), (256, 256), (rng.randint(1, 300), rng.randint(1, 300))])
+                left = rng.randint(0, image.width - width)
+                top = rng.randint(0, image.height - height)
+                size = rng.choice([(224, 224), (256, 256),
+                                   (rng.randint(1, 300), rng.randint(1, 300))])
                 flip = rng.randint(0, 1)
                 wanted = image.crop((left, top, left + width, top + height)).resize(
                     size, Image.BILINEAR)

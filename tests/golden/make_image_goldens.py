@@ -75,8 +75,8 @@ def write_png(path, samples, depth, colour, interlace=False, chunks=b""):
     bpp = max(1, channels * depth // 8)
     passes = [(0, 0, 1, 1)]
     if interlace:
-        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2),
-                  (0, 1, 1, 2)]
+        passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
+                  (1, 0, 2, 2), (0, 1, 1, 2)]
     raw = b""
     for x0, y0, dx, dy in passes:
         part = samples[y0::dy, x0::dx]
@@ -108,8 +108,8 @@ def make_pngs(folder):
         suffix = "_interlaced" if interlace else ""
 
         def put(name, samples, depth, colour, chunks=b""):
-            write_png(os.path.join(folder, f"{name}{suffix}.png"), samples, depth, colour, interlace,
-                      chunks)
+            write_png(os.path.join(folder, f"{name}{suffix}.png"), samples, depth, colour,
+                      interlace, chunks)
 
         put("rgb8", rgb, 8, 2)
         put("rgb16", wide, 16, 2)
@@ -205,8 +205,9 @@ def resize_cases():
     width, height = 97, 61
     cases = [
         (0, 0, 97, 61, 97, 61), (0, 0, 97, 61, 1, 1), (96, 60, 1, 1, 9, 5), (0, 0, 97, 61, 97, 10),
-        (0, 0, 97, 61, 10, 61), (3, 5, 1, 50, 20, 20), (3, 5, 50, 1, 20, 20), (0, 0, 97, 61, 224, 224),
-        (10, 10, 32, 32, 64, 64), (10, 10, 64, 32, 32, 16), (0, 0, 97, 1, 1, 61), (1, 1, 96, 60, 48, 30),
+        (0, 0, 97, 61, 10, 61), (3, 5, 1, 50, 20, 20), (3, 5, 50, 1, 20, 20),
+        (0, 0, 97, 61, 224, 224), (10, 10, 32, 32, 64, 64), (10, 10, 64, 32, 32, 16),
+        (0, 0, 97, 1, 1, 61), (1, 1, 96, 60, 48, 30),
     ]
     while len(cases) < 140:
         w, h = rng.randint(1, width), rng.randint(1, height)
@@ -222,7 +223,8 @@ def main():
     make_pngs(folder)
     make_jpegs(folder, tool)
     rng = np.random.RandomState(2)
-    noisy = np.where(rng.rand(61, 97, 1) < 0.3, rng.randint(0, 256, (61, 97, 3)), picture(97, 61, 4))
+    noisy = np.where(rng.rand(61, 97, 1) < 0.3, rng.randint(0, 256, (61, 97, 3)),
+                     picture(97, 61, 4))
     Image.fromarray(noisy.astype(np.uint8)).save(os.path.join(folder, "resize_source.png"))
 
     lines = [f"# made by make_image_goldens.py with Pillow {PIL.__version__}"]

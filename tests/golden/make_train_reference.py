@@ -3,11 +3,10 @@
 
     python3 tests/golden/make_train_reference.py [-o FILE]
 
-Needs numpy, torch and torchvision (Debian: python3-torch python3-torchvision).  Everything that goes in is a formula, so
-that nothing large is committed: initial weights and dropout masks come from Philox4x32-10 as net.h
-says, pixels and labels from integer hashes.  PyTorch computes in float64, so that the differences a
-test finds are its own.
-
+Needs numpy, torch and torchvision (Debian: python3-torch python3-torchvision).  Everything that
+goes in is a formula, so that nothing large is committed: initial weights and dropout masks come
+from Philox4x32-10 as net.h says, pixels and labels from integer hashes.  PyTorch computes in
+float64, so that the differences a test finds are its own.
 A gradient jumps where a ReLU's input changes sign or a maximum moves to its neighbour, which
 float32 rounding may do to a value that is close enough.  So the seeds below are ones that keep
 step 0 MARGIN away from every such jump, which the script checks; --find-seeds looks for others.
@@ -215,7 +214,8 @@ class Margin:
         x = inputs[0].detach()
         pad = module.padding
         x = torch.nn.functional.pad(x, (pad, pad, pad, pad), value=-1)
-        windows = x.unfold(2, module.kernel_size, module.stride).unfold(3, module.kernel_size, module.stride)
+        windows = x.unfold(2, module.kernel_size, module.stride)
+        windows = windows.unfold(3, module.kernel_size, module.stride)
         best = windows.flatten(4).topk(2, dim=4).values
         gaps = (best[..., 0] - best[..., 1])[best[..., 0] > 0]
         self.least = min(self.least, gaps.min().item() if gaps.numel() else math.inf)
@@ -242,7 +242,8 @@ def find_seed(model_name, size, num_classes, n, seed, lr, momentum, decay, dropo
 
 
 def run_case(out, model_name, size, num_classes, n, seed, lr, momentum, decay, dropout):
-    out.write(f"case {model_name} {size} {num_classes} {n} {seed} {lr} {momentum} {decay} {dropout}\n")
+    out.write(f"case {model_name} {size} {num_classes} {n} {seed} {lr} {momentum} {decay} "
+              f"{dropout}\n")
     model, names, images, labels = prepare(model_name, size, num_classes, n, seed, dropout)
     margin = Margin(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=decay)
