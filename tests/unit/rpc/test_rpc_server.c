@@ -153,9 +153,7 @@ static void shutdown_without_calls_does_not_wait_for_the_grace(void)
     server_start(&server, &(struct server_options){0});
     struct sluice_rpc_channel *channel = connect_to(server.target); /* stays, idle */
     CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_OK);
-    const uint64_t start = sluice_clock_ns();
-    server_stop(&server, 60000);
-    CU_ASSERT(sluice_clock_ns() - start < 20 * 1000000000ull);
+    server_stop(&server, 600000); /* longer than ctest's limit */
     sluice_rpc_channel_destroy(channel);
 }
 

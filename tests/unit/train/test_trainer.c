@@ -131,17 +131,16 @@ static void none_consumes_at_its_rate(void)
     sluice_trainer_destroy(trainer);
 }
 
-/* As on a GPU: the batch is free again while the step still runs (here: for 20 s). */
+/* As on a GPU: the batch is free again while the step still runs (here: for longer than ctest's
+ * limit). */
 static void none_returns_before_its_step_is_done(void)
 {
     struct sluice_train_options options = none_options();
-    options.consume_rate = 1;
+    options.consume_rate = 0.02;
     struct sluice_trainer *trainer = train_test_create(&options);
     const struct sluice_train_batch batch = {pixels, labels, 20};
     struct sluice_err err = {{0}};
-    const uint64_t start_ns = sluice_clock_ns();
     train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
-    CU_ASSERT(sluice_clock_ns() - start_ns < 10000000000u);
     sluice_trainer_destroy(trainer);
 }
 
