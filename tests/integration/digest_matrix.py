@@ -16,6 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import programs  # noqa: E402
 import test_modes  # noqa: E402
 
 MODES = test_modes.MODES
@@ -44,7 +45,7 @@ class Killer:
     """Kills the server when the progress line passes each share of the epoch."""
 
     def __init__(self, root, prep_workers):
-        self.port = test_modes.free_port()
+        self.port = programs.Port()
         self.start = lambda: test_modes.Server(root, self.port, prep_workers)
         self.server = self.start()
         self.kills = 0

@@ -15,10 +15,10 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 
+from programs import SLOW_READ, slow_disk  # noqa: E402
 from reproduce_lib import quota  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
 NUM_TRAIN, BATCH = 64, 16
 TIMEOUT_S = 120
 
@@ -26,12 +26,6 @@ TIMEOUT_S = 120
 def spawn(command, **options):
     return subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True,
                             **options)
-
-
-def slow_disk(us):
-    """The environment of a program whose reads of files take so much longer."""
-    return {**os.environ, "LD_PRELOAD": SLOW_READ, "SLOW_READ_US": str(us),
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
 
 class AttributionTest(unittest.TestCase):

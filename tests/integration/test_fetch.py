@@ -11,6 +11,8 @@ import tempfile
 import threading
 import unittest
 
+from programs import Port
+
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin"))
 
 
@@ -22,8 +24,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     modes = {}
     requests = collections.defaultdict(list)
     lock = threading.Lock()
-    running = 0
+    running = 0  # of which no answer has begun
     peak = 0
+    together = None  # so many wait for each other
 
     def log_message(self, *args):
         pass
@@ -41,11 +44,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             cls.peak = max(cls.peak, cls.running)
             cls.requests[self.path].append(self.headers.get("Range"))
             turn = len(cls.requests[self.path])
-        try:
-            self.answer(cls.modes.get(self.path), turn)
-        finally:
-            with cls.lock:
-                cls.running -= 1
+        if cls.together:
+            cls.together.wait(60)
+        self.answer(cls.modes.get(self.path), turn)
+
+    def send_response(self, *args):
+        with type(self).lock:
+            type(self).running -= 1
+        super().send_response(*args)
 
     def answer(self, mode, turn):
         body = self.files.get(self.path.split("?")[0])
@@ -115,7 +121,8 @@ class FetchTest(unittest.TestCase):
         Handler.files = {f"/train/good{i}.jpg": image for i, image in enumerate(self.images)}
         Handler.modes = {}
         Handler.requests.clear()
-        Handler.peak = 0
+        Handler.running = Handler.peak = 0
+        Handler.together = None
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.root = pathlib.Path(self.folder.name, "images")
@@ -135,12 +142,13 @@ class FetchTest(unittest.TestCase):
 
     def test_downloads_all_in_parallel_and_a_second_run_nothing(self):
         lines = ["# a comment", ""] + [f"train/good{i}" for i in range(12)]
+        Handler.together = threading.Barrier(4)
         code, totals, _ = self.fetch(lines, "--parallel", "4")
         self.assertEqual((code, totals["downloaded"], totals["failed"]), (0, 12, 0))
         self.assertEqual(totals["bytes"], sum(len(image) for image in self.images))
         for i, image in enumerate(self.images):
             self.assert_file(f"train/good{i}.jpg", image)
-        self.assertLessEqual(Handler.peak, 4)
+        self.assertEqual(Handler.peak, 4)
         Handler.requests.clear()
         code, totals, _ = self.fetch(lines)
         self.assertEqual((code, totals["already_there"], totals["bytes"]), (0, 12, 0))
@@ -201,10 +209,8 @@ class FetchTest(unittest.TestCase):
         self.assertIn("--max-file-bytes", errors)
 
     def test_no_server_is_an_error_of_each_file(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        code, totals, errors = self.fetch([f"http://127.0.0.1:{port}/x.jpg"], "--retries", "1")
+        with Port() as port:
+            code, totals, errors = self.fetch([f"http://127.0.0.1:{port}/x.jpg"], "--retries", "1")
         self.assertEqual((code, totals["failed"], totals["retries"]), (1, 1, 1))
         self.assertIn(f"127.0.0.1:{port}/x.jpg", errors)
 

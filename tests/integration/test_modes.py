@@ -4,22 +4,17 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import tempfile
 import unittest
+
+from programs import SLOW_READ, Port, slow_disk
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM_TRAIN = 60
 NUM_VAL = 12
 MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
 TIMEOUT_S = 120
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Server:
@@ -57,13 +52,13 @@ class ModesTest(unittest.TestCase):
         cls.folder.cleanup()
 
     @classmethod
-    def start(cls, mode, flags):
+    def start(cls, mode, flags, **options):
         command = [BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "--json",
                    "-b", "16", "-p", "0", "--image-size", "64", *flags]
         if mode in ("remote_sophon", "remote_auto"):
             command += ["--profile-folder", cls.profile, "--net-bw", "100", "--remote-cpus", "2"]
         process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, **options)
         process.is_told = False
         return process
 
@@ -196,18 +191,20 @@ class ModesTest(unittest.TestCase):
 
     def test_a_server_killed_twice_costs_time_only(self):
         """The trainer takes its time, so that each kill falls in mid-epoch."""
-        port = free_port()
+        port = Port()
+        self.addCleanup(port.close)
         for mode in ("remote_nooff", "remote_piloff"):
-            # A read-ahead of little, else the epoch would be over before the kill.
+            # A read-ahead of little, else the epoch would be over before the kill, or the second
+            # one come before there was a stream to the server that the first one led to.
             server = Server(self.root, port)
-            process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "200",
+            process = self.start(mode, ["--host", f"127.0.0.1:{port}", "--consume-rate", "60",
                                         "--prefetch-bytes", "256k", "--retry-for", "60",
-                                        "--repeat", "2", "-b", "4", "-p", "1"])
+                                        "--repeat", "3", "-b", "4", "-p", "1"])
             err = []
             kills = 0
             for line in process.stderr:
                 err.append(line)
-                if kills < 2 and f"[{4 + 5 * kills}/" in line:
+                if kills < 2 and f"[{4 + 12 * kills}/" in line:
                     server.kill()
                     server = Server(self.root, port)
                     kills += 1
@@ -217,9 +214,9 @@ class ModesTest(unittest.TestCase):
             self.assertEqual(process.wait(), 0, "".join(err)[-3000:])
             server.kill()
             self.assertEqual(kills, 2)
-            self.assertEqual(report["samples"], 2 * NUM_TRAIN)
+            self.assertEqual(report["samples"], 3 * NUM_TRAIN)
             self.assertEqual(report["retries"], 2)
-            (calm,), _ = self.train("local", [self.root, "-b", "4", "--repeat", "2"])
+            (calm,), _ = self.train("local", [self.root, "-b", "4", "--repeat", "3"])
             self.assertEqual(report["digest"], calm["digest"])
 
     def test_the_bytes_of_the_fixed_modes(self):
@@ -277,7 +274,9 @@ class ModesTest(unittest.TestCase):
         reports = [json.loads(line) for line in reports.splitlines()]
         self.assertEqual([report["val_samples"] for report in reports], [NUM_VAL] * 2)
 
-        process = self.start("local", flags + ["--checkpoint", stopped, "-p", "1"])
+        # Reads so slowly that it is not over before the signal.
+        process = self.start("local", flags + ["--checkpoint", stopped, "-p", "1"],
+                             **({"env": slow_disk(20000)} if SLOW_READ else {}))
         err = []
         for line in process.stderr:
             err.append(line)
@@ -305,9 +304,9 @@ class ModesTest(unittest.TestCase):
         self.assertIn("repeat", err)
 
     def test_clear_ends(self):
-        port = free_port()
-        _, err = self.train("remote_nooff", ["--host", f"127.0.0.1:{port}", "--retry-for", "0.3"],
-                            code=1)
+        with Port() as port:
+            _, err = self.train("remote_nooff", ["--host", f"127.0.0.1:{port}", "--retry-for",
+                                                 "0.3"], code=1)
         self.assertIn("tried for", err.splitlines()[-1])
         _, err = self.train("local", [self.root / "nowhere"], code=1)
         self.assertIn("nowhere", err)

@@ -4,13 +4,13 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import tempfile
 import unittest
 
+from programs import SLOW_READ, Port, slow_disk
+
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
-SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
 LINK = BIN.parent / "bench/bench_link"
 NUM_TRAIN = 40
 WIDE, NARROW = 10000, 40  # Mbit/s
@@ -19,21 +19,13 @@ REPLAN = re.compile(r"re-plan \d+ at [\d.]+ s, before item \d+: (.+); prices (.*
                     r"([\d.]+) s, with the prices before ([\d.]+) s")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Machines:
     """A server that can be killed behind a link that can be changed."""
 
     def __init__(self, root, read_us=0):
-        self.root, self.port, self.env = root, free_port(), dict(os.environ)
+        self.root, self.port = root, Port()
         self.flags = ["--io-workers", "1"] if read_us else []
-        if read_us:
-            self.env.update(LD_PRELOAD=SLOW_READ, SLOW_READ_US=str(read_us),
-                            ASAN_OPTIONS=self.env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0")
+        self.env = slow_disk(read_us) if read_us else None
         self.start()
         self.link = subprocess.Popen([LINK, "--to", str(self.port), "--rate", str(WIDE)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -60,6 +52,7 @@ class Machines:
         self.link.stdin.close()
         self.link.wait()
         self.link.stdout.close()
+        self.port.close()
 
 
 class Run:

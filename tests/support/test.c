@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,6 +80,22 @@ const char *sluice_test_source_dir(void)
 {
     const char *dir = getenv("SLUICE_SOURCE"); /* on a machine that did not build */
     return dir ? dir : SLUICE_SOURCE_DIR;
+}
+
+int sluice_test_port(void)
+{
+    /* Bound and not listened on.  A listener that reuses addresses, too, may have it beside this.
+     */
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        bind(fd, (struct sockaddr *)&address, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+        perror("a port");
+        exit(1);
+    }
+    return ntohs(address.sin_port);
 }
 
 const char *sluice_test_data(const char *name)

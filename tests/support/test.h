@@ -50,6 +50,10 @@ uint64_t sluice_test_seed(void);
 /* A new empty folder under TMPDIR, removed with all it holds when the program ends. */
 const char *sluice_test_dir(void);
 
+/* A port of 127.0.0.1 that nobody listens on and nobody else is given until this program ends: for
+ * a server that comes and goes. */
+int sluice_test_port(void);
+
 /* Folders of real images for tests that need them: $SLUICE_DATA/<name> if that is set, else
  * ../shared/data/<name> beside the source tree; NULL where there is none. */
 const char *sluice_test_data(const char *name);

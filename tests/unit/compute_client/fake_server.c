@@ -387,11 +387,6 @@ struct fake_server *fake_server_start(const struct fake_server_options *options)
     return s;
 }
 
-int fake_server_port(const struct fake_server *server)
-{
-    return sluice_rpc_server_port(server->server);
-}
-
 const char *fake_server_target(const struct fake_server *server)
 {
     return server->target;

@@ -55,7 +55,6 @@ struct fake_server_stats {
 
 struct fake_server;
 struct fake_server *fake_server_start(const struct fake_server_options *options);
-int fake_server_port(const struct fake_server *server);
 const char *fake_server_target(const struct fake_server *server); /* "127.0.0.1:port" */
 struct fake_server_stats fake_server_stats(struct fake_server *server);
 void fake_server_stop(struct fake_server *server);

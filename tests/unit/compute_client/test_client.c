@@ -129,9 +129,14 @@ static void the_probe_measures_the_link(void)
     /* In one piece, and growing from a first one. */
     for (uint64_t most = 60000; most <= 1 << 20; most *= 17) {
         memset(&probed, 0, sizeof(probed));
+        const uint64_t start_ns = sluice_clock_ns();
         CU_ASSERT_EQUAL(sluice_client_probe(client, most, &probed, NULL), SLUICE_OK);
-        CU_ASSERT(probed.link_bytes_per_s > 1e6); /* loopback, even on a busy machine */
-        CU_ASSERT(probed.receive_s_per_byte > 0 && probed.receive_s_per_byte < 1e-6);
+        const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+        /* Half of the bytes at least came within the time that is counted, and this within the
+         * call; of one that is received the CPU had no more. */
+        CU_ASSERT(probed.link_bytes_per_s * elapsed_s > 60000 / 2.0);
+        CU_ASSERT(probed.receive_s_per_byte > 0);
+        CU_ASSERT(probed.receive_s_per_byte * 60000 < elapsed_s);
     }
     sluice_client_destroy(client);
     fake_server_stop(server);
@@ -155,19 +160,17 @@ static void the_server_says_its_cpu_time(void)
 
 static void waits_for_a_server_that_is_not_there_yet(void)
 {
-    struct fake_server *server =
-        fake_server_start(&(struct fake_server_options){.dataset = &dataset});
-    const int port = fake_server_port(server);
+    const int port = sluice_test_port();
     char target[32];
     snprintf(target, sizeof(target), "127.0.0.1:%d", port);
-    fake_server_stop(server);
     struct sluice_client *client = connect_to(target, 60);
     struct sluice_server_info info;
     bool is_passing = false;
     CU_ASSERT_EQUAL(sluice_client_hello_once(client, pipeline, "", &info, &is_passing, NULL),
                     SLUICE_E_IO);
     CU_ASSERT_TRUE(is_passing);
-    server = fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
+    struct fake_server *server =
+        fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
     CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
     sluice_client_destroy(client);
     fake_server_stop(server);
@@ -175,11 +178,8 @@ static void waits_for_a_server_that_is_not_there_yet(void)
 
 static void gives_up_after_its_patience(void)
 {
-    struct fake_server *server =
-        fake_server_start(&(struct fake_server_options){.dataset = &dataset});
     char target[32];
-    snprintf(target, sizeof(target), "%s", fake_server_target(server));
-    fake_server_stop(server);
+    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
     struct sluice_client *client = connect_to(target, 0.3);
     struct sluice_server_info info;
     struct sluice_err err = {0};
@@ -199,11 +199,8 @@ static void *stop_main(void *client)
 
 static void stop_ends_the_waiting(void)
 {
-    struct fake_server *server =
-        fake_server_start(&(struct fake_server_options){.dataset = &dataset});
     char target[32];
-    snprintf(target, sizeof(target), "%s", fake_server_target(server));
-    fake_server_stop(server);
+    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
     struct sluice_client *client = connect_to(target, 1000);
     struct sluice_server_info info;
     struct sluice_manifest *manifest = NULL;

@@ -357,8 +357,8 @@ static void counts_the_messages_bytes(void)
 static void a_restarted_server_costs_time_only(void)
 {
     struct bench b;
-    bench_open(&b, &(struct fake_server_options){.max_in_flight = 3}, 30, 1 << 20);
-    const int port = fake_server_port(b.server);
+    const int port = sluice_test_port();
+    bench_open(&b, &(struct fake_server_options){.max_in_flight = 3, .port = port}, 30, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, 5));
     fake_server_stop(b.server);
@@ -373,8 +373,8 @@ static void a_restarted_server_costs_time_only(void)
 static void another_dataset_after_a_restart_is_refused(void)
 {
     struct bench b;
-    bench_open(&b, &(struct fake_server_options){0}, 30, 1 << 20);
-    const int port = fake_server_port(b.server);
+    const int port = sluice_test_port();
+    bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, 10));
     fake_server_stop(b.server);

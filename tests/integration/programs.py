@@ -1,0 +1,36 @@
+"""What the tests that start our programs share."""
+import os
+import socket
+
+SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
+
+
+def slow_disk(us):
+    """The environment of a program whose reads of files take so much longer."""
+    return {**os.environ, "LD_PRELOAD": SLOW_READ, "SLOW_READ_US": str(us),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
+class Port:
+    """A port of 127.0.0.1 that nobody listens on and nobody else is given: for a server that comes and goes.
+
+    It is bound and not listened on; a listener that reuses addresses, too, may have it beside this.
+    """
+
+    def __init__(self):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", 0))
+        self.number = self.socket.getsockname()[1]
+
+    def __str__(self):
+        return str(self.number)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self):
+        self.socket.close()
