@@ -6,6 +6,7 @@
 #include "base/worker_pool.h"
 #include "compute_client/batch_memory.h"
 #include "compute_client/digest.h"
+#include "compute_client/prefetch_depth.h"
 #include "profiler/op_meter.h"
 
 #include <assert.h>
@@ -56,6 +57,7 @@ struct sluice_loader {
     size_t num_taken;    /* batches that next() has handed out or passed over */
     size_t num_released; /* batches whose slot is free again */
     size_t charged_bytes;
+    struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */
     struct sluice_batch_memory memory; /* as many as slots */
     bool is_stopped, has_failed;
@@ -363,13 +365,15 @@ static size_t expected_bytes(const struct sluice_loader *loader)
 /* Under the lock: whether the next item may be asked for. */
 static bool has_room(const struct sluice_loader *loader)
 {
-    const size_t batch = loader->next_item / loader->options.batch_size;
-    if (batch >= loader->num_released + loader->options.num_slots)
+    const size_t depth = sluice_prefetch_depth_items(&loader->depth);
+    if (loader->next_item >= loader->num_released * loader->options.batch_size + depth)
         return false;
     if (loader->num_unfinished > 0 && loader->num_unfinished >= loader->ask.max_unfinished)
         return false;
+    const double bytes =
+        (double)loader->options.payload_bytes * (double)depth / (double)loader->depth.most;
     return loader->charged_bytes == 0 ||
-           loader->charged_bytes + expected_bytes(loader) <= loader->options.payload_bytes;
+           (double)(loader->charged_bytes + expected_bytes(loader)) <= bytes;
 }
 
 /* Under the lock: makes the next item's row ready for its answer. */
@@ -561,6 +565,7 @@ void sluice_loader_release(struct sluice_loader *loader)
     slot->num_missing = 1; /* not ready until it is filled */
     give_memory_back(loader, slot);
     loader->num_released++;
+    sluice_prefetch_depth_see(&loader->depth, loader->options.batch_size, sluice_clock_ns());
     pthread_cond_signal(&loader->room);
     pthread_mutex_unlock(&loader->lock);
 }
@@ -643,6 +648,7 @@ sluice_status sluice_loader_create(const struct sluice_loader_options *options,
                                    struct sluice_loader **out, struct sluice_err *err)
 {
     assert(options->num_slots >= 2 && options->batch_size >= 1 && options->num_workers >= 1);
+    assert(options->usual_slots <= options->num_slots && options->usual_slots != 1);
     struct sluice_loader *loader = calloc(1, sizeof(*loader));
     if (!loader)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a loader");
@@ -650,6 +656,10 @@ sluice_status sluice_loader_create(const struct sluice_loader_options *options,
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->ready, NULL);
     pthread_cond_init(&loader->room, NULL);
+    const size_t usual_slots = options->usual_slots ? options->usual_slots : options->num_slots;
+    const size_t usual_items = usual_slots * options->batch_size;
+    loader->depth.least = usual_items;
+    loader->depth.most = sluice_loader_max_items(loader);
     sluice_status status = sluice_hasher_create(&loader->chain, err);
     loader->slots = calloc(options->num_slots, sizeof(*loader->slots));
     if (status == SLUICE_OK && !loader->slots)
@@ -659,7 +669,8 @@ sluice_status sluice_loader_create(const struct sluice_loader_options *options,
         .count = options->num_slots,
         .bytes = options->batch_size * options->row_bytes,
         /* So that rows cost the first epoch what they cost later ones. */
-        .bytes_ahead = options->num_items * options->row_bytes,
+        .bytes_ahead = options->row_bytes *
+                       (options->num_items < usual_items ? options->num_items : usual_items),
         .alloc = options->alloc,
         .free = options->free,
         .ctx = options->memory_ctx,

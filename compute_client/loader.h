@@ -25,10 +25,10 @@
  *                  release() <------- trainer <-------- next() when all rows are in
  *
  * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
- * What is read ahead is bounded three times: by the slots, by payload_bytes of
- * samples that were asked for and are not finished (their expected size until
- * they arrive, then their true one; a single larger sample is let through), and
- * by the items that the chooser wants unfinished at most.
+ * What is read ahead is bounded three times: by the slots (prefetch_depth.h says how many of them
+ * are in use), by payload_bytes of samples that were asked for and are not finished (their expected
+ * size until they arrive, then their true one; a single larger sample is let through), and by the
+ * items that the chooser wants unfinished at most.
  *
  * Threads: next and release belong to one thread, the trainer's; stop may come
  * from any; events come from the source's threads. */
@@ -39,9 +39,10 @@ struct sluice_loader_options {
     unsigned num_workers; /* >= 1 */
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, the trainer's one included; >= 2 */
+    unsigned usual_slots; /* of them, for a trainer that is slow; <= num_slots, 0: all */
     size_t row_bytes;     /* of one sample's u8 image */
-    size_t num_items;     /* of an epoch: the batches that they fill have their memory beforehand */
-    size_t payload_bytes;
+    size_t num_items; /* of an epoch: the usual batches they fill have their memory beforehand */
+    size_t payload_bytes; /* with all slots; in proportion with fewer */
     enum sluice_on_error on_error;
     bool has_digest;
     bool measures_ops;            /* for epochs with a profile */

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #define MIN_SLOTS 3
-#define MAX_SLOTS 64
+#define MAX_SLOTS 256
 #define MAX_ITEMS ((1u << 20) - 1)
+/* Of the memory for what is read ahead, for a trainer that is slow. */
+#define USUAL_PART 4
 
 /* A window below this would hold a single large file back for a round trip. */
 #define MIN_WINDOW_BYTES (8u << 20)
@@ -168,22 +170,29 @@ static void free_pinned(void *ctx, void *memory)
     sluice_trainer_host_free(ctx, memory);
 }
 
+static unsigned slots_in(size_t batches, uint64_t batch_size)
+{
+    const size_t slots = batches < MIN_SLOTS   ? MIN_SLOTS
+                         : batches > MAX_SLOTS ? MAX_SLOTS
+                                               : batches;
+    return slots * batch_size > MAX_ITEMS ? MIN_SLOTS : (unsigned)slots;
+}
+
 sluice_status run_make_loader(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     const size_t row_bytes = sluice_pipeline_u8_bytes(run->train.pipeline);
     const size_t half = (size_t)(o->prefetch_bytes / 2);
-    size_t slots = half / (row_bytes * (size_t)o->batch_size);
-    slots = slots < MIN_SLOTS ? MIN_SLOTS : slots > MAX_SLOTS ? MAX_SLOTS : slots;
-    if (slots * o->batch_size > MAX_ITEMS)
-        slots = MIN_SLOTS;
+    const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
+    const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
     /* A profile goes over its samples again and again. */
-    const size_t num_items =
-        o->is_profiling ? slots * o->batch_size : run->train.num_ids * (size_t)o->repeat;
+    const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
+                                             : run->train.num_ids * (size_t)o->repeat;
     const struct sluice_loader_options options = {
         .num_workers = (unsigned)o->workers,
         .batch_size = (unsigned)o->batch_size,
-        .num_slots = (unsigned)slots,
+        .num_slots = num_slots,
+        .usual_slots = slots_in(half / USUAL_PART / batch_bytes, o->batch_size),
         .row_bytes = row_bytes,
         .num_items = num_items,
         .payload_bytes = half,

@@ -508,6 +508,35 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
     end(loader);
 }
 
+static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
+{
+    const struct drawn drawn = draw(0, 3); /* expected: a row */
+    for (unsigned i = 0; i < 2; i++) {
+        /* A quarter of the slots, and of the bytes. */
+        const size_t limit = i == 0 ? 2 * BATCH : BATCH + 1;
+        const struct sluice_loader_options options = {
+            .num_slots = 8,
+            .usual_slots = 2,
+            .payload_bytes = i == 0 ? 1 << 20 : 4 * limit * FAKE_ROW_BYTES,
+        };
+        struct held held;
+        struct sluice_loader *loader = held_start(&held, &drawn, options);
+        wait_asked(&held, limit);
+        CU_ASSERT_EQUAL(num_asked(&held), limit);
+        for (size_t taken = 0, answered = 0; taken < NUM_SAMPLES; taken += BATCH) {
+            for (; answered < taken + BATCH && answered < NUM_SAMPLES; answered++) {
+                wait_asked(&held, answered + 1);
+                answer(&held, loader, answered);
+            }
+            const struct sluice_batch *batch = NULL;
+            CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+            sluice_loader_release(loader);
+        }
+        end(loader);
+    }
+}
+
 static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
 {
     const struct drawn drawn = draw(0, 3); /* expected: a row */
@@ -770,6 +799,7 @@ int main(void)
         SLUICE_TEST(on_error_fail_ends_with_the_samples_name),
         SLUICE_TEST(profiling_measures_every_stage_and_delivers_the_same),
         SLUICE_TEST(reads_ahead_as_far_as_the_slots_and_no_further),
+        SLUICE_TEST(reads_ahead_as_far_as_usual_until_batches_are_taken),
         SLUICE_TEST(reads_ahead_as_far_as_the_bytes_and_no_further),
         SLUICE_TEST(a_sample_larger_than_the_bound_is_let_through_alone),
         SLUICE_TEST(the_chooser_is_asked_once_per_item_and_sees_every_row),
