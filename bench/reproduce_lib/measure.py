@@ -35,6 +35,21 @@ class Meter:
         return storage, others, self.clocks.since(self.speeds)
 
 
+def _run(command, log_path, stdout):
+    """To its end: the resources that it used."""
+    with open(log_path, "ab") as log:
+        process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=log)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            hosts.end(process)
+    if process.returncode != 0:
+        raise MeasureError(
+            f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
+    return usage
+
+
 def make_profile(programs, link, cores, clocks, server, folder, options, log_path):
     """Measures both nodes, each on the cores that will do the work; the command, the CPU seconds
     that it measured, and whether others took part of the cores meanwhile.
@@ -51,17 +66,7 @@ def make_profile(programs, link, cores, clocks, server, folder, options, log_pat
     os.makedirs(folder, exist_ok=True)
     meter = Meter(cpus, clocks, server)
     started = time.monotonic()
-    with open(log_path, "ab") as log:
-        process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=log)
-        try:
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            hosts.end(process)
-    if process.returncode != 0:
-        raise MeasureError(
-            f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
+    usage = _run(command, log_path, subprocess.DEVNULL)
     taken = time.monotonic() - started
     storage_s, others_s, found = meter.read(usage)
     speed.keep(folder, found)
@@ -95,17 +100,12 @@ def run_epoch(command, server, cores, clocks, log_path):
     found."""
     cpus = set(cores.storage + cores.compute)
     meter = Meter(cpus, clocks, server)
-    with tempfile.TemporaryFile() as out, open(log_path, "ab") as log:
-        process = hosts.spawn(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
-        try:
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        finally:
-            hosts.end(process)
+    with tempfile.TemporaryFile() as out:
+        usage = _run(command, log_path, out)
         out.seek(0)
         lines = out.read().decode().splitlines()
-    if process.returncode != 0 or not lines:
-        raise MeasureError(f"exit code {process.returncode}, see {log_path}: {' '.join(command)}")
+    if not lines:
+        raise MeasureError(f"it said nothing, see {log_path}: {' '.join(command)}")
     report = json.loads(lines[-1])
     report["storage_cpu_s"], others_s, found = meter.read(usage)
     report["compute_cpu_s"] = usage.ru_utime + usage.ru_stime
