@@ -187,16 +187,6 @@ static void split_weights(const struct sluice_taps *taps, struct halves *out)
     }
 }
 
-/* The last group begins where it ends with the row, unless the row is shorter than a group. */
-static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group_bytes,
-                                 uint32_t group)
-{
-    const uint32_t num_bytes = taps->num_out * 3, at = group * group_bytes;
-    if (at + group_bytes <= num_bytes || num_bytes < group_bytes)
-        return at;
-    return num_bytes - group_bytes;
-}
-
 /* What the eight lanes of a group look at. */
 struct group {
     uint32_t outputs[PIXELS_PER_GROUP]; /* theirs; the last one again where there are no more */

@@ -140,17 +140,7 @@ static void make_plan_in_a_row(const struct sluice_taps *taps, struct row_plan *
     }
 }
 
-/* The pixels that a group's bytes belong to: from which output on, and where in it they begin.  The
- * last group begins where it ends with the row, unless the row is shorter than a group. */
-static uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group_bytes,
-                                 uint32_t group)
-{
-    const uint32_t num_bytes = taps->num_out * 3, at = group * group_bytes;
-    if (at + group_bytes <= num_bytes || num_bytes < group_bytes)
-        return at;
-    return num_bytes - group_bytes;
-}
-
+/* The pixels that a group's bytes belong to. */
 struct group {
     uint32_t outputs[MAX_GROUP_PIXELS]; /* the last one again where there are no more */
     uint32_t phase;                     /* the channel of the first byte */

@@ -1,10 +1,12 @@
 #ifndef SLUICE_IMAGE_KERNELS_ROWS_H
 #define SLUICE_IMAGE_KERNELS_ROWS_H
 
+#include "image/kernels.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-/* How the resizes of x86 share out the rows of an image. */
+/* How the resizes of x86 share out the rows of an image, and the bytes of a row. */
 
 #define ROWS_AT_ONCE 4
 #define MAX_ROWS 8
@@ -30,6 +32,16 @@ static inline struct rows list_rows(const uint8_t *in, size_t in_stride, uint32_
         rows.out[r] = out + row * out_stride;
     }
     return rows;
+}
+
+/* The last group begins where it ends with the row, unless the row is shorter than a group. */
+static inline uint32_t group_first_byte(const struct sluice_taps *taps, uint32_t group_bytes,
+                                        uint32_t group)
+{
+    const uint32_t num_bytes = taps->num_out * 3, at = group * group_bytes;
+    if (at + group_bytes <= num_bytes || num_bytes < group_bytes)
+        return at;
+    return num_bytes - group_bytes;
 }
 
 #endif
