@@ -35,12 +35,11 @@ struct index {
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
-    char path[8192];
-    const int len =
-        snprintf(path, sizeof(path), "%s/%s", index->root, index->manifest->entries[i].path);
-    if (len < 0 || (size_t)len >= sizeof(path))
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long",
-                           index->manifest->entries[i].path);
+    char path[SLUICE_MAX_PATH_BYTES];
+    const sluice_status status =
+        sluice_path_in(index->root, index->manifest->entries[i].path, path, err);
+    if (status != SLUICE_OK)
+        return status;
     if (stat(path, st) != 0) /* then reading says why */
         *st = (struct stat){0};
     return sluice_file_read(path, MAX_FILE_BYTES, index->pool, file, err);
@@ -120,14 +119,14 @@ static void print_summary(const char *root, const struct index *index, bool is_j
 }
 
 /* The index of JPEGs stands beside the manifest. */
-static sluice_status index_path(const char *manifest_path, char *path, size_t room,
+static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_PATH_BYTES],
                                 struct sluice_err *err)
 {
     const char *slash = strrchr(manifest_path, '/');
     const int folder_len = slash ? (int)(slash - manifest_path) + 1 : 0;
-    const int len =
-        snprintf(path, room, "%.*s%s", folder_len, manifest_path, SLUICE_JPEG_INDEX_FILE);
-    if (len < 0 || (size_t)len >= room)
+    const int len = snprintf(path, SLUICE_MAX_PATH_BYTES, "%.*s%s", folder_len, manifest_path,
+                             SLUICE_JPEG_INDEX_FILE);
+    if (len < 0 || len >= SLUICE_MAX_PATH_BYTES)
         return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", manifest_path);
     return SLUICE_OK;
 }
@@ -142,12 +141,12 @@ struct index_options {
 static sluice_status make_index(struct index *index, const struct index_options *options,
                                 struct sluice_err *err)
 {
-    char jpegs_path[8192];
+    char jpegs_path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_scan(index->root, &index->manifest, err);
     if (status == SLUICE_OK && options->has_jpeg_index) {
-        status = index_path(options->out_path, jpegs_path, sizeof(jpegs_path), err);
+        status = index_path(options->out_path, jpegs_path, err);
         if (status == SLUICE_OK)
             status = sluice_jpeg_indexer_create(jpegs_path, (uint32_t)options->jpeg_step,
                                                 index->manifest->num_entries, &index->indexer, err);
@@ -170,13 +169,14 @@ static void index_clear(struct index *index)
     sluice_buf_pool_destroy(index->pool);
 }
 
-/* The one that was named, or the usual one in `root`, written to `room`. */
-static const char *choose_manifest(const char *chosen, const char *root, char room[8192])
+/* *chosen stays as it was named (not NULL), or is the usual one in `root`, written to `room`. */
+static sluice_status choose_manifest(const char **chosen, const char *root,
+                                     char room[SLUICE_MAX_PATH_BYTES], struct sluice_err *err)
 {
-    if (chosen)
-        return chosen;
-    snprintf(room, 8192, "%s/%s", root, SLUICE_MANIFEST_FILE);
-    return room;
+    if (*chosen)
+        return SLUICE_OK;
+    *chosen = room;
+    return sluice_path_in(root, SLUICE_MANIFEST_FILE, room, err);
 }
 
 int sluice_dataset_cmd_index(int argc, char **argv)
@@ -215,9 +215,10 @@ int sluice_dataset_cmd_index(int argc, char **argv)
         return parsed.exit_code;
     struct index index = {.root = parsed.positional[0]};
     struct sluice_err err = {0};
-    char in_root[8192];
-    chosen.out_path = choose_manifest(chosen.out_path, index.root, in_root);
-    const sluice_status status = make_index(&index, &chosen, &err);
+    char in_root[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = choose_manifest(&chosen.out_path, index.root, in_root, &err);
+    if (status == SLUICE_OK)
+        status = make_index(&index, &chosen, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
     index_clear(&index);
@@ -299,12 +300,12 @@ static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
 static sluice_status verify(struct index *index, const char *manifest_path, bool has_jpeg_index,
                             unsigned num_threads, struct sluice_err *err)
 {
-    char jpegs_path[8192];
+    char jpegs_path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_read(manifest_path, &index->manifest, err);
     if (status == SLUICE_OK && has_jpeg_index) {
-        status = index_path(manifest_path, jpegs_path, sizeof(jpegs_path), err);
+        status = index_path(manifest_path, jpegs_path, err);
         if (status == SLUICE_OK)
             status = sluice_jpeg_index_file_open(jpegs_path, &index->indexes, err);
     }
@@ -351,9 +352,10 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
         return parsed.exit_code;
     index.root = parsed.positional[0];
     struct sluice_err err = {0};
-    char in_root[8192];
-    const sluice_status status = verify(&index, choose_manifest(chosen, index.root, in_root),
-                                        has_jpeg_index, (unsigned)num_threads, &err);
+    char in_root[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = choose_manifest(&chosen, index.root, in_root, &err);
+    if (status == SLUICE_OK)
+        status = verify(&index, chosen, has_jpeg_index, (unsigned)num_threads, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
     index_clear(&index);

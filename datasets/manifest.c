@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define MAX_DEPTH 32
-#define MAX_PATH_BYTES 4096
 #define CHUNK_BYTES (256 * 1024)
 
 /* Strings live in chunks, so that a million paths are a few allocations. */
@@ -186,7 +185,7 @@ struct walk {
     struct builder *builder;
     const char *root;
     int root_fd;
-    char path[MAX_PATH_BYTES]; /* of the folder or file at hand, relative to the root */
+    char path[SLUICE_MAX_PATH_BYTES]; /* of the folder or file at hand, relative to the root */
 };
 
 static void pass_over(const struct walk *walk, const char *why)
@@ -709,12 +708,12 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
 sluice_status sluice_manifest_open(const char *root, struct sluice_manifest **manifest,
                                    struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
-    const int len = snprintf(path, sizeof(path), "%s/%s", root, SLUICE_MANIFEST_FILE);
-    if (len < 0 || (size_t)len >= sizeof(path))
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", root);
+    char path[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = sluice_path_in(root, SLUICE_MANIFEST_FILE, path, err);
+    if (status != SLUICE_OK)
+        return status;
     struct sluice_err why = {0};
-    const sluice_status status = sluice_manifest_read(path, manifest, &why);
+    status = sluice_manifest_read(path, manifest, &why);
     if (status == SLUICE_OK)
         return SLUICE_OK;
     if (status != SLUICE_E_NOT_FOUND)

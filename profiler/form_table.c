@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define FIRST_LINE "# sluice forms 1"
-#define MAX_PATH_BYTES 4096
 #define MAX_SIDE 65535
 
 enum column {
@@ -59,14 +58,6 @@ sluice_status sluice_form_table_add(struct sluice_form_table *table,
     return SLUICE_OK;
 }
 
-static sluice_status path_in(const char *folder, char path[MAX_PATH_BYTES], struct sluice_err *err)
-{
-    const int len = snprintf(path, MAX_PATH_BYTES, "%s/" SLUICE_FORM_TABLE_FILE, folder);
-    if (len < 0 || len >= MAX_PATH_BYTES)
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", folder);
-    return SLUICE_OK;
-}
-
 /* --- writing --- */
 
 static void print_seconds(FILE *file, double seconds)
@@ -100,8 +91,8 @@ static void print_table(FILE *file, const void *ctx)
 sluice_status sluice_form_table_write(const char *folder, const struct sluice_form_table *table,
                                       struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
-    const sluice_status status = path_in(folder, path, err);
+    char path[SLUICE_MAX_PATH_BYTES];
+    const sluice_status status = sluice_path_in(folder, SLUICE_FORM_TABLE_FILE, path, err);
     if (status != SLUICE_OK)
         return status;
     return sluice_file_print_atomic(path, print_table, table, err);
@@ -187,8 +178,8 @@ static sluice_status read_row(const struct sluice_csv *csv, struct sluice_form_r
 sluice_status sluice_form_table_read(const char *folder, struct sluice_form_table *table,
                                      struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
-    sluice_status status = path_in(folder, path, err);
+    char path[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = sluice_path_in(folder, SLUICE_FORM_TABLE_FILE, path, err);
     if (status != SLUICE_OK)
         return status;
     struct sluice_csv csv;

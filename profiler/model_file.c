@@ -10,17 +10,8 @@
 #include <string.h>
 
 #define VERSION 1
-#define MAX_PATH_BYTES 4096
 #define MAX_FILE_BYTES ((size_t)16 << 20)
 #define MOST 1e30 /* as menus allow */
-
-static sluice_status path_in(const char *folder, char path[MAX_PATH_BYTES], struct sluice_err *err)
-{
-    const int len = snprintf(path, MAX_PATH_BYTES, "%s/" SLUICE_MODEL_FILE, folder);
-    if (len < 0 || len >= MAX_PATH_BYTES)
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", folder);
-    return SLUICE_OK;
-}
 
 /* --- writing --- */
 
@@ -54,8 +45,8 @@ static json_t *model_to_json(const struct sluice_choice_model *model)
 sluice_status sluice_model_file_write(const char *folder, const struct sluice_model_file *file,
                                       struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
-    sluice_status status = path_in(folder, path, err);
+    char path[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = sluice_path_in(folder, SLUICE_MODEL_FILE, path, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_transport_cost *transport = &file->transport;
@@ -182,9 +173,9 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
 sluice_status sluice_model_file_read(const char *folder, struct sluice_model_file *file,
                                      struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
+    char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_buf *text = NULL;
-    sluice_status status = path_in(folder, path, err);
+    sluice_status status = sluice_path_in(folder, SLUICE_MODEL_FILE, path, err);
     if (status == SLUICE_OK)
         status = sluice_file_read(path, MAX_FILE_BYTES, NULL, &text, err);
     if (status != SLUICE_OK)

@@ -1,5 +1,6 @@
 #include "profiler/commands.h"
 
+#include "base/file.h"
 #include "image/coding.h"
 #include "profiler/form_table.h"
 #include "profiler/model_file.h"
@@ -24,10 +25,13 @@ struct sluice_profile_source sluice_profile_source_init(void)
 sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                   struct sluice_cost_table *table, struct sluice_err *err)
 {
-    char in_folder[4096];
+    char in_folder[SLUICE_MAX_PATH_BYTES];
     const char *sizes = source->sizes_path;
     if (!sizes && source->folder) {
-        snprintf(in_folder, sizeof(in_folder), "%s/prep_sizes.csv", source->folder);
+        const sluice_status status =
+            sluice_path_in(source->folder, "prep_sizes.csv", in_folder, err);
+        if (status != SLUICE_OK)
+            return status;
         sizes = in_folder;
     }
     if (!sizes)

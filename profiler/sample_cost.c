@@ -12,7 +12,6 @@
 
 #define SIZES_FILE "prep_sizes.csv"
 #define TIMES_FILE "prep_times.csv"
-#define MAX_PATH_BYTES 4096
 
 /* Column names in the original's order; original_shape stands between stages 1 and 2. */
 static const char *const size_columns[] = {"index",
@@ -142,25 +141,16 @@ sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_
     return status;
 }
 
-static sluice_status path_in(const char *folder, const char *name, char path[MAX_PATH_BYTES],
-                             struct sluice_err *err)
-{
-    const int len = snprintf(path, MAX_PATH_BYTES, "%s/%s", folder, name);
-    if (len < 0 || len >= MAX_PATH_BYTES)
-        return sluice_fail(err, SLUICE_E_INVALID, "%.100s...: a path too long", folder);
-    return SLUICE_OK;
-}
-
 sluice_status sluice_cost_table_read(const char *folder, struct sluice_cost_table *table,
                                      struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
+    char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cost_table read = {0};
-    sluice_status status = path_in(folder, SIZES_FILE, path, err);
+    sluice_status status = sluice_path_in(folder, SIZES_FILE, path, err);
     if (status == SLUICE_OK)
         status = sluice_cost_table_read_sizes(path, &read, err);
     if (status == SLUICE_OK)
-        status = path_in(folder, TIMES_FILE, path, err);
+        status = sluice_path_in(folder, TIMES_FILE, path, err);
     if (status == SLUICE_OK && access(path, F_OK) != 0 && errno == ENOENT)
         status =
             sluice_fail(err, SLUICE_E_NOT_FOUND,
@@ -243,8 +233,8 @@ static sluice_status write_file(const char *folder, const char *name,
                                 void (*print)(FILE *file, const void *table),
                                 const struct sluice_cost_table *table, struct sluice_err *err)
 {
-    char path[MAX_PATH_BYTES];
-    const sluice_status status = path_in(folder, name, path, err);
+    char path[SLUICE_MAX_PATH_BYTES];
+    const sluice_status status = sluice_path_in(folder, name, path, err);
     if (status != SLUICE_OK)
         return status;
     return sluice_file_print_atomic(path, print, table, err);

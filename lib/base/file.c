@@ -12,6 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+sluice_status sluice_path_in(const char *folder, const char *name, char path[SLUICE_MAX_PATH_BYTES],
+                             struct sluice_err *err)
+{
+    const int len = snprintf(path, SLUICE_MAX_PATH_BYTES, "%s/%s", folder, name);
+    if (len < 0 || len >= SLUICE_MAX_PATH_BYTES)
+        return sluice_fail(err, SLUICE_E_INVALID, "%.100s/%.100s: a path too long", folder, name);
+    return SLUICE_OK;
+}
+
 static sluice_status fail_errno(struct sluice_err *err, const char *path, const char *what)
 {
     const bool is_absent = errno == ENOENT || errno == ENOTDIR;

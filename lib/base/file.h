@@ -14,6 +14,13 @@
  * Threads: any.  Statuses beside SLUICE_E_IO are named at each function; every
  * text names the path. */
 
+#define SLUICE_MAX_PATH_BYTES 4096 /* with the 0 at its end; as many as Linux takes */
+
+/* "FOLDER/NAME"; SLUICE_E_INVALID if that is longer. */
+SLUICE_MUST_USE sluice_status sluice_path_in(const char *folder, const char *name,
+                                             char path[SLUICE_MAX_PATH_BYTES],
+                                             struct sluice_err *err);
+
 /* Reads a regular file into a new buffer drawn from `pool` (NULL: none).
  * SLUICE_E_NOT_FOUND; SLUICE_E_INVALID: not a regular file; SLUICE_E_NO_MEMORY:
  * larger than max_bytes, too; SLUICE_E_IO: also if it changes while it is read. */

@@ -392,9 +392,24 @@ static void every_read_of_a_part_is_a_turn(void)
     close(fd);
 }
 
+static void path_in_joins_and_refuses_what_is_too_long(void)
+{
+    char path[SLUICE_MAX_PATH_BYTES], name[SLUICE_MAX_PATH_BYTES];
+    CU_ASSERT_EQUAL_FATAL(sluice_path_in("a/b", "c", path, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(path, "a/b/c");
+    memset(name, 'n', sizeof(name));
+    name[SLUICE_MAX_PATH_BYTES - 3] = '\0';
+    CU_ASSERT_EQUAL(sluice_path_in("f", name, path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(strlen(path), SLUICE_MAX_PATH_BYTES - 1);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_path_in("ff", name, path, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "ff/nnn"));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(path_in_joins_and_refuses_what_is_too_long),
         SLUICE_TEST(reads_parts_to_their_places),
         SLUICE_TEST(every_read_of_a_part_is_a_turn),
         SLUICE_TEST(print_atomic_writes_what_was_printed),
