@@ -125,9 +125,9 @@ static sluice_status read_optional_seconds(const struct sluice_csv *csv, enum co
 static sluice_status read_choice(const struct sluice_csv *csv, uint8_t *choice,
                                  struct sluice_err *err)
 {
-    for (uint8_t c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
         if (strcmp(csv->fields[CHOICE], sluice_form_menu_name(c)) == 0) {
-            *choice = c;
+            *choice = (uint8_t)c;
             return SLUICE_OK;
         }
     }
