@@ -1,5 +1,9 @@
 # The few shapes a target has here.
 
+# Seconds until a test that hangs is ended: several times what the longest takes with a sanitizer, as
+# the machine may be busy with other things.
+set(SLUICE_TEST_TIMEOUT 300)
+
 # sluice_module(<name> SOURCES a.c b.c [PUBLIC libs...] [PRIVATE libs...])
 # A static library called sluice_<name>.
 function(sluice_module name)
@@ -17,20 +21,17 @@ function(sluice_program name)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
-# sluice_test(<name> SOURCES test_x.c ... LINK libs... [LABELS ...] [TIMEOUT s])
+# sluice_test(<name> SOURCES test_x.c ... LINK libs... [LABELS ...])
 # A CUnit program (tests/support) that ctest runs as <name>; exit 77 is "skipped".
 function(sluice_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
   string(REPLACE "/" "_" target "test_${name}")
   add_executable(${target} ${ARG_SOURCES})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   target_link_libraries(${target} PRIVATE sluice_test_support ${ARG_LINK})
   add_test(NAME ${name} COMMAND ${target} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES
-    SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}")
   sluice_test_suppressions(${name})
 endfunction()
 
@@ -42,17 +43,14 @@ function(sluice_test_suppressions name)
   endif()
 endfunction()
 
-# sluice_script_test(<name> COMMAND ... [LABELS ...] [TIMEOUT s])
+# sluice_script_test(<name> COMMAND ... [LABELS ...])
 # A script that ctest runs with the build's programs on SLUICE_BIN.
 function(sluice_script_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
+  cmake_parse_arguments(ARG "" "" "COMMAND;LABELS" ${ARGN})
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   set(environment "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin" "SLUICE_SOURCE=${PROJECT_SOURCE_DIR}"
     "SLUICE_SANITIZE=${SLUICE_SANITIZE}")
   set_tests_properties(${name} PROPERTIES
-    SKIP_RETURN_CODE 77 TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${environment}")
+    SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${environment}")
   sluice_test_suppressions(${name})
 endfunction()

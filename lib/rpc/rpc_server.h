@@ -76,7 +76,8 @@ int sluice_rpc_server_port(const struct sluice_rpc_server *server); /* the bound
  * 5-byte frame headers, HTTP/2 framing not counted. */
 uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
 
-/* Refuses new calls with UNAVAILABLE, waits up to grace_ms for those in flight
+/* Refuses new calls with UNAVAILABLE (one that was on its way for more than a tenth of a
+ * second meanwhile may be cancelled instead), waits up to grace_ms for those in flight
  * (poke them to finish through their on_done / your own state first), cancels
  * the rest, waits until every on_done has run, joins the threads.  Once. */
 void sluice_rpc_server_shutdown(struct sluice_rpc_server *server, unsigned grace_ms);

@@ -18,7 +18,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ.get("SLUICE_SOURCE", pathlib.Path(__file__).parents[2]))
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", SOURCE / "build/dev/bin"))
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "20240708"))
-TIMEOUT_S = 60  # of every call: a hang is a failure with a name
+TIMEOUT_S = 120  # of every call: a hang is a failure with a name
 
 _scratch = tempfile.mkdtemp(prefix="sluice-integration-")
 

@@ -45,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             cls.requests[self.path].append(self.headers.get("Range"))
             turn = len(cls.requests[self.path])
         if cls.together:
-            cls.together.wait(60)
+            cls.together.wait(120)
         self.answer(cls.modes.get(self.path), turn)
 
     def send_response(self, *args):
@@ -132,7 +132,7 @@ class FetchTest(unittest.TestCase):
         path.write_text("".join(line + "\n" for line in lines))
         command = [BIN / "offload_dataset", "fetch", path, self.root, "--json", "--retry-ms", "5",
                    *(["--base-url", self.base + "/"] if base else []), *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         return done.returncode, json.loads(done.stdout), done.stderr
 

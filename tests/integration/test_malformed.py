@@ -162,7 +162,7 @@ class MalformedTest(unittest.TestCase):
         print(f"server peak RSS {peak_kb / 1024:.0f} MiB", flush=True)
         self.assertLess(peak_kb, MAX_RSS_KB)
         self.server.send_signal(signal.SIGTERM)
-        out, log = self.server.communicate(timeout=30)
+        out, log = self.server.communicate(timeout=120)
         self.assertEqual(self.server.returncode, 0, log[-2000:])
         self.assertNotIn("Sanitizer", log)
         stats = json.loads(out.splitlines()[-1])

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """remote_auto over a link that changes: the plan follows, says why, and the digest stays."""
+import collections
 import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import tempfile
 import unittest
@@ -13,7 +15,8 @@ from programs import SLOW_READ, Port, slow_disk
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 LINK = BIN.parent / "bench/bench_link"
 NUM_TRAIN = 40
-WIDE, NARROW = 10000, 40  # Mbit/s
+WIDE, NARROW = 10000, 20  # Mbit/s
+READ_US = 60000
 TICK = re.compile(r"plan at [\d.]+ s, item \d+: .*; asked(.*)")
 REPLAN = re.compile(r"re-plan \d+ at [\d.]+ s, before item \d+: (.+); prices (.*); the rest takes "
                     r"([\d.]+) s, with the prices before ([\d.]+) s")
@@ -59,13 +62,13 @@ class Run:
     """offload_train, whose log is read as it comes."""
 
     def __init__(self, machines, repeat, *flags):
-        self.replans, self.lines = [], []
+        self.replans, self.lines, self.asked = [], [], collections.Counter()
         # A trainer that leaves the cores in peace, so that a wide link leads to whole files.
         self.process = subprocess.Popen(
             [BIN / "offload_train", "--dataset-mode", "remote_auto", "--host", machines.address,
-             "--device", "none", "--json", "-b", "8", "-j", "2", "-p", "0", "--consume-rate", "120",
+             "--device", "none", "--json", "-b", "8", "-j", "2", "-p", "0", "--consume-rate", "60",
              "--remote-form", "jpeg_crop", "--remote-cpus", "1", "--net-bw", "50000", "--repeat", str(repeat),
-             "--prefetch-bytes", "8m", "--log-level", "debug", *flags],
+             "--prefetch-bytes", "3m", "--log-level", "debug", *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def next(self):
@@ -76,7 +79,9 @@ class Run:
             if replan:
                 self.replans.append(replan)
             if tick:
-                return {name: int(n) for name, n in re.findall(r"(\S+@\d) (\d+)", tick[1])}
+                asked = {name: int(n) for name, n in re.findall(r"(\S+@\d) (\d+)", tick[1])}
+                self.asked.update(asked)
+                return asked
         return None
 
     def until(self, is_right):
@@ -135,7 +140,7 @@ class ReplanTest(unittest.TestCase):
             run.until(is_of_files)
             num_before = len(run.replans)
             machines.set_rate(NARROW)
-            run.until(is_of_cut_files)
+            run.until(lambda asked: is_of_cut_files(asked) and run.asked["jpeg_crop@0"] > NUM_TRAIN / 2)
             self.assertGreater(len(run.replans), num_before)
             self.assertTrue(any("link " in replan[1] for replan in run.replans[num_before:]))
             machines.set_rate(WIDE)
@@ -156,7 +161,7 @@ class ReplanTest(unittest.TestCase):
 
     @unittest.skipUnless(SLOW_READ, "no slow_read was built")
     def test_a_slow_disk_is_the_limit_and_no_reason(self):
-        machines, repeat = Machines(self.root, read_us=25000), 3
+        machines, repeat = Machines(self.root, read_us=READ_US), 2
         try:
             run = Run(machines, repeat, "--consume-rate", "1000")
             report = run.end()
@@ -169,10 +174,14 @@ class ReplanTest(unittest.TestCase):
         self.assertEqual(limits[-1][0], "disk")
         files = sum(p.stat().st_size for p in self.root.rglob("*.jpg"))
         self.assertGreater(files, 0)
-        # It is busy from beginning to end, with one read or two.
+        # It is busy from beginning to end, with one read or two; how fast the machine lets it be may
+        # differ from look to look, but not beyond what it can do.
         seen = repeat * files / report["seconds"]
-        for rate in (1e6 * float(limits[-1][1]), report["rates"]["disk_bytes_per_s"]):
-            self.assertTrue(seen / 2 < rate < 2 * seen, (rate, seen))
+        most = 2 * files / NUM_TRAIN / (READ_US * 1e-6)
+        rates = [1e6 * float(rate) for rate in re.findall(r"plan at .*, disk ([\d.]+) MB/s", log)]
+        self.assertGreater(statistics.median(rates), seen / 2)
+        for rate in (*rates, 1e6 * float(limits[-1][1]), report["rates"]["disk_bytes_per_s"]):
+            self.assertLess(rate, 1.1 * most)
         # Nothing else is in the way, so no other plan is better.
         self.assertEqual(run.replans, [])
         self.assertEqual(max(report["stalls"], key=report["stalls"].get), "disk", report["stalls"])

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PATIENCE_S 30
+#define PATIENCE_S 60
 
 void latch_add(struct latch *latch)
 {

@@ -726,7 +726,8 @@ static void await_refusal(struct fixture *f)
         CU_ASSERT_EQUAL(sluice_wire_put_stats_request(&request, NULL), SLUICE_OK);
         code = call(f, SLUICE_METHOD_STATS, &request, NULL, NULL);
     }
-    CU_ASSERT_EQUAL(code, SLUICE_RPC_UNAVAILABLE);
+    /* The second where it was late (rpc/rpc_server.h). */
+    CU_ASSERT(code == SLUICE_RPC_UNAVAILABLE || code == SLUICE_RPC_CANCELLED);
 }
 
 static void a_stop_answers_what_was_accepted(void)
