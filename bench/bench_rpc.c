@@ -6,6 +6,7 @@
 
 #include "base/cli.h"
 #include "base/compiler.h"
+#include "base/parse.h"
 #include "bench/bench.h"
 
 #include <errno.h>

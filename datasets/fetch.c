@@ -1,10 +1,10 @@
 #include "datasets/fetch.h"
 
 #include "base/buf.h"
-#include "base/cli.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/quit.h"
 #include "image/codec.h"
 

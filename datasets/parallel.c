@@ -1,7 +1,7 @@
 #include "datasets/parallel.h"
 
-#include "base/cli.h"
 #include "base/cpu.h"
+#include "base/progress.h"
 
 #include <pthread.h>
 #include <stdlib.h>

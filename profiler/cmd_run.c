@@ -5,6 +5,7 @@
 #include "base/disk_clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "profiler/choice_fit.h"

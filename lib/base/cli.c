@@ -1,173 +1,16 @@
 #include "base/cli.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "base/parse.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HELP_COLUMN 28
 #define HELP_WIDTH 88
-
-/* ---- values ---- */
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-/* Decimal digits at *text; false if there are none or they do not fit. */
-static bool take_digits(const char **text, uint64_t *value)
-{
-    const char *p = *text;
-    uint64_t v = 0;
-    if (!is_digit(*p))
-        return false;
-    for (; is_digit(*p); p++) {
-        if (__builtin_mul_overflow(v, (uint64_t)10, &v) ||
-            __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
-            return false;
-    }
-    *text = p;
-    *value = v;
-    return true;
-}
-
-sluice_status sluice_parse_uint(const char *text, uint64_t *value, struct sluice_err *err)
-{
-    const char *p = text;
-    uint64_t v;
-    if (!take_digits(&p, &v) || *p)
-        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not a whole number below 2^64", text);
-    *value = v;
-    return SLUICE_OK;
-}
-
-sluice_status sluice_parse_double(const char *text, double *value, struct sluice_err *err)
-{
-    /* strtod alone would also take leading blanks, "nan", "inf" and hexadecimal. */
-    const char *p = text + (*text == '-' || *text == '+');
-    char *end = NULL;
-    double v = NAN;
-    if (is_digit(*p) || *p == '.')
-        v = strtod(text, &end);
-    if (!end || end == text || *end || !isfinite(v) || strpbrk(text, "xX"))
-        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not a finite decimal number", text);
-    *value = v;
-    return SLUICE_OK;
-}
-
-sluice_status sluice_parse_bytes(const char *text, uint64_t *bytes, struct sluice_err *err)
-{
-    static const char suffixes[] = "kKmMgGtT";
-    const char *p = text;
-    uint64_t value;
-    bool is_valid = take_digits(&p, &value);
-    if (is_valid && *p) {
-        const char *suffix = strchr(suffixes, *p);
-        const unsigned shift = suffix ? 10u * ((unsigned)(suffix - suffixes) / 2 + 1) : 0;
-        is_valid = suffix && !p[1] && value <= UINT64_MAX >> shift;
-        value <<= shift;
-    }
-    if (!is_valid)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "'%s' is not a number of bytes such as 65536, 64k, 16M or 2G", text);
-    *bytes = value;
-    return SLUICE_OK;
-}
-
-static const struct {
-    const char *name;
-    double bits;
-} rate_units[] = {
-    {"", 1e6},      {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9},
-    {"tbit", 1e12}, {"B", 8},   {"kB", 8e3},   {"MB", 8e6},   {"GB", 8e9},
-};
-
-sluice_status sluice_parse_rate(const char *text, double *bytes_per_s, struct sluice_err *err)
-{
-    if (strcmp(text, "none") == 0) {
-        *bytes_per_s = 0;
-        return SLUICE_OK;
-    }
-
-    /* Digits and one point: an exponent that underflows would turn a tiny limit into none. */
-    size_t len = strspn(text, "0123456789");
-    bool is_valid = len > 0;
-    if (text[len] == '.') {
-        const size_t fraction = strspn(text + len + 1, "0123456789");
-        is_valid = is_valid && fraction > 0;
-        len += 1 + fraction;
-    }
-    const size_t first_nonzero = strspn(text, "0.");
-    const bool is_zero = first_nonzero >= len;
-    const double number = is_valid ? strtod(text, NULL) : 0;
-
-    double rate = -1;
-    for (size_t i = 0; is_valid && i < SLUICE_ARRAY_LEN(rate_units); i++) {
-        if (strcmp(text + len, rate_units[i].name) == 0)
-            rate = number * rate_units[i].bits / 8;
-    }
-    if (rate < 0 || !isfinite(rate) || (!is_zero && rate < 1))
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "'%s' is not a rate such as 500mbit, 1gbit, 62.5MB or none", text);
-    *bytes_per_s = rate;
-    return SLUICE_OK;
-}
-
-/* ---- writing values so that the parsers above give them back exactly ---- */
-
-static void format_bytes(uint64_t bytes, char out[32])
-{
-    static const char suffixes[] = "kMGT";
-    unsigned power = 0;
-    while (power < 4 && bytes && bytes % 1024 == 0) {
-        bytes /= 1024;
-        power++;
-    }
-    if (power)
-        snprintf(out, 32, "%llu%c", (unsigned long long)bytes, suffixes[power - 1]);
-    else
-        snprintf(out, 32, "%llu", (unsigned long long)bytes);
-}
-
-static void format_double(double value, char out[32])
-{
-    /* As people write it, where that is short and exact. */
-    for (int decimals = 0; decimals <= 9 && fabs(value) < 1e15; decimals++) {
-        snprintf(out, 32, "%.*f", decimals, value);
-        if (strtod(out, NULL) == value)
-            return;
-    }
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, 32, "%.*g", digits, value);
-        if (strtod(out, NULL) == value)
-            return;
-    }
-}
-
-/* 400 characters hold the longest double without an exponent. */
-static void format_rate(double rate, char out[400])
-{
-    if (!(rate > 0)) {
-        snprintf(out, 400, "none");
-        return;
-    }
-    for (int pass = 0; pass < 2; pass++) {
-        for (int decimals = 0; decimals <= 24; decimals++) {
-            double back = 0;
-            snprintf(out, 400, "%.*f%s", decimals, pass == 0 ? rate * 8 / 1e6 : rate,
-                     pass == 0 ? "mbit" : "B");
-            if (sluice_parse_rate(out, &back, NULL) == SLUICE_OK && back == rate)
-                return;
-        }
-    }
-}
 
 /* ---- the table ---- */
 
@@ -325,13 +168,13 @@ static void format_value(const struct sluice_option *option, char out[400])
         snprintf(out, 400, "%llu", (unsigned long long)*(const uint64_t *)option->value);
         break;
     case SLUICE_OPTION_DOUBLE:
-        format_double(*(const double *)option->value, out);
+        sluice_format_double(*(const double *)option->value, out);
         break;
     case SLUICE_OPTION_BYTES:
-        format_bytes(*(const uint64_t *)option->value, out);
+        sluice_format_bytes(*(const uint64_t *)option->value, out);
         break;
     case SLUICE_OPTION_RATE:
-        format_rate(*(const double *)option->value, out);
+        sluice_format_rate(*(const double *)option->value, out);
         break;
     case SLUICE_OPTION_STRING:
     case SLUICE_OPTION_CHOICE:
@@ -445,8 +288,8 @@ static sluice_status check_range(const struct sluice_option *option, double valu
     if (value >= option->min && (!has_max || value <= option->max))
         return SLUICE_OK;
     char min[32], max[32];
-    format_double(option->min, min);
-    format_double(option->max, max);
+    sluice_format_double(option->min, min);
+    sluice_format_double(option->max, max);
     if (!has_max)
         return sluice_fail(err, SLUICE_E_INVALID, "'%s' is below %s", text, min);
     return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not within %s to %s", text, min, max);
@@ -692,104 +535,4 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
         result.exit_code = 1;
     }
     return result;
-}
-
-/* ---- progress ---- */
-
-#define TERMINAL_INTERVAL_NS 100000000u /* ten times a second: smooth, and not worth measuring */
-#define PLAIN_INTERVAL_NS 5000000000u
-
-static void format_seconds(uint64_t seconds, char out[32])
-{
-    if (seconds >= 3600)
-        snprintf(out, 32, "%llu:%02llu:%02llu", (unsigned long long)(seconds / 3600),
-                 (unsigned long long)(seconds / 60 % 60), (unsigned long long)(seconds % 60));
-    else
-        snprintf(out, 32, "%llu:%02llu", (unsigned long long)(seconds / 60),
-                 (unsigned long long)(seconds % 60));
-}
-
-static void write_stderr(const char *text, size_t len)
-{
-    const ssize_t written = write(STDERR_FILENO, text, len);
-    (void)written; /* as with a log line: nobody to tell */
-}
-
-static size_t append(char *line, size_t size, size_t len, const char *fmt, ...) SLUICE_PRINTF(4, 5);
-
-/* Cuts what does not fit. */
-static size_t append(char *line, size_t size, size_t len, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    const int more = vsnprintf(line + len, size - len, fmt, args);
-    va_end(args);
-    len += more > 0 ? (size_t)more : 0;
-    return len < size ? len : size - 1;
-}
-
-void sluice_progress_start(struct sluice_progress *progress, const char *what, uint64_t total)
-{
-    const uint64_t now = sluice_clock_ns();
-    *progress = (struct sluice_progress){
-        .what = what,
-        .total = total,
-        .started_ns = now,
-        .last_ns = now,
-        .is_terminal = isatty(STDERR_FILENO) == 1,
-    };
-}
-
-void sluice_progress_update(struct sluice_progress *progress, uint64_t done, const char *extra)
-{
-    const uint64_t now = sluice_clock_ns();
-    const uint64_t interval = progress->is_terminal ? TERMINAL_INTERVAL_NS : PLAIN_INTERVAL_NS;
-    if (now - progress->last_ns < interval || !sluice_log_is_enabled(SLUICE_LOG_INFO))
-        return;
-    progress->last_ns = now;
-
-    const double seconds = (double)(now - progress->started_ns) / 1e9;
-    const double rate = seconds > 0 ? (double)done / seconds : 0;
-    char line[256];
-    size_t len =
-        append(line, sizeof(line), 0, "%s: %llu", progress->what, (unsigned long long)done);
-    if (progress->total) {
-        len =
-            append(line, sizeof(line), len, "/%llu (%.0f %%)", (unsigned long long)progress->total,
-                   100.0 * (double)done / (double)progress->total);
-    }
-    len = append(line, sizeof(line), len, ", %.*f/s", rate < 10 ? 1 : 0, rate);
-    if (progress->total > done && rate > 0) {
-        const double left = (double)(progress->total - done) / rate;
-        char text[32];
-        format_seconds(left < 1e9 ? (uint64_t)(left + 0.5) : 1000000000u, text);
-        len = append(line, sizeof(line), len, ", %s left", text);
-    }
-    if (extra && extra[0])
-        len = append(line, sizeof(line), len, ", %s", extra);
-
-    if (!progress->is_terminal) {
-        sluice_log(SLUICE_LOG_INFO, "%s", line);
-        return;
-    }
-    char out[sizeof(line) + 8];
-    /* To the first column, the line, and away with what an earlier one left behind it. */
-    const int bytes = snprintf(out, sizeof(out), "\r%.*s\x1b[K", (int)len, line);
-    write_stderr(out, (size_t)bytes);
-    progress->is_shown = true;
-}
-
-void sluice_progress_end(struct sluice_progress *progress, uint64_t done)
-{
-    if (progress->is_shown)
-        write_stderr("\r\x1b[K", 4);
-    progress->is_shown = false;
-    const double seconds = (double)(sluice_clock_ns() - progress->started_ns) / 1e9;
-    if (progress->total) {
-        sluice_log(SLUICE_LOG_INFO, "%s: %llu/%llu in %.1f s", progress->what,
-                   (unsigned long long)done, (unsigned long long)progress->total, seconds);
-    } else {
-        sluice_log(SLUICE_LOG_INFO, "%s: %llu in %.1f s", progress->what, (unsigned long long)done,
-                   seconds);
-    }
 }

@@ -80,31 +80,4 @@ int sluice_cli_usage_error(const struct sluice_cli *cli, const char *fmt, ...) S
 /* What a program that did its work ends with: 0, or 1 after a line with what went wrong. */
 int sluice_cli_exit_code(sluice_status status, const struct sluice_err *err);
 
-/* The value parsers, for values that come from elsewhere (files, environment).
- * All take the whole text or none of it: SLUICE_E_INVALID, out untouched. */
-SLUICE_MUST_USE sluice_status sluice_parse_uint(const char *text, uint64_t *value,
-                                                struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_parse_double(const char *text, double *value,
-                                                  struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_parse_bytes(const char *text, uint64_t *bytes,
-                                                 struct sluice_err *err);
-SLUICE_MUST_USE sluice_status sluice_parse_rate(const char *text, double *bytes_per_s,
-                                                struct sluice_err *err);
-
-/* A progress line for long work on stderr: rewritten in place on a terminal, a
- * plain line every few seconds elsewhere, nothing below --log-level info.
- *
- * Threads: one at a time for each progress. */
-struct sluice_progress {
-    const char *what; /* "downloading"; borrowed until the end */
-    uint64_t total;   /* 0: unknown */
-    uint64_t started_ns, last_ns;
-    bool is_terminal, is_shown;
-};
-void sluice_progress_start(struct sluice_progress *progress, const char *what, uint64_t total);
-/* Cheap enough to call for every item; `extra` (may be NULL) ends the line. */
-void sluice_progress_update(struct sluice_progress *progress, uint64_t done, const char *extra);
-/* Always says, as a line of its own, how much was done in what time. */
-void sluice_progress_end(struct sluice_progress *progress, uint64_t done);
-
 #endif
