@@ -206,7 +206,10 @@ class Sweep:
             "load_average": os.getloadavg()[0]})
         say(f"link: {self.link.text} ({self.why})")
 
-    def ask(self, setup, profile):
+    def ask(self, setup, profile, parts):
+        """parts: {node: what there is of each of its cores}"""
+        setup = setup._replace(**{f"{node}_cores": getattr(setup, f"{node}_cores") * part
+                                  for node, part in parts.items()})
         return forecast.forecasts(self.options.bin, profile, self.link, setup,
                                   setup.consume_rate or self.options.gpu_rate)
 
@@ -222,7 +225,7 @@ class Sweep:
             if not mode.planner:
                 continue
             if asked is None:
-                asked, command = self.ask(setup, profile)
+                asked, command = self.ask(setup, profile, speed.left(profile))
             plan = asked[mode.planner]
             busy = {f"busy_{key}": value for key, value in plan["busy_s"].items()}
             self.records.forecasts.append({
@@ -238,7 +241,7 @@ class Sweep:
         """How long epochs of setups take, about, that have no profile of their own yet."""
         for setup in dict.fromkeys(item[0] for item in self.todo):
             if not any(of == setup for of, _ in self.plans):
-                asked, _ = self.ask(setup, profile)
+                asked, _ = self.ask(setup, profile, speed.left(profile))
                 self.plans.update({(setup, name): asked[cells.MODES[name].planner]["primal_s"]
                                    for name in self.options.modes if cells.MODES[name].planner})
 
@@ -426,9 +429,7 @@ class Sweep:
         """Seconds of a pass with CPUs as fast as they were; None: that or the plan is not known."""
         if not mode.planner or not speeds:
             return None
-        asked, _ = self.ask(setup._replace(**{
-            f"{node}_cores": getattr(setup, f"{node}_cores") * factor
-            for node, factor in speeds[1].items()}), profile)
+        asked, _ = self.ask(setup, profile, speeds[1])
         return asked[mode.planner]["primal_s"]
 
     def run_one(self, setup, name, number, cores, clocks, server, profile):

@@ -18,6 +18,7 @@ import time
 from . import hosts, image_files
 
 FILE = "speed.json"  # of a profile, in its folder
+NODES = "storage", "compute"
 # What the clocks work on: few enough to be in memory soon, however many there are.
 MAX_IMAGES, MAX_BYTES = 64, 64 << 20
 
@@ -144,18 +145,30 @@ def keep(folder, found):
     """found: of Clocks.since, while the profile in this folder was made."""
     if found:
         with open(os.path.join(folder, FILE), "w", encoding="utf-8") as file:
-            json.dump({f"{node}_us": us for node, us in found[0].items()}, file)
+            json.dump({f"{node}_{key}": value
+                       for key, values in zip(("us", "share"), found)
+                       for node, value in values.items()}, file)
+
+
+def _kept(profile):
+    try:
+        with open(os.path.join(profile, FILE), encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None
+
+
+def left(profile):
+    """{node: of each of its cores, what the clocks left to it while the profile was made}"""
+    known = _kept(profile) or {}
+    return {node: 1 - known.get(f"{node}_share", 0) for node in NODES}
 
 
 def compare(profile, found):
     """{node: how many times as fast as while the profile was made}, and {node: cores of the
     profile's for each core}, as the clocks take some; None: not known."""
-    try:
-        with open(os.path.join(profile, FILE), encoding="utf-8") as file:
-            known = json.load(file)
-    except FileNotFoundError:
-        return None
-    if not found:
+    known = _kept(profile)
+    if not known or not found:
         return None
     speeds = {node: known[f"{node}_us"] / us for node, us in found[0].items()}
     return speeds, {node: value * (1 - found[1][node]) for node, value in speeds.items()}
