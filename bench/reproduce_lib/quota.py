@@ -2,6 +2,7 @@
 import atexit
 import math
 import os
+import tempfile
 
 # So short that half a core is half as fast, and does not come and go.
 PERIOD_US = 10000
@@ -38,16 +39,14 @@ def is_possible():
 
 class Quota:
     """A group whose processes get so many cores of CPU time together."""
-    count = 0
 
     def __init__(self, cores, parent=""):
-        Quota.count += 1
         period_us = max(PERIOD_US, math.ceil(LEAST_QUOTA_US / cores))
         is_v2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
-        self.folder = os.path.join("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/cpu",
-                                   parent, f"sluice-bench-{os.getpid()}-{Quota.count}")
+        above = os.path.join("/sys/fs/cgroup" if is_v2 else "/sys/fs/cgroup/cpu", parent)
         try:
-            os.mkdir(self.folder)
+            # One that was killed may have left its own behind, and we may have its number.
+            self.folder = tempfile.mkdtemp(prefix=f"sluice-bench-{os.getpid()}-", dir=above)
             atexit.register(self.close)
             if is_v2:
                 if not os.path.exists(os.path.join(self.folder, "cpu.max")):
