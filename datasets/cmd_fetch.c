@@ -2,6 +2,7 @@
 
 #include "base/cli.h"
 #include "base/quit.h"
+#include "base/text.h"
 #include "datasets/fetch.h"
 
 #include <jansson.h>
@@ -107,7 +108,7 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
     if (base_url) {
         size_t len = strlen(base_url);
         if (len >= sizeof(trimmed) ||
-            (strncmp(base_url, "http://", 7) != 0 && strncmp(base_url, "https://", 8) != 0))
+            !(sluice_starts_with(base_url, "http://") || sluice_starts_with(base_url, "https://")))
             return sluice_cli_usage_error(&cli, "--base-url '%.100s' is no http URL", base_url);
         memcpy(trimmed, base_url, len + 1);
         while (len > 0 && trimmed[len - 1] == '/')

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/quit.h"
+#include "base/text.h"
 #include "image/codec.h"
 
 #include <curl/curl.h>
@@ -76,7 +77,7 @@ static bool is_plain_name(const char *name, size_t len)
 
 static bool is_url(const char *line)
 {
-    return strncmp(line, "http://", 7) == 0 || strncmp(line, "https://", 8) == 0;
+    return sluice_starts_with(line, "http://") || sluice_starts_with(line, "https://");
 }
 
 /* Fills url and path; false if the line means neither an image id nor a URL. */

@@ -1,5 +1,7 @@
 #include "base/file.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,8 +17,7 @@
 sluice_status sluice_path_in(const char *folder, const char *name, char path[SLUICE_MAX_PATH_BYTES],
                              struct sluice_err *err)
 {
-    const int len = snprintf(path, SLUICE_MAX_PATH_BYTES, "%s/%s", folder, name);
-    if (len < 0 || len >= SLUICE_MAX_PATH_BYTES)
+    if (!sluice_print(path, SLUICE_MAX_PATH_BYTES, "%s/%s", folder, name))
         return sluice_fail(err, SLUICE_E_INVALID, "%.100s/%.100s: a path too long", folder, name);
     return SLUICE_OK;
 }

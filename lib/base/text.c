@@ -1,7 +1,9 @@
 #include "base/text.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 bool sluice_print(char *text, size_t room, const char *fmt, ...)
 {
@@ -10,4 +12,43 @@ bool sluice_print(char *text, size_t room, const char *fmt, ...)
     const int len = vsnprintf(text, room, fmt, args);
     va_end(args);
     return len >= 0 && (size_t)len < room;
+}
+
+bool sluice_starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+size_t sluice_utf8_len(const char *text)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    if (s[0] < 0x80)
+        return 1;
+    size_t len;
+    uint32_t c, min;
+    if ((s[0] & 0xE0) == 0xC0)
+        len = 2, c = s[0] & 0x1Fu, min = 0x80;
+    else if ((s[0] & 0xF0) == 0xE0)
+        len = 3, c = s[0] & 0x0Fu, min = 0x800;
+    else if ((s[0] & 0xF8) == 0xF0)
+        len = 4, c = s[0] & 0x07u, min = 0x10000;
+    else
+        return 0;
+    for (size_t i = 1; i < len; i++) {
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+        c = c << 6 | (s[i] & 0x3Fu);
+    }
+    return c < min || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) ? 0 : len;
+}
+
+bool sluice_is_utf8(const char *text)
+{
+    while (*text) {
+        const size_t len = sluice_utf8_len(text);
+        if (len == 0)
+            return false;
+        text += len;
+    }
+    return true;
 }

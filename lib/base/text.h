@@ -6,11 +6,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Text of a bounded length, such as paths.
+/* Text that ends in a 0, such as paths.
  *
  * Threads: pure functions. */
 
 /* As snprintf(), which cuts what is too long; false if it was. */
 bool sluice_print(char *text, size_t room, const char *fmt, ...) SLUICE_PRINTF(3, 4);
+
+bool sluice_starts_with(const char *text, const char *prefix);
+
+/* Bytes of the UTF-8 character at `text` (RFC 3629: shortest form, no surrogates, up to U+10FFFF);
+ * 0 if there is none.  The NUL at the end is no continuation byte, so nothing behind it is read. */
+size_t sluice_utf8_len(const char *text);
+bool sluice_is_utf8(const char *text);
 
 #endif

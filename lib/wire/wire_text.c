@@ -1,40 +1,15 @@
 #include "wire/wire_internal.h"
 
-#include <stdint.h>
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-/* Bytes of the UTF-8 character at `text` (RFC 3629: shortest form, no
- * surrogates, up to U+10FFFF); 0 if there is none.  The NUL at the end is no
- * continuation byte, so nothing behind it is read. */
-static size_t utf8_len(const char *text)
-{
-    const uint8_t *s = (const uint8_t *)text;
-    if (s[0] < 0x80)
-        return 1;
-    size_t len;
-    uint32_t c, min;
-    if ((s[0] & 0xE0) == 0xC0)
-        len = 2, c = s[0] & 0x1Fu, min = 0x80;
-    else if ((s[0] & 0xF0) == 0xE0)
-        len = 3, c = s[0] & 0x0Fu, min = 0x800;
-    else if ((s[0] & 0xF8) == 0xF0)
-        len = 4, c = s[0] & 0x07u, min = 0x10000;
-    else
-        return 0;
-    for (size_t i = 1; i < len; i++) {
-        if ((s[i] & 0xC0) != 0x80)
-            return 0;
-        c = c << 6 | (s[i] & 0x3Fu);
-    }
-    return c < min || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) ? 0 : len;
-}
 
 void sluice_wire_copy_utf8(const char *text, char *out, size_t capacity)
 {
     size_t used = 0;
     while (text && *text) {
-        const size_t len = utf8_len(text);
+        const size_t len = sluice_utf8_len(text);
         const size_t take = len ? len : 1;
         if (used + take >= capacity)
             break;
@@ -52,13 +27,7 @@ const char *sluice_wire_clean_utf8(const char *text, char **owned)
 {
     if (!text)
         return "";
-    const char *at = text;
-    size_t len = 1;
-    while (*at && len) {
-        len = utf8_len(at);
-        at += len;
-    }
-    if (len)
+    if (sluice_is_utf8(text))
         return text;
     const size_t capacity = strlen(text) + 1; /* the copy has as many bytes */
     char *copy = malloc(capacity);

@@ -1,0 +1,29 @@
+#ifndef SLUICE_DATASETS_MANIFEST_BUILDER_H
+#define SLUICE_DATASETS_MANIFEST_BUILDER_H
+
+#include "datasets/manifest.h"
+
+/* A manifest that grows, for those who make one: manifest.c from rows, manifest_scan.c from a
+ * folder, manifest_file.c from a file.  It is theirs to destroy, whatever fails. */
+struct sluice_manifest_builder {
+    struct sluice_manifest *manifest;
+    size_t entry_capacity, class_capacity;
+};
+
+SLUICE_MUST_USE sluice_status sluice_manifest_builder_init(struct sluice_manifest_builder *builder,
+                                                           struct sluice_err *err);
+
+/* Copies the row; its path is path[0 .. path_len). */
+SLUICE_MUST_USE sluice_status sluice_manifest_add_entry(struct sluice_manifest_builder *builder,
+                                                        const struct sluice_manifest_entry *row,
+                                                        const char *path, size_t path_len,
+                                                        struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_manifest_add_class(struct sluice_manifest_builder *builder,
+                                                        const char *name, size_t len,
+                                                        struct sluice_err *err);
+
+/* Whether entry i has a class, and comes after entry i - 1: SLUICE_E_INVALID. */
+SLUICE_MUST_USE sluice_status sluice_manifest_check_entry(const struct sluice_manifest *manifest,
+                                                          size_t i, struct sluice_err *err);
+
+#endif

@@ -1,0 +1,265 @@
+#include "datasets/manifest_builder.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "image/coding.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_LINE "# sluice manifest 2"
+#define FIRST_LINE_1 "# sluice manifest 1" /* the same without the column `coding` */
+
+#define NUM_FIELDS 8
+
+/* Tab, newline and backslash in a name are written \t, \n and \\. */
+static void write_escaped(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\t')
+            fputs("\\t", file);
+        else if (*text == '\n')
+            fputs("\\n", file);
+        else if (*text == '\\')
+            fputs("\\\\", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+/* In place; false if a backslash leads nowhere. */
+static bool unescape(char *text)
+{
+    char *out = text;
+    for (; *text; text++) {
+        if (*text != '\\') {
+            *out++ = *text;
+            continue;
+        }
+        text++;
+        if (*text == 't')
+            *out++ = '\t';
+        else if (*text == 'n')
+            *out++ = '\n';
+        else if (*text == '\\')
+            *out++ = '\\';
+        else
+            return false;
+    }
+    *out = '\0';
+    return true;
+}
+
+static void write_rows(FILE *file, const void *ctx)
+{
+    const struct sluice_manifest *manifest = ctx;
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(manifest), id);
+    fprintf(file,
+            FIRST_LINE "\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
+                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\n",
+            id, manifest->num_classes, manifest->num_entries);
+    for (size_t i = 0; i < manifest->num_classes; i++) {
+        fputs("class\t", file);
+        write_escaped(file, manifest->classes[i]);
+        fputc('\n', file);
+    }
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        char hash[33] = "-";
+        if (entry->has_hash)
+            sluice_hash128_hex(entry->hash, hash);
+        write_escaped(file, entry->path);
+        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\n", (unsigned long long)entry->bytes,
+                entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
+                entry->height, hash, sluice_coding_name(entry->coding));
+    }
+}
+
+sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, const char *path,
+                                    struct sluice_err *err)
+{
+    return sluice_file_print_atomic(path, write_rows, manifest, err);
+}
+
+struct reader {
+    const char *path;
+    FILE *file;
+    char *line; /* the current one, without its newline */
+    size_t capacity;
+    size_t line_number;
+    size_t num_fields; /* of a sample, in this version */
+};
+
+static sluice_status corrupt(const struct reader *reader, const char *what, struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%zu: %s", reader->path, reader->line_number,
+                       what);
+}
+
+static sluice_status next_line(struct reader *reader, struct sluice_err *err)
+{
+    const ssize_t len = getline(&reader->line, &reader->capacity, reader->file);
+    reader->line_number++;
+    if (len <= 0 || reader->line[len - 1] != '\n')
+        return corrupt(reader, "the file ends too early", err);
+    if (strlen(reader->line) != (size_t)len)
+        return corrupt(reader, "a NUL byte", err);
+    reader->line[len - 1] = '\0';
+    return SLUICE_OK;
+}
+
+static bool parse_number(const char *text, uint64_t max, uint64_t *value)
+{
+    if (*text < '0' || *text > '9')
+        return false;
+    char *end;
+    errno = 0;
+    const unsigned long long number = strtoull(text, &end, 10);
+    if (errno || *end || number > max)
+        return false;
+    *value = number;
+    return true;
+}
+
+static bool parse_hash(const char *text, struct sluice_hash128 *hash)
+{
+    if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
+        return false;
+    char high[17];
+    memcpy(high, text, 16);
+    high[16] = '\0';
+    hash->high = strtoull(high, NULL, 16);
+    hash->low = strtoull(text + 16, NULL, 16);
+    return true;
+}
+
+static sluice_status read_count(struct reader *reader, const char *name, uint64_t *count,
+                                struct sluice_err *err)
+{
+    const sluice_status status = next_line(reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (!sluice_starts_with(reader->line, name) ||
+        !parse_number(reader->line + strlen(name), UINT32_MAX, count))
+        return corrupt(reader, "a count of classes or samples is expected here", err);
+    return SLUICE_OK;
+}
+
+static sluice_status read_entry(struct reader *reader, struct sluice_manifest_builder *builder,
+                                struct sluice_err *err)
+{
+    const sluice_status status = next_line(reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    char *fields[NUM_FIELDS] = {NULL};
+    size_t num_fields = 0;
+    for (char *at = reader->line; at && num_fields < reader->num_fields; num_fields++) {
+        fields[num_fields] = at;
+        at = strchr(at, '\t');
+        if (at)
+            *at++ = '\0';
+        if (num_fields + 1 == reader->num_fields && at)
+            return corrupt(reader, "too many fields", err);
+    }
+    if (num_fields != reader->num_fields)
+        return corrupt(reader, "too few fields", err);
+    assert(num_fields >= NUM_FIELDS - 1); /* of either version */
+
+    struct sluice_manifest_entry row = {0};
+    uint64_t label, width, height;
+    const bool is_val = strcmp(fields[3], "val") == 0;
+    row.has_hash = strcmp(fields[6], "-") != 0;
+    if (!unescape(fields[0]) || !fields[0][0] || !sluice_is_utf8(fields[0]))
+        return corrupt(reader, "the path is not escaped UTF-8", err);
+    if (!parse_number(fields[1], INT64_MAX, &row.bytes))
+        return corrupt(reader, "'bytes' is no number", err);
+    if (!parse_number(fields[2], UINT32_MAX, &label))
+        return corrupt(reader, "'label' is no number", err);
+    if (!is_val && strcmp(fields[3], "train") != 0)
+        return corrupt(reader, "'subset' is neither train nor val", err);
+    if (!parse_number(fields[4], UINT32_MAX, &width) ||
+        !parse_number(fields[5], UINT32_MAX, &height))
+        return corrupt(reader, "'width' or 'height' is no number", err);
+    if (row.has_hash && !parse_hash(fields[6], &row.hash))
+        return corrupt(reader, "the hash is not 32 hex digits", err);
+    row.label = (uint32_t)label;
+    row.subset = is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN;
+    row.width = (uint32_t)width;
+    row.height = (uint32_t)height;
+    if (fields[7]) /* a later version may know more */
+        row.coding = sluice_coding_parse(fields[7]);
+    return sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err);
+}
+
+static sluice_status read_all(struct reader *reader, struct sluice_manifest_builder *builder,
+                              struct sluice_err *err)
+{
+    uint64_t num_classes, num_entries;
+    struct sluice_hash128 id;
+    sluice_status status = next_line(reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (strcmp(reader->line, FIRST_LINE) == 0)
+        reader->num_fields = NUM_FIELDS;
+    else if (strcmp(reader->line, FIRST_LINE_1) == 0)
+        reader->num_fields = NUM_FIELDS - 1;
+    else
+        return corrupt(reader, "not a manifest of version 1 or 2", err);
+    status = next_line(reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (!sluice_starts_with(reader->line, "# id\t") || !parse_hash(reader->line + 5, &id))
+        return corrupt(reader, "the id is expected here", err);
+    status = read_count(reader, "# classes\t", &num_classes, err);
+    if (status == SLUICE_OK)
+        status = read_count(reader, "# samples\t", &num_entries, err);
+    if (status == SLUICE_OK)
+        status = next_line(reader, err); /* the names of the columns */
+    for (uint64_t i = 0; status == SLUICE_OK && i < num_classes; i++) {
+        status = next_line(reader, err);
+        if (status != SLUICE_OK)
+            break;
+        if (!sluice_starts_with(reader->line, "class\t") || !unescape(reader->line + 6))
+            return corrupt(reader, "a class is expected here", err);
+        status =
+            sluice_manifest_add_class(builder, reader->line + 6, strlen(reader->line + 6), err);
+    }
+    for (uint64_t i = 0; status == SLUICE_OK && i < num_entries; i++) {
+        status = read_entry(reader, builder, err);
+        if (status == SLUICE_OK)
+            status = sluice_manifest_check_entry(builder->manifest, i, err);
+    }
+    if (status != SLUICE_OK)
+        return status;
+    if (fgetc(reader->file) != EOF)
+        return corrupt(reader, "more lines than '# samples' says", err);
+    const struct sluice_hash128 found = sluice_manifest_id(builder->manifest);
+    if (found.high != id.high || found.low != id.low)
+        return corrupt(reader, "the rows do not have the id that line 2 says", err);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **manifest,
+                                   struct sluice_err *err)
+{
+    struct reader reader = {.path = path, .file = fopen(path, "re")};
+    if (!reader.file)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s", path,
+                           strerror(errno));
+    struct sluice_manifest_builder builder;
+    sluice_status status = sluice_manifest_builder_init(&builder, err);
+    if (status == SLUICE_OK)
+        status = read_all(&reader, &builder, err);
+    free(reader.line);
+    fclose(reader.file);
+    if (status != SLUICE_OK) {
+        sluice_manifest_destroy(builder.manifest);
+        return status;
+    }
+    *manifest = builder.manifest;
+    return SLUICE_OK;
+}

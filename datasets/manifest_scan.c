@@ -1,0 +1,258 @@
+#include "datasets/manifest_builder.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "image/coding.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Walking a root: which files it has, in which order, of which classes. */
+
+#define MAX_DEPTH 32
+
+static bool is_png(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && !strcasecmp(dot, ".png");
+}
+
+static bool has_image_suffix(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return is_png(name) || (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg")));
+}
+
+/* Sizes of links are their targets', as long as these lie beneath the root. */
+static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
+{
+    struct open_how how = {
+        .flags = O_PATH | O_CLOEXEC,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+    };
+    const long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    if (fd < 0)
+        return false;
+    const bool is_found = fstat((int)fd, st) == 0;
+    close((int)fd);
+    return is_found;
+}
+
+struct walk {
+    struct sluice_manifest_builder *builder;
+    const char *root;
+    int root_fd;
+    char path[SLUICE_MAX_PATH_BYTES]; /* of the folder or file at hand, relative to the root */
+};
+
+static void pass_over(const struct walk *walk, const char *why)
+{
+    sluice_log(SLUICE_LOG_WARN, "%s/%s: %s; passed over", walk->root, walk->path, why);
+}
+
+static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *name, size_t len,
+                                 unsigned depth, struct sluice_err *err);
+
+static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *name, size_t len,
+                                unsigned depth, struct sluice_err *err)
+{
+    struct stat st;
+    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+        pass_over(walk, strerror(errno));
+        return SLUICE_OK;
+    }
+    const bool is_image = has_image_suffix(name);
+    if (S_ISDIR(st.st_mode)) {
+        if (is_image) {
+            pass_over(walk, "a folder with the name of an image");
+            return SLUICE_OK;
+        }
+        return walk_folder(walk, folder_fd, name, len, depth + 1, err);
+    }
+    if (S_ISLNK(st.st_mode)) {
+        if (!stat_link_beneath(walk->root_fd, walk->path, &st)) {
+            pass_over(walk, "a link that leaves the root or leads nowhere");
+            return SLUICE_OK;
+        }
+        if (S_ISDIR(st.st_mode)) {
+            pass_over(walk, "a link to a folder");
+            return SLUICE_OK;
+        }
+    }
+    if (!is_image)
+        return SLUICE_OK;
+    if (!S_ISREG(st.st_mode)) {
+        pass_over(walk, "not a regular file");
+        return SLUICE_OK;
+    }
+    if (!sluice_is_utf8(walk->path)) {
+        pass_over(walk, "the name is not UTF-8");
+        return SLUICE_OK;
+    }
+    /* A name tells PNGs from JPEGs, whose work is of another kind; how a JPEG is coded it does not.
+     */
+    const struct sluice_manifest_entry row = {
+        .bytes = (uint64_t)st.st_size,
+        .coding = is_png(name) ? SLUICE_CODING_PNG : SLUICE_CODING_UNKNOWN,
+    };
+    return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
+}
+
+static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *name, size_t len,
+                                 unsigned depth, struct sluice_err *err)
+{
+    if (depth > MAX_DEPTH) {
+        pass_over(walk, "nested too deep");
+        return SLUICE_OK;
+    }
+    const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        pass_over(walk, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return SLUICE_OK;
+    }
+    sluice_status status = SLUICE_OK;
+    const struct dirent *entry;
+    while (status == SLUICE_OK && (entry = readdir(folder))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        const int added = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s",
+                                   len ? "/" : "", entry->d_name);
+        if (added < 0 || (size_t)added >= sizeof(walk->path) - len) {
+            pass_over(walk, "a path too long");
+        } else {
+            status =
+                walk_entry(walk, dirfd(folder), entry->d_name, len + (size_t)added, depth, err);
+        }
+        walk->path[len] = '\0';
+    }
+    closedir(folder);
+    return status;
+}
+
+/* --- order, subsets and classes --- */
+
+static int compare_paths(const void *a, const void *b)
+{
+    const struct sluice_manifest_entry *x = a, *y = b;
+    return strcmp(x->path, y->path);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The folder that names an entry's class; *len is 0 for a file in no folder. */
+static const char *class_of(const struct sluice_manifest_entry *entry, bool has_subsets,
+                            size_t *len)
+{
+    const char *name = entry->path;
+    if (has_subsets)
+        name = strchr(name, '/') + 1;
+    const char *slash = strchr(name, '/');
+    *len = slash ? (size_t)(slash - name) : 0;
+    return name;
+}
+
+/* Sets subset and label of every entry from its path, and the class list. */
+static sluice_status assign_classes(struct sluice_manifest_builder *builder, struct sluice_err *err)
+{
+    struct sluice_manifest *manifest = builder->manifest;
+
+    /* "train" may be the name of a class; it is a subset only where nothing else stands beside
+     * train/ and val/. */
+    bool has_subsets = true;
+    for (size_t i = 0; i < manifest->num_entries && has_subsets; i++)
+        has_subsets = sluice_starts_with(manifest->entries[i].path, "train/") ||
+                      sluice_starts_with(manifest->entries[i].path, "val/");
+
+    /* In path order one class's files come in a row (twice with subsets), so comparing with the
+     * last name keeps this list short before it is sorted. */
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        size_t len;
+        const char *name = class_of(&manifest->entries[i], has_subsets, &len);
+        const char *last =
+            manifest->num_classes ? manifest->classes[manifest->num_classes - 1] : NULL;
+        if (last && strlen(last) == len && memcmp(last, name, len) == 0)
+            continue;
+        const sluice_status status = sluice_manifest_add_class(builder, name, len, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    qsort(manifest->classes, manifest->num_classes, sizeof(*manifest->classes), compare_names);
+    size_t kept = 0;
+    for (size_t i = 0; i < manifest->num_classes; i++) {
+        if (kept == 0 || strcmp(manifest->classes[kept - 1], manifest->classes[i]) != 0)
+            manifest->classes[kept++] = manifest->classes[i];
+    }
+    manifest->num_classes = kept;
+
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        struct sluice_manifest_entry *entry = &manifest->entries[i];
+        if (has_subsets && sluice_starts_with(entry->path, "val/"))
+            entry->subset = SLUICE_SUBSET_VAL;
+        size_t len;
+        const char *name = class_of(entry, has_subsets, &len);
+        size_t low = 0, high = manifest->num_classes;
+        while (high - low > 1) {
+            const size_t middle = (low + high) / 2;
+            const int order = strncmp(manifest->classes[middle], name, len);
+            if (order < 0 || (order == 0 && manifest->classes[middle][len] == '\0'))
+                low = middle;
+            else
+                high = middle;
+        }
+        entry->label = (uint32_t)low;
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **manifest,
+                                   struct sluice_err *err)
+{
+    struct sluice_manifest_builder builder;
+    sluice_status status = sluice_manifest_builder_init(&builder, err);
+    if (status != SLUICE_OK)
+        return status;
+
+    struct walk walk = {.builder = &builder, .root = root};
+    walk.root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (walk.root_fd < 0) {
+        status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
+                             root, strerror(errno));
+        goto fail;
+    }
+    status = walk_folder(&walk, walk.root_fd, ".", 0, 0, err);
+    close(walk.root_fd);
+    if (status != SLUICE_OK)
+        goto fail;
+    if (builder.manifest->num_entries == 0) {
+        status = sluice_fail(err, SLUICE_E_NOT_FOUND,
+                             "%s: no .jpg, .jpeg or .png file in it or below", root);
+        goto fail;
+    }
+    qsort(builder.manifest->entries, builder.manifest->num_entries,
+          sizeof(*builder.manifest->entries), compare_paths);
+    status = assign_classes(&builder, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    *manifest = builder.manifest;
+    return SLUICE_OK;
+
+fail:
+    sluice_manifest_destroy(builder.manifest);
+    return status;
+}
