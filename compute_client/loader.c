@@ -1,86 +1,16 @@
 #include "compute_client/loader.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/worker_pool.h"
-#include "compute_client/batch_memory.h"
-#include "compute_client/digest.h"
-#include "compute_client/prefetch_depth.h"
-#include "profiler/op_meter.h"
+#include "compute_client/loader_state.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Items that go to the source in one call. */
 #define MAX_PER_REQUEST 64
-
-/* One row of a slot: the item that is to land there, and its job on the workers. */
-struct row {
-    struct sluice_job job;
-    struct sluice_loader *loader;
-    struct slot *slot;
-    unsigned index;
-
-    uint32_t position, sample_id;
-    struct sluice_choice choice;
-    uint64_t requested_ns, arrived_ns, started_ns, done_ns;
-    uint64_t cpu_ns;                    /* of the worker; only if the chooser wants to know */
-    struct sluice_source_result result; /* its sample is taken by the job */
-    unsigned ops_done;                  /* of the reply */
-    size_t charged;                     /* bytes counted against the bound */
-    char error[200];
-};
-
-struct slot {
-    struct sluice_batch batch; /* its pixels: from the first row's job to release() */
-    struct row *rows;
-    unsigned num_missing;   /* under the lock */
-    const struct row *last; /* the row that made it ready */
-};
-
-struct worker {
-    struct sluice_scratch *scratch;
-    struct sluice_op_meter meter; /* only if the loader measures ops */
-    struct sluice_hasher *hasher;
-};
-
-struct sluice_loader {
-    pthread_mutex_t lock;
-    pthread_cond_t ready; /* for the trainer: a slot is ready, or it is over */
-    pthread_cond_t room;  /* for the loader thread */
-    size_t next_item;     /* to be asked for; written by the loader's thread alone */
-    size_t num_unfinished;
-    size_t num_taken;    /* batches that next() has handed out or passed over */
-    size_t num_released; /* batches whose slot is free again */
-    size_t charged_bytes;
-    struct sluice_prefetch_depth depth;
-    bool is_running;                   /* an epoch is under way */
-    struct sluice_batch_memory memory; /* as many as slots */
-    bool is_stopped, has_failed;
-    sluice_status failure;
-    char failure_text[256];
-    struct sluice_epoch_stats stats; /* choices and bytes under the lock, the rest the trainer's */
-
-    /* Constant during an epoch. */
-    struct sluice_epoch epoch;
-    size_t num_batches;
-    uint64_t wire_bytes_before;
-    pthread_t thread;
-    struct sluice_hasher *chain; /* the trainer's */
-
-    /* The loader thread's alone. */
-    struct sluice_ask ask; /* for the next item */
-    bool has_ask;
-
-    /* Constant. */
-    struct sluice_loader_options options;
-    struct sluice_worker_pool *workers;
-    struct slot *slots;
-};
 
 static size_t items_left(const struct sluice_loader *loader)
 {
@@ -98,194 +28,6 @@ static struct row *row_of(struct sluice_loader *loader, size_t item)
     return &slot_of(loader, batch)->rows[item % loader->options.batch_size];
 }
 
-/* --- the end of a row, on whatever thread it comes to --- */
-
-static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
-{
-    const struct sluice_epoch *epoch = &row->loader->epoch;
-    const struct sluice_row_seen seen = {
-        .index = epoch->first_item + (size_t)item,
-        .asked = row->choice,
-        .got = {.split = (uint8_t)row->ops_done, .form = (uint8_t)row->result.form},
-        .status = status,
-        .payload_bytes = row->result.payload_bytes,
-        .requested_ns = row->requested_ns,
-        .arrived_ns = row->arrived_ns,
-        .started_ns = row->started_ns ? row->started_ns : row->done_ns,
-        .done_ns = row->done_ns,
-        .storage_ns = row->result.storage_ns,
-        .storage_queue_ns = row->result.storage_queue_ns,
-        .backlog_ns = row->result.backlog_ns,
-        .disk_ns = row->result.disk_ns,
-        .disk_busy_ns = row->result.disk_busy_ns,
-        .read_bytes = row->result.read_bytes ? row->result.read_bytes
-                                             : epoch->manifest->entries[row->sample_id].bytes,
-        .storage_price = row->result.storage_price,
-        .storage_cores = row->result.storage_cores,
-        .storage_cpu_ns = row->result.storage_cpu_ns,
-        .compute_cpu_ns = row->cpu_ns,
-    };
-    epoch->chooser.on_row(epoch->chooser.ctx, &seen);
-}
-
-static void complete_row(struct row *row, sluice_status status)
-{
-    struct sluice_loader *loader = row->loader;
-    struct slot *slot = row->slot;
-    const size_t payload_bytes = row->result.payload_bytes;
-
-    sluice_source_result_clear(&row->result);
-    row->done_ns = sluice_clock_ns();
-    slot->batch.status[row->index] = status;
-    if (loader->epoch.chooser.on_row)
-        tell_chooser(row, status, row->result.ticket);
-
-    struct sluice_source *source = loader->epoch.source;
-    pthread_mutex_lock(&loader->lock);
-    loader->num_unfinished--;
-    loader->charged_bytes -= row->charged;
-    row->charged = 0;
-    loader->stats.payload_bytes += payload_bytes;
-    if (status == SLUICE_OK) {
-        loader->stats.choices[row->ops_done][row->result.form]++;
-        if (row->ops_done < row->choice.split)
-            loader->stats.reduced++;
-    }
-    pthread_cond_signal(&loader->room);
-    pthread_mutex_unlock(&loader->lock);
-
-    /* Before the row counts as in: once the last one does, the epoch may end and the source go. */
-    if (payload_bytes)
-        source->consumed(source, payload_bytes);
-
-    pthread_mutex_lock(&loader->lock);
-    if (--slot->num_missing == 0) {
-        slot->last = row;
-        pthread_cond_signal(&loader->ready);
-    }
-    pthread_mutex_unlock(&loader->lock);
-}
-
-/* --- workers --- */
-
-static void worker_stop(void *ctx, void *state)
-{
-    (void)ctx;
-    struct worker *worker = state;
-    sluice_scratch_destroy(worker->scratch);
-    sluice_op_meter_clear(&worker->meter);
-    sluice_hasher_destroy(worker->hasher);
-    free(worker);
-}
-
-static sluice_status worker_start(void *ctx, unsigned index, void **out)
-{
-    (void)index;
-    const struct sluice_loader *loader = ctx;
-    const struct sluice_scratch_options options = {
-        .pool = loader->options.pool,
-        .max_image_pixels = loader->options.max_image_pixels,
-    };
-    struct worker *worker = calloc(1, sizeof(*worker));
-    if (!worker)
-        return SLUICE_E_NO_MEMORY;
-    sluice_status status = sluice_scratch_create(&options, &worker->scratch, NULL);
-    if (status == SLUICE_OK)
-        status = sluice_hasher_create(&worker->hasher, NULL);
-    if (status == SLUICE_OK && loader->options.measures_ops)
-        status = sluice_op_meter_init(&worker->meter, loader->options.pool,
-                                      loader->options.max_image_pixels, NULL);
-    if (status != SLUICE_OK) {
-        worker_stop(ctx, worker);
-        return status;
-    }
-    *out = worker;
-    return SLUICE_OK;
-}
-
-/* Measures the ops; the u8 image goes to `out` on the way. */
-static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
-                                 struct sluice_err *err)
-{
-    struct sluice_loader *loader = row->loader;
-    struct sluice_sample_cost *cost = &loader->epoch.profile->rows[row->position];
-    cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
-    return sluice_op_meter_measure(&worker->meter, loader->epoch.pipeline, &row->result.sample, out,
-                                   loader->options.row_bytes, cost, err);
-}
-
-/* The u8 image of the row's sample, to `out`. */
-static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t *out,
-                                struct sluice_err *err)
-{
-    struct sluice_loader *loader = row->loader;
-    const struct sluice_pipeline *pipeline = loader->epoch.pipeline;
-    const size_t row_bytes = loader->options.row_bytes;
-    struct sluice_source_result *result = &row->result;
-    const struct sluice_sample *sample = &result->sample;
-    /* Pixels with nothing left to do come straight from the message; the source checked how many
-     * they are. */
-    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->is_packed &&
-        sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
-        sluice_cursor_left(&result->arrived) == row_bytes &&
-        sluice_cursor_read(&result->arrived, out, row_bytes))
-        return SLUICE_OK;
-    const sluice_status status = sluice_source_gather(result, loader->options.pool, err);
-    if (status != SLUICE_OK)
-        return status;
-    if (loader->epoch.profile && row->ops_done == 0)
-        return profile_row(row, worker, out, err);
-    return sluice_pipeline_finish_u8(pipeline, worker->scratch, &result->sample, out, row_bytes,
-                                     err);
-}
-
-/* Where the row's pixels go. */
-static uint8_t *row_pixels(struct row *row)
-{
-    struct sluice_loader *loader = row->loader;
-    struct sluice_batch *batch = &row->slot->batch;
-    pthread_mutex_lock(&loader->lock);
-    if (!batch->pixels)
-        batch->pixels = sluice_batch_memory_take(&loader->memory);
-    uint8_t *const pixels = batch->pixels;
-    pthread_mutex_unlock(&loader->lock);
-    return pixels + row->index * batch->row_bytes;
-}
-
-/* Under the lock, or when nobody else is left. */
-static void give_memory_back(struct sluice_loader *loader, struct slot *slot)
-{
-    if (slot->batch.pixels)
-        sluice_batch_memory_give(&loader->memory, slot->batch.pixels);
-    slot->batch.pixels = NULL;
-}
-
-static void row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
-{
-    struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
-    struct sluice_loader *loader = row->loader;
-    if (fate == SLUICE_JOB_CANCEL) {
-        sluice_source_result_clear(&row->result);
-        return;
-    }
-    struct worker *worker = state;
-    const bool is_watched = loader->epoch.chooser.on_row;
-    row->started_ns = sluice_clock_ns();
-    const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
-    struct sluice_batch *batch = &row->slot->batch;
-    uint8_t *out = row_pixels(row);
-    struct sluice_err err = {0};
-    const sluice_status status = finish_row(row, worker, out, &err);
-    if (status == SLUICE_OK && loader->options.has_digest)
-        batch->hashes[row->index] =
-            sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
-    if (status != SLUICE_OK)
-        memcpy(row->error, err.text, sizeof(row->error) - 1);
-    if (is_watched)
-        row->cpu_ns = sluice_thread_cpu_ns() - cpu_start;
-    complete_row(row, status);
-}
-
 /* --- the source's events --- */
 
 static void on_result(void *ctx, struct sluice_source_result *result)
@@ -300,7 +42,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     result->message = NULL;
     if (row->result.status != SLUICE_OK) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
-        complete_row(row, row->result.status);
+        loader_complete_row(row, row->result.status);
         return;
     }
     pthread_mutex_lock(&loader->lock);
@@ -558,6 +300,14 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
     return SLUICE_OK;
 }
 
+/* Under the lock, or when nobody else is left. */
+static void give_memory_back(struct sluice_loader *loader, struct slot *slot)
+{
+    if (slot->batch.pixels)
+        sluice_batch_memory_give(&loader->memory, slot->batch.pixels);
+    slot->batch.pixels = NULL;
+}
+
 void sluice_loader_release(struct sluice_loader *loader)
 {
     pthread_mutex_lock(&loader->lock);
@@ -636,7 +386,7 @@ static sluice_status slot_init(struct sluice_loader *loader, size_t index, struc
     if (!slot->rows)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch");
     for (unsigned i = 0; i < options->batch_size; i++) {
-        slot->rows[i].job.fn = row_job;
+        slot->rows[i].job.fn = loader_row_job;
         slot->rows[i].loader = loader;
         slot->rows[i].slot = slot;
         slot->rows[i].index = i;
@@ -684,8 +434,8 @@ sluice_status sluice_loader_create(const struct sluice_loader_options *options,
             .name = "prep",
             .num_workers = options->num_workers,
             .queue_capacity = sluice_loader_max_items(loader),
-            .worker_start = worker_start,
-            .worker_stop = worker_stop,
+            .worker_start = loader_worker_start,
+            .worker_stop = loader_worker_stop,
             .ctx = loader,
         };
         status = sluice_worker_pool_create(&workers, &loader->workers, err);
