@@ -111,6 +111,12 @@ def is_of_cut_files(asked):
     return asked.get("jpeg_crop@0", 0) > 0.6 * sum(asked.values()) > 0
 
 
+def is_for_a_price(replan):
+    """A busy server asks one of who has not told it anything yet; that is followed, whether or not there
+    is something to gain."""
+    return "at the price of storage CPU" in replan[1]
+
+
 class ReplanTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -152,7 +158,8 @@ class ReplanTest(unittest.TestCase):
         self.assertGreater(report["choices"]["jpeg_crop@0"], NUM_TRAIN / 2)
         self.assertEqual(report["replans"], len(run.replans))
         for replan in run.replans:
-            self.assertLess(float(replan[3]), float(replan[4]))
+            if not is_for_a_price(replan):
+                self.assertLess(float(replan[3]), float(replan[4]), replan[0])
         cpu = report["plan_cpu"]
         self.assertGreaterEqual(cpu["looks"], cpu["solves"] - 1)
         self.assertGreaterEqual(cpu["solves"], 1 + report["replans"])
@@ -183,7 +190,7 @@ class ReplanTest(unittest.TestCase):
         for rate in (*rates, 1e6 * float(limits[-1][1]), report["rates"]["disk_bytes_per_s"]):
             self.assertLess(rate, 1.1 * most)
         # Nothing else is in the way, so no other plan is better.
-        self.assertEqual(run.replans, [])
+        self.assertEqual([replan[0] for replan in run.replans if not is_for_a_price(replan)], [])
         self.assertEqual(max(report["stalls"], key=report["stalls"].get), "disk", report["stalls"])
 
     def test_a_server_that_is_gone_while_the_plan_changes(self):
