@@ -1,7 +1,5 @@
 #include "datasets/manifest.h"
 
-#include "base/file.h"
-#include "base/log.h"
 #include "datasets/manifest_builder.h"
 
 #include <stdlib.h>
@@ -160,20 +158,4 @@ struct sluice_hash128 sluice_manifest_id(const struct sluice_manifest *manifest)
         id = sluice_hash128(row, sizeof(row));
     }
     return id;
-}
-
-sluice_status sluice_manifest_open(const char *root, struct sluice_manifest **manifest,
-                                   struct sluice_err *err)
-{
-    char path[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = sluice_path_in(root, SLUICE_MANIFEST_FILE, path, err);
-    if (status != SLUICE_OK)
-        return status;
-    struct sluice_err why = {0};
-    status = sluice_manifest_read(path, manifest, &why);
-    if (status == SLUICE_OK)
-        return SLUICE_OK;
-    if (status != SLUICE_E_NOT_FOUND)
-        sluice_log(SLUICE_LOG_WARN, "%s; walking the folder instead", why.text);
-    return sluice_manifest_scan(root, manifest, err);
 }

@@ -1,6 +1,7 @@
 #include "datasets/manifest_builder.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "image/coding.h"
 
@@ -262,4 +263,20 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
     }
     *manifest = builder.manifest;
     return SLUICE_OK;
+}
+
+sluice_status sluice_manifest_open(const char *root, struct sluice_manifest **manifest,
+                                   struct sluice_err *err)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = sluice_path_in(root, SLUICE_MANIFEST_FILE, path, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_err why = {0};
+    status = sluice_manifest_read(path, manifest, &why);
+    if (status == SLUICE_OK)
+        return SLUICE_OK;
+    if (status != SLUICE_E_NOT_FOUND)
+        sluice_log(SLUICE_LOG_WARN, "%s; walking the folder instead", why.text);
+    return sluice_manifest_scan(root, manifest, err);
 }
