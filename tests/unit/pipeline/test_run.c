@@ -1,72 +1,21 @@
 #include "pipeline/pipeline.h"
 
 #include "base/buf.h"
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "image/codec.h"
-#include "image/jpeg_index.h"
+#include "run_support.h"
 #include "support/test.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TRAIN "decode,random_resized_crop=24,hflip=0.5,to_tensor,normalize=imagenet"
-
-static struct sluice_pipeline *parse(const char *spec)
-{
-    struct sluice_pipeline *pipeline = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, NULL), SLUICE_OK);
-    return pipeline;
-}
-
-static struct sluice_scratch *scratch_create(const struct sluice_scratch_options *options)
-{
-    struct sluice_scratch *scratch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(options, &scratch, NULL), SLUICE_OK);
-    return scratch;
-}
-
-/* A file of random pixels. */
-static struct sluice_buf *make_file(uint32_t width, uint32_t height)
-{
-    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, width, height);
-    uint8_t *pixels = malloc((size_t)width * height * 3);
-    for (size_t i = 0; i < (size_t)width * height * 3; i++)
-        pixels[i] = (uint8_t)sluice_rng_u32(&rng);
-    struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, width, height, 1, &file, NULL), SLUICE_OK);
-    free(pixels);
-    return file;
-}
-
-static struct sluice_sample file_sample(struct sluice_buf *file, uint64_t id)
-{
-    return (struct sluice_sample){.key = {.seed = 9, .epoch = 2, .sample_id = id},
-                                  .data = sluice_buf_ref(file)};
-}
-
-/* A sample at some split with `len` bytes, all zero. */
-static struct sluice_sample zero_sample(unsigned ops_done, enum sluice_kind kind, uint32_t width,
-                                        uint32_t height, size_t len)
-{
-    struct sluice_sample sample = {
-        .ops_done = ops_done, .kind = kind, .width = width, .height = height};
-    sample.channels = kind == SLUICE_KIND_FILE ? 0 : 3;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &sample.data, NULL), SLUICE_OK);
-    memset(sample.data->data, 0, len);
-    sample.data->len = len;
-    return sample;
-}
-
 static void each_split_has_its_kind_and_size(void)
 {
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_file(40, 30);
+    struct sluice_pipeline *p = run_test_parse(TRAIN);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(40, 30);
     static const size_t bytes[] = {0,           40 * 30 * 3,  24 * 24 * 3,
                                    24 * 24 * 3, 24 * 24 * 12, 24 * 24 * 12};
-    struct sluice_sample sample = file_sample(file, 0);
+    struct sluice_sample sample = run_test_sample(file, 0);
     for (unsigned end = 1; end <= 5; end++) {
         CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(sample.ops_done, end);
@@ -88,11 +37,11 @@ static void each_split_has_its_kind_and_size(void)
 
 static void finish_clears_the_sample_on_success(void)
 {
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_file(40, 30);
+    struct sluice_pipeline *p = run_test_parse(TRAIN);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(40, 30);
     float *out = malloc(sluice_pipeline_output_bytes(p));
-    struct sluice_sample sample = file_sample(file, 0);
+    struct sluice_sample sample = run_test_sample(file, 0);
     CU_ASSERT_EQUAL(
         sluice_pipeline_finish(p, scratch, &sample, out, sluice_pipeline_output_bytes(p), NULL),
         SLUICE_OK);
@@ -106,10 +55,11 @@ static void finish_clears_the_sample_on_success(void)
 
 static void finish_wants_the_exact_output_size(void)
 {
-    struct sluice_pipeline *p = parse(TRAIN), *open_ended = parse("decode,hflip,to_tensor");
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_file(40, 30);
-    struct sluice_sample sample = file_sample(file, 0);
+    struct sluice_pipeline *p = run_test_parse(TRAIN),
+                           *open_ended = run_test_parse("decode,hflip,to_tensor");
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(40, 30);
+    struct sluice_sample sample = run_test_sample(file, 0);
     uint8_t out[16];
     CU_ASSERT_EQUAL(sluice_pipeline_finish(p, scratch, &sample, out, 16, NULL), SLUICE_E_INVALID);
     CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(p, scratch, &sample, out, 16, NULL),
@@ -128,11 +78,11 @@ static void finish_wants_the_exact_output_size(void)
 
 static void a_failed_op_leaves_the_sample_as_it_was(void)
 {
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_file(40, 30);
+    struct sluice_pipeline *p = run_test_parse(TRAIN);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(40, 30);
     file->len /= 2;
-    struct sluice_sample sample = file_sample(file, 0);
+    struct sluice_sample sample = run_test_sample(file, 0);
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_NOT_EQUAL(err.text[0], 0);
@@ -142,7 +92,7 @@ static void a_failed_op_leaves_the_sample_as_it_was(void)
     sluice_sample_clear(&sample);
 
     memset(file->data, 'x', file->len);
-    sample = file_sample(file, 0);
+    sample = run_test_sample(file, 0);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, NULL), SLUICE_E_UNSUPPORTED);
     sluice_sample_clear(&sample);
     sluice_buf_unref(file);
@@ -152,19 +102,19 @@ static void a_failed_op_leaves_the_sample_as_it_was(void)
 
 static void sizes_are_checked_before_memory_is_taken(void)
 {
-    struct sluice_buf *file = make_file(40, 30);
+    struct sluice_buf *file = run_test_file(40, 30);
     const struct sluice_scratch_options options = {.max_image_pixels = 40 * 30 - 1};
-    struct sluice_scratch *scratch = scratch_create(&options);
-    struct sluice_pipeline *p = parse("decode,resize=256");
-    struct sluice_sample sample = file_sample(file, 0);
+    struct sluice_scratch *scratch = run_test_scratch(&options);
+    struct sluice_pipeline *p = run_test_parse("decode,resize=256");
+    struct sluice_sample sample = run_test_sample(file, 0);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_E_NO_MEMORY);
     sluice_sample_clear(&sample);
     sluice_scratch_destroy(scratch);
 
     /* 40 x 30 passes, what resize makes of it does not; the decoded image stays. */
     const struct sluice_scratch_options larger = {.max_image_pixels = 40 * 30};
-    scratch = scratch_create(&larger);
-    sample = file_sample(file, 0);
+    scratch = run_test_scratch(&larger);
+    sample = run_test_sample(file, 0);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_NO_MEMORY);
     CU_ASSERT_EQUAL(sample.ops_done, 1);
     CU_ASSERT_EQUAL(sample.width, 40);
@@ -173,9 +123,9 @@ static void sizes_are_checked_before_memory_is_taken(void)
     sluice_buf_unref(file);
 
     /* 1 x 300 at a shorter side of 256 would be 76,800 pixels high. */
-    scratch = scratch_create(NULL);
-    file = make_file(1, 300);
-    sample = file_sample(file, 0);
+    scratch = run_test_scratch(NULL);
+    file = run_test_file(1, 300);
+    sample = run_test_sample(file, 0);
     struct sluice_err err = {{0}};
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, &err), SLUICE_E_NO_MEMORY);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "256 x 76800"));
@@ -187,7 +137,8 @@ static void sizes_are_checked_before_memory_is_taken(void)
 
 static void a_sample_must_be_what_its_split_can_be(void)
 {
-    struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=20,center_crop=24");
+    struct sluice_pipeline *p = run_test_parse(TRAIN),
+                           *val = run_test_parse("decode,resize=20,center_crop=24");
     static const struct {
         bool is_val;
         unsigned ops_done;
@@ -223,8 +174,8 @@ static void a_sample_must_be_what_its_split_can_be(void)
         {true, 3, SLUICE_KIND_U8, 20, 24, 1440, SLUICE_E_CORRUPT},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        struct sluice_sample sample = zero_sample(cases[i].ops_done, cases[i].kind, cases[i].width,
-                                                  cases[i].height, cases[i].len);
+        struct sluice_sample sample = run_test_zeroes(
+            cases[i].ops_done, cases[i].kind, cases[i].width, cases[i].height, cases[i].len);
         struct sluice_err err = {{0}};
         CU_ASSERT_EQUAL(
             sluice_pipeline_check_sample(cases[i].is_val ? val : p, &sample, 3000, &err),
@@ -232,15 +183,15 @@ static void a_sample_must_be_what_its_split_can_be(void)
         CU_ASSERT_EQUAL(err.text[0] != 0, cases[i].status != SLUICE_OK);
         sluice_sample_clear(&sample);
     }
-    struct sluice_sample sample = zero_sample(1, SLUICE_KIND_U8, 2, 2, 12);
+    struct sluice_sample sample = run_test_zeroes(1, SLUICE_KIND_U8, 2, 2, 12);
     sample.channels = 4;
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_E_CORRUPT);
     sluice_sample_clear(&sample);
     CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_E_CORRUPT);
 
     /* A sample that is not is refused before any op reads it. */
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    sample = zero_sample(2, SLUICE_KIND_U8, 24, 24, 24);
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    sample = run_test_zeroes(2, SLUICE_KIND_U8, 24, 24, 24);
     CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, NULL), SLUICE_E_CORRUPT);
     float out[24 * 24 * 3];
     CU_ASSERT_EQUAL(sluice_pipeline_finish(p, scratch, &sample, out, sizeof(out), NULL),
@@ -253,8 +204,8 @@ static void a_sample_must_be_what_its_split_can_be(void)
 
 static void a_float_from_no_pixel_is_corrupt(void)
 {
-    struct sluice_pipeline *p = parse("decode,center_crop=2,to_tensor,normalize=imagenet");
-    struct sluice_scratch *scratch = scratch_create(NULL);
+    struct sluice_pipeline *p = run_test_parse("decode,center_crop=2,to_tensor,normalize=imagenet");
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
     const sluice_pipeline_table *table = sluice_pipeline_tail_table(p);
     const float bad[] = {
         nextafterf((*table)[0][100], 9),
@@ -268,7 +219,7 @@ static void a_float_from_no_pixel_is_corrupt(void)
     };
     for (size_t i = 0; i <= SLUICE_ARRAY_LEN(bad); i++) {
         for (unsigned place = 0; place < 12; place += 4) {
-            struct sluice_sample sample = zero_sample(4, SLUICE_KIND_F32, 2, 2, 48);
+            struct sluice_sample sample = run_test_zeroes(4, SLUICE_KIND_F32, 2, 2, 48);
             float *values = (float *)(void *)sample.data->data;
             for (unsigned k = 0; k < 12; k++)
                 values[k] = (*table)[k / 4][k * 21];
@@ -295,13 +246,13 @@ static void a_float_from_no_pixel_is_corrupt(void)
 
 static void op_times_are_kept_when_asked_for(void)
 {
-    struct sluice_pipeline *p = parse(TRAIN);
+    struct sluice_pipeline *p = run_test_parse(TRAIN);
     const struct sluice_scratch_options options = {.measure_ops = true};
-    struct sluice_scratch *measured = scratch_create(&options), *plain = scratch_create(NULL);
-    struct sluice_buf *file = make_file(300, 200);
+    struct sluice_scratch *measured = run_test_scratch(&options), *plain = run_test_scratch(NULL);
+    struct sluice_buf *file = run_test_file(300, 200);
     bool was_flipped = false;
     for (uint64_t id = 0; id < 8; id++) {
-        struct sluice_sample sample = file_sample(file, id);
+        struct sluice_sample sample = run_test_sample(file, id);
         const bool flip = sluice_pipeline_draws(p, &sample.key, 300, 200).flip;
         CU_ASSERT_EQUAL(sluice_pipeline_run(p, measured, &sample, 5, NULL), SLUICE_OK);
         for (unsigned op = 0; op < 5; op++)
@@ -309,7 +260,7 @@ static void op_times_are_kept_when_asked_for(void)
         was_flipped = was_flipped || flip;
         sluice_sample_clear(&sample);
 
-        sample = file_sample(file, id);
+        sample = run_test_sample(file, id);
         CU_ASSERT_EQUAL(sluice_pipeline_run(p, plain, &sample, 5, NULL), SLUICE_OK);
         for (unsigned op = 0; op < 5; op++)
             CU_ASSERT_EQUAL(sluice_scratch_op_ns(plain, op), 0);
@@ -328,11 +279,11 @@ static void a_pool_gets_every_buffer_back(void)
     struct sluice_buf_pool *pool = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_buf_pool_create(1 << 20, &pool, NULL), SLUICE_OK);
     const struct sluice_scratch_options options = {.pool = pool};
-    struct sluice_scratch *scratch = scratch_create(&options);
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_buf *file = make_file(40, 30);
+    struct sluice_scratch *scratch = run_test_scratch(&options);
+    struct sluice_pipeline *p = run_test_parse(TRAIN);
+    struct sluice_buf *file = run_test_file(40, 30);
     for (unsigned end = 1; end <= 5; end++) {
-        struct sluice_sample sample = file_sample(file, end);
+        struct sluice_sample sample = run_test_sample(file, end);
         CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_OK);
         CU_ASSERT_PTR_EQUAL(sample.data->pool, pool);
         sluice_sample_clear(&sample);
@@ -341,455 +292,6 @@ static void a_pool_gets_every_buffer_back(void)
     sluice_pipeline_destroy(p);
     sluice_scratch_destroy(scratch);
     sluice_buf_pool_destroy(pool); /* a leak would show under asan */
-}
-
-static struct sluice_buf *make_jpeg(uint32_t width, uint32_t height)
-{
-    uint8_t *pixels = malloc((size_t)width * height * 3);
-    for (size_t i = 0; i < (size_t)width * height * 3; i++)
-        pixels[i] = (uint8_t)(i / 3 % width + i % 7 * 5);
-    struct sluice_buf *file = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(pixels, width, height,
-                                             &(struct sluice_jpeg_encode_options){0}, &file, NULL),
-                          SLUICE_OK);
-    free(pixels);
-    return file;
-}
-
-/* One whose crop is a small part. */
-static struct sluice_sample cut_sample(const struct sluice_pipeline *p,
-                                       struct sluice_scratch *scratch, struct sluice_buf *file)
-{
-    for (uint64_t id = 0; id < 100; id++) {
-        struct sluice_sample sample = file_sample(file, id);
-        const struct sluice_draws draws = sluice_pipeline_draws(p, &sample.key, 400, 300);
-        if (draws.width < 200 && draws.height < 150 && draws.left > 64 && draws.top > 64 &&
-            sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL) == SLUICE_OK)
-            return sample;
-        sluice_sample_clear(&sample);
-    }
-    CU_FAIL_FATAL("no draw gave a small crop");
-    return (struct sluice_sample){0};
-}
-
-static void a_cut_file_is_decoded_with_its_crop_only(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_sample sample = cut_sample(p, scratch, file);
-    CU_ASSERT(sample.is_jpeg_crop && sample.kind == SLUICE_KIND_FILE && sample.ops_done == 0);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 0, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL), SLUICE_E_INVALID);
-    CU_ASSERT(sample.is_jpeg_crop);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_OK);
-    CU_ASSERT(!sample.is_jpeg_crop && sample.ops_done == 2 && sample.width == 24);
-    sluice_sample_clear(&sample);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-/* The first row is of no use to a crop below it, and may even be damaged. */
-static void an_index_spares_the_rows_above(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_jpeg_index index = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 0, &index, NULL),
-                          SLUICE_OK);
-    struct sluice_sample want = cut_sample(p, scratch, file);
-    struct sluice_sample cut = file_sample(file, want.key.sample_id), u8 = cut, want_u8 = cut;
-    u8.data = sluice_buf_ref(file);
-    want_u8.data = sluice_buf_ref(file);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(p, scratch, &want_u8, 2, NULL), SLUICE_OK);
-    memset(file->data + index.points[0].offset, 0xAA,
-           index.points[1].offset - index.points[0].offset);
-
-    sluice_scratch_set_jpeg_index(scratch, &index);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, NULL), SLUICE_OK);
-    CU_ASSERT(cut.data->len == want.data->len &&
-              memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
-    /* Without SIMD the decoder is libjpeg-turbo, which knows of no index. */
-    if (sluice_cpu_level() != SLUICE_CPU_C) {
-        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(p, scratch, &u8, 2, NULL), SLUICE_OK);
-        CU_ASSERT(u8.data->len == want_u8.data->len &&
-                  memcmp(u8.data->data, want_u8.data->data, u8.data->len) == 0);
-    }
-    sluice_sample_clear(&u8);
-
-    sluice_scratch_set_jpeg_index(scratch, NULL);
-    u8 = file_sample(file, want.key.sample_id);
-    CU_ASSERT(sluice_pipeline_run(p, scratch, &u8, 2, NULL) != SLUICE_OK ||
-              memcmp(u8.data->data, want_u8.data->data, u8.data->len) != 0);
-    sluice_sample_clear(&u8);
-    sluice_sample_clear(&cut);
-    sluice_sample_clear(&want);
-    sluice_sample_clear(&want_u8);
-    sluice_jpeg_index_clear(&index);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-static void a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at(void)
-{
-    static const struct {
-        const char *spec;
-        unsigned end;
-        enum sluice_form form;
-        bool is_box;
-    } cases[] = {
-        {TRAIN, 0, SLUICE_FORM_JPEG_CROP, true},
-        {TRAIN, 0, SLUICE_FORM_RAW, false},
-        {TRAIN, 1, SLUICE_FORM_U8, false},
-        {TRAIN, 1, SLUICE_FORM_U8_PACKED, true},
-        {TRAIN, 2, SLUICE_FORM_U8, true},
-        {TRAIN, 3, SLUICE_FORM_U8_PACKED, true},
-        {TRAIN, 5, SLUICE_FORM_F32, true},
-        {"decode,resize=32,center_crop=24", 2, SLUICE_FORM_U8, false},
-        {"decode,resize=24,center_crop=32", 3, SLUICE_FORM_U8, false},
-        {"decode", 0, SLUICE_FORM_JPEG_CROP, false},
-    };
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        struct sluice_pipeline *p = parse(cases[i].spec);
-        const struct sluice_draw_key key = {.seed = 5, .sample_id = i};
-        struct sluice_box box = {.left = 12345};
-        CU_ASSERT_EQUAL(
-            sluice_pipeline_file_box(p, &key, 400, 300, cases[i].end, cases[i].form, &box),
-            cases[i].is_box);
-        const struct sluice_draws draws = sluice_pipeline_draws(p, &key, 400, 300);
-        CU_ASSERT(cases[i].is_box ? box.left == draws.left && box.top == draws.top &&
-                                        box.width == draws.width && box.height == draws.height
-                                  : box.left == 12345);
-        sluice_pipeline_destroy(p);
-    }
-}
-
-static void a_file_box_is_what_a_crop_keeps_of_a_resize(void)
-{
-    struct sluice_pipeline *p = parse("decode,resize=30,center_crop=20,hflip,to_tensor");
-    const struct sluice_draw_key key = {.seed = 5};
-    struct sluice_box box;
-    for (unsigned end = 3; end <= 5; end++) {
-        /* To 40 x 30: columns 10 to 29 and rows 5 to 24, of ten pixels each and five on either
-         * side. */
-        CU_ASSERT(sluice_pipeline_file_box(p, &key, 400, 300, end,
-                                           end < 5 ? SLUICE_FORM_U8 : SLUICE_FORM_F32, &box));
-        CU_ASSERT(box.left == 95 && box.width == 210 && box.top == 45 && box.height == 210);
-    }
-    CU_ASSERT(!sluice_pipeline_file_box(p, &key, 1, 60000, 3, SLUICE_FORM_U8, &box));
-    sluice_pipeline_destroy(p);
-}
-
-/* As op by op: damage is found before a size that is too large. */
-static void a_crop_of_a_resize_fails_as_its_ops_do(void)
-{
-    struct sluice_pipeline *p = parse("decode,resize=30,center_crop=20");
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *files[] = {make_file(1, 3000), make_file(200, 300)};
-    for (int i = 0; i < 2; i++) {
-        struct sluice_sample sample = file_sample(files[i], 0);
-        const sluice_status want = i == 0 ? SLUICE_E_NO_MEMORY : SLUICE_OK;
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 3, NULL), want);
-        CU_ASSERT_EQUAL(sample.ops_done, i == 0 ? 1 : 3);
-        sluice_sample_clear(&sample);
-        files[i]->len /= 2;
-        sample = file_sample(files[i], 0);
-        CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 3, NULL), SLUICE_E_CORRUPT);
-        CU_ASSERT_EQUAL(sample.ops_done, 0);
-        sluice_sample_clear(&sample);
-        sluice_buf_unref(files[i]);
-    }
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-/* The sample's own index, in place of the scratch's; it goes with the sample. */
-static void a_sample_brings_its_own_index(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_jpeg_index *index = calloc(1, sizeof(*index));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(index);
-    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 0, index, NULL),
-                          SLUICE_OK);
-    struct sluice_sample want = cut_sample(p, scratch, file);
-    struct sluice_sample cut = file_sample(file, want.key.sample_id);
-    memset(file->data + index->points[0].offset, 0xAA,
-           index->points[1].offset - index->points[0].offset);
-    index->is_partial = true;
-    cut.jpeg_index = index;
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_crop_jpeg(p, scratch, &cut, false, NULL), SLUICE_OK);
-    CU_ASSERT(cut.data->len == want.data->len &&
-              memcmp(cut.data->data, want.data->data, cut.data->len) == 0);
-    /* The cut file is another than the index was made for. */
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &cut, 2, NULL), SLUICE_OK);
-    CU_ASSERT_PTR_EQUAL(cut.jpeg_index, index);
-    sluice_sample_clear(&cut);
-    CU_ASSERT_PTR_NULL(cut.jpeg_index);
-    sluice_sample_clear(&want);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-static void what_cannot_be_cut_stays_as_it_is(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=30,center_crop=24");
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *png = make_file(40, 30), *jpeg = make_jpeg(400, 300);
-    CU_ASSERT(sluice_pipeline_can_crop_jpeg(p) && !sluice_pipeline_can_crop_jpeg(val));
-    const struct {
-        const struct sluice_pipeline *pipeline;
-        struct sluice_buf *file;
-        size_t len;
-        sluice_status status;
-    } cases[] = {
-        {p, png, png->len, SLUICE_E_UNSUPPORTED},
-        {val, jpeg, jpeg->len, SLUICE_E_INVALID},
-        {p, jpeg, jpeg->len - 1, SLUICE_E_UNSUPPORTED},
-        {p, jpeg, 30, SLUICE_E_CORRUPT},
-    };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
-        struct sluice_sample sample = file_sample(cases[i].file, 1);
-        const size_t whole_len = cases[i].file->len;
-        struct sluice_err err = {{0}};
-        cases[i].file->len = cases[i].len;
-        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(cases[i].pipeline, scratch, &sample, false, &err),
-                        cases[i].status);
-        CU_ASSERT(err.text[0] != 0);
-        CU_ASSERT(sample.data == cases[i].file && !sample.is_jpeg_crop && sample.ops_done == 0);
-        cases[i].file->len = whole_len;
-        sluice_sample_clear(&sample);
-    }
-    sluice_buf_unref(png);
-    sluice_buf_unref(jpeg);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-    sluice_pipeline_destroy(val);
-}
-
-static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN), *val = parse("decode,resize=30,center_crop=24");
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_scratch *small =
-        scratch_create(&(struct sluice_scratch_options){.max_image_pixels = 119999});
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_sample sample = cut_sample(p, scratch, file);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(val, &sample, 0, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, small, &sample, 2, NULL), SLUICE_E_NO_MEMORY);
-    uint8_t *left = sample.data->data + 18; /* where the window's origin is told */
-    const uint8_t was = left[1];
-    left[0] = left[1] = 0;
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
-    left[0] = 0xFF;
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
-    left[0] = 0;
-    left[1] = was;
-    sample.key.sample_id += 1000; /* another box */
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
-    sample.key.sample_id -= 1000;
-    sample.data->data[8] = 'X'; /* no segment of ours */
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 2, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT(sample.is_jpeg_crop && sample.ops_done == 0);
-    sluice_sample_clear(&sample);
-
-    sample = zero_sample(2, SLUICE_KIND_U8, 24, 24, 24 * 24 * 3);
-    sample.is_jpeg_crop = true;
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_E_CORRUPT);
-    sluice_sample_clear(&sample);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_scratch_destroy(small);
-    sluice_pipeline_destroy(p);
-    sluice_pipeline_destroy(val);
-}
-
-static void packed_pixels_stand_at_a_u8_split(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_sample plain = file_sample(file, 3), sample = file_sample(file, 3);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 0, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 4, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 99, NULL), SLUICE_E_INVALID);
-    CU_ASSERT(sample.ops_done == 0 && sample.data == file);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
-    CU_ASSERT(sample.is_packed && sample.ops_done == 3 && sample.kind == SLUICE_KIND_U8);
-    CU_ASSERT(sample.width == 24 && sample.height == 24 && sample.channels == 3);
-    CU_ASSERT(sample.data->len < 24 * 24 * 3);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
-    /* Packed it is already. */
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_OK);
-
-    uint8_t pixels[24 * 24 * 3];
-    CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(p, scratch, &sample, pixels, sizeof(pixels), NULL),
-                    SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 3, NULL), SLUICE_OK);
-    CU_ASSERT(memcmp(pixels, plain.data->data, sizeof(pixels)) == 0);
-    sluice_sample_clear(&plain);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-static void a_packed_box_goes_on_with_its_crop(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_sample plain = file_sample(file, 3), sample = file_sample(file, 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_OK);
-    CU_ASSERT(sample.is_packed && sample.ops_done == 1 && sample.width == 400 &&
-              sample.height == 300);
-    CU_ASSERT(sample.data->len < file->len);
-    CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
-    CU_ASSERT(sample.is_packed && sample.ops_done == 1);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 5, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &plain, 5, NULL), SLUICE_OK);
-    CU_ASSERT(!sample.is_packed && sample.data->len == plain.data->len);
-    CU_ASSERT(memcmp(sample.data->data, plain.data->data, plain.data->len) == 0);
-    sluice_sample_clear(&plain);
-    sluice_sample_clear(&sample);
-
-    /* Of a decoded image nothing is left to leave out. */
-    sample = file_sample(file, 3);
-    CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, 1, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_INVALID);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 2, NULL), SLUICE_OK);
-    sluice_sample_clear(&sample);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-static void what_packing_does_not_shrink_stays_plain(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN);
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *noise = make_file(30, 30);
-    struct sluice_sample sample = file_sample(noise, 1);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == noise);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 3 && sample.data->len == 24 * 24 * 3);
-    sluice_sample_clear(&sample);
-
-    /* A picture that its file holds in fewer bytes. */
-    struct sluice_buf *flat = NULL;
-    uint8_t *pixels = calloc(1, (size_t)100 * 100 * 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_png_encode(pixels, 100, 100, 9, &flat, NULL), SLUICE_OK);
-    free(pixels);
-    sample = file_sample(flat, 1);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_AGAIN);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == flat);
-    sluice_sample_clear(&sample);
-
-    /* And a file that cannot be decoded says so. */
-    flat->len--;
-    sample = file_sample(flat, 1);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 1, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(sluice_pipeline_pack(p, scratch, &sample, 3, NULL), SLUICE_E_CORRUPT);
-    CU_ASSERT(!sample.is_packed && sample.ops_done == 0 && sample.data == flat);
-    sluice_sample_clear(&sample);
-    sluice_buf_unref(flat);
-    sluice_buf_unref(noise);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-}
-
-/* A copy of a sample, so that the original can be spoilt again and again. */
-static struct sluice_sample copy_of(const struct sluice_sample *sample)
-{
-    struct sluice_sample copy = *sample;
-    CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, sample->data->len, &copy.data, NULL), SLUICE_OK);
-    memcpy(copy.data->data, sample->data->data, sample->data->len);
-    copy.data->len = sample->data->len;
-    return copy;
-}
-
-static void packed_pixels_that_contradict_the_sample_are_corrupt(void)
-{
-    struct sluice_pipeline *p = parse(TRAIN), *free_size = parse("decode,hflip=0.5,to_tensor");
-    struct sluice_scratch *scratch = scratch_create(NULL);
-    struct sluice_buf *file = make_jpeg(400, 300);
-    struct sluice_sample box = file_sample(file, 3), image = file_sample(file, 3);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(p, scratch, &box, 1, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_pack(free_size, scratch, &image, 1, NULL), SLUICE_OK);
-
-    for (int i = 0; i < 7; i++) {
-        struct sluice_sample sample = copy_of(i < 5 ? &box : &image);
-        const struct sluice_pipeline *pipeline = i < 5 ? p : free_size;
-        sluice_status want = SLUICE_E_CORRUPT;
-        switch (i) {
-        case 0:
-            sample.key.sample_id++; /* another box */
-            break;
-        case 1:
-            sample.width = 300;
-            break;
-        case 2:
-            sample.data->len--;
-            break;
-        case 3:
-            sample.data->data[0] = 'X';
-            break;
-        case 4:
-            sample.data->data[2]++;
-            want = SLUICE_E_UNSUPPORTED;
-            break;
-        case 5:
-            sample.width = 401;
-            break;
-        default:
-            sample.data->data[20] ^= 1;
-            break;
-        }
-        struct sluice_err err = {{0}};
-        const sluice_status status = sluice_pipeline_run(pipeline, scratch, &sample, 2, &err);
-        /* A smaller box is a limit that was passed. */
-        CU_ASSERT(status == want || (i < 2 && status == SLUICE_E_NO_MEMORY));
-        CU_ASSERT(err.text[0] != 0);
-        CU_ASSERT(sample.is_packed && sample.ops_done == 1);
-        sluice_sample_clear(&sample);
-    }
-
-    /* What needs no look at the bytes. */
-    const struct {
-        unsigned split;
-        enum sluice_kind kind;
-        uint32_t side;
-        size_t len;
-        sluice_status want;
-    } cases[] = {
-        {2, SLUICE_KIND_U8, 24, 24 * 24 * 3 - 1, SLUICE_OK},
-        {2, SLUICE_KIND_U8, 24, 24 * 24 * 3, SLUICE_E_CORRUPT},
-        {2, SLUICE_KIND_U8, 23, 1000, SLUICE_E_CORRUPT},
-        {4, SLUICE_KIND_F32, 24, 24 * 24 * 12, SLUICE_E_CORRUPT},
-        {0, SLUICE_KIND_FILE, 0, 100, SLUICE_E_CORRUPT},
-        {1, SLUICE_KIND_U8, 65536, 100, SLUICE_E_CORRUPT},
-    };
-    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
-        struct sluice_sample sample =
-            zero_sample(cases[i].split, cases[i].kind, cases[i].side, cases[i].side, cases[i].len);
-        sample.is_packed = true;
-        CU_ASSERT_EQUAL(sluice_pipeline_check_sample(p, &sample, 0, NULL), cases[i].want);
-        sluice_sample_clear(&sample);
-    }
-    sluice_sample_clear(&box);
-    sluice_sample_clear(&image);
-    sluice_buf_unref(file);
-    sluice_scratch_destroy(scratch);
-    sluice_pipeline_destroy(p);
-    sluice_pipeline_destroy(free_size);
 }
 
 int main(void)
@@ -804,18 +306,6 @@ int main(void)
         SLUICE_TEST(a_float_from_no_pixel_is_corrupt),
         SLUICE_TEST(op_times_are_kept_when_asked_for),
         SLUICE_TEST(a_pool_gets_every_buffer_back),
-        SLUICE_TEST(a_cut_file_is_decoded_with_its_crop_only),
-        SLUICE_TEST(an_index_spares_the_rows_above),
-        SLUICE_TEST(a_file_box_is_what_the_crop_draws_where_only_that_is_looked_at),
-        SLUICE_TEST(a_file_box_is_what_a_crop_keeps_of_a_resize),
-        SLUICE_TEST(a_crop_of_a_resize_fails_as_its_ops_do),
-        SLUICE_TEST(a_sample_brings_its_own_index),
-        SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
-        SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
-        SLUICE_TEST(packed_pixels_stand_at_a_u8_split),
-        SLUICE_TEST(a_packed_box_goes_on_with_its_crop),
-        SLUICE_TEST(what_packing_does_not_shrink_stays_plain),
-        SLUICE_TEST(packed_pixels_that_contradict_the_sample_are_corrupt),
     };
     return sluice_test_run("run", tests, SLUICE_TEST_COUNT(tests));
 }
