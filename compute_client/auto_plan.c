@@ -31,8 +31,8 @@
  * hand; of what was seen done, or twice that while more is expected, so that a wrong forecast fills
  * no queue.  What is asked for of a link that then thins has to come through it. */
 #define AHEAD_S 0.05
-/* Where the link is not what is waited for, little stands in it, and cores that others have too are
- * kept at work by more. */
+/* Where the link is not what is waited for, or cores are the limit as well, little stands in it,
+ * and cores that others have too are kept at work by more: as much as the link's price leaves. */
 #define FREE_LINK_AHEAD_S 0.2
 #define LINK_WAITED 0.5 /* of the last interval */
 #define IN_HAND_WEIGHT 0.5
@@ -573,7 +573,9 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
     const double per_s = fmax(plan->seen_per_s, fmin(plan->forecast_per_s, 2 * plan->seen_per_s));
-    const double ahead_s = plan->link_waited >= LINK_WAITED ? AHEAD_S : FREE_LINK_AHEAD_S;
+    const double link_price =
+        plan->link_waited >= LINK_WAITED ? plan->burden.price[SLUICE_LOAD_NET_DOWN] : 0;
+    const double ahead_s = FREE_LINK_AHEAD_S - link_price * (FREE_LINK_AHEAD_S - AHEAD_S);
     const double items = per_s * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
                          4 * (rates.storage_cores + rates.compute_cores) + 16;
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
