@@ -1,7 +1,7 @@
 # The few shapes a target has here.
 
-# Seconds until a test that hangs is ended: several times what the longest takes with a sanitizer, as
-# the machine may be busy with other things.
+# Seconds until a test that hangs is ended: several times what the longest takes with a sanitizer,
+# as the machine may be busy with other things.
 set(SLUICE_TEST_TIMEOUT 300)
 
 # sluice_module(<name> SOURCES a.c b.c [PUBLIC libs...] [PRIVATE libs...])
@@ -51,6 +51,7 @@ function(sluice_script_test name)
   set(environment "SLUICE_BIN=${PROJECT_BINARY_DIR}/bin" "SLUICE_SOURCE=${PROJECT_SOURCE_DIR}"
     "SLUICE_SANITIZE=${SLUICE_SANITIZE}")
   set_tests_properties(${name} PROPERTIES
-    SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${environment}")
+    SKIP_RETURN_CODE 77 TIMEOUT ${SLUICE_TEST_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "${environment}")
   sluice_test_suppressions(${name})
 endfunction()
