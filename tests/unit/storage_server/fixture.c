@@ -53,7 +53,7 @@ const char *image_name(unsigned id)
 
 const char *image_path(unsigned id)
 {
-    static char paths[NUM_IMAGES][600];
+    static char paths[NUM_IMAGES][1024];
     snprintf(paths[id], sizeof(paths[id]), "%s/%s", image_root(), image_name(id));
     return paths[id];
 }
