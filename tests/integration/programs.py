@@ -12,7 +12,8 @@ def slow_disk(us):
 
 
 class Port:
-    """A port of 127.0.0.1 that nobody listens on and nobody else is given: for a server that comes and goes.
+    """A port of 127.0.0.1 that nobody listens on and nobody else is given: for a server that comes
+    and goes.
 
     It is bound and not listened on; a listener that reuses addresses, too, may have it beside this.
     """

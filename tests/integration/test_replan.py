@@ -67,7 +67,8 @@ class Run:
         self.process = subprocess.Popen(
             [BIN / "offload_train", "--dataset-mode", "remote_auto", "--host", machines.address,
              "--device", "none", "--json", "-b", "8", "-j", "2", "-p", "0", "--consume-rate", "60",
-             "--remote-form", "jpeg_crop", "--remote-cpus", "1", "--net-bw", "50000", "--repeat", str(repeat),
+             "--remote-form", "jpeg_crop", "--remote-cpus", "1", "--net-bw", "50000",
+             "--repeat", str(repeat),
              "--prefetch-bytes", "3m", "--log-level", "debug", *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -112,8 +113,8 @@ def is_of_cut_files(asked):
 
 
 def is_for_a_price(replan):
-    """A busy server asks one of who has not told it anything yet; that is followed, whether or not there
-    is something to gain."""
+    """A busy server asks one of who has not told it anything yet; that is followed, whether or not
+    there is something to gain."""
     return "at the price of storage CPU" in replan[1]
 
 
@@ -146,7 +147,8 @@ class ReplanTest(unittest.TestCase):
             run.until(is_of_files)
             num_before = len(run.replans)
             machines.set_rate(NARROW)
-            run.until(lambda asked: is_of_cut_files(asked) and run.asked["jpeg_crop@0"] > NUM_TRAIN / 2)
+            run.until(lambda asked: is_of_cut_files(asked) and
+                      run.asked["jpeg_crop@0"] > NUM_TRAIN / 2)
             self.assertGreater(len(run.replans), num_before)
             self.assertTrue(any("link " in replan[1] for replan in run.replans[num_before:]))
             machines.set_rate(WIDE)
@@ -181,8 +183,8 @@ class ReplanTest(unittest.TestCase):
         self.assertEqual(limits[-1][0], "disk")
         files = sum(p.stat().st_size for p in self.root.rglob("*.jpg"))
         self.assertGreater(files, 0)
-        # It is busy from beginning to end, with one read or two; how fast the machine lets it be may
-        # differ from look to look, but not beyond what it can do.
+        # It is busy from beginning to end, with one read or two; how fast the machine lets it be
+        # may differ from look to look, but not beyond what it can do.
         seen = repeat * files / report["seconds"]
         most = 2 * files / NUM_TRAIN / (READ_US * 1e-6)
         rates = [1e6 * float(rate) for rate in re.findall(r"plan at .*, disk ([\d.]+) MB/s", log)]

@@ -84,8 +84,7 @@ const char *sluice_test_source_dir(void)
 
 int sluice_test_port(void)
 {
-    /* Bound and not listened on.  A listener that reuses addresses, too, may have it beside this.
-     */
+    /* Bound and not listened on: a listener that reuses addresses, too, may have it beside this. */
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
