@@ -4,9 +4,10 @@ Where others share the machine, its memory and its caches, a CPU takes up to twi
 same work as a second ago, and so it does while another CPU works: then a plan from a profile says
 little about an epoch ten seconds later.  Two things help.  On each CPU a clock, bench_speed, does a
 little of the nodes' work beside them, a fortieth of the time, so that a plan can be made for CPUs
-as fast as they were during the epoch.  And the idle moments are filled with the same work by a
-process of the kernel's idle policy: so neither a clock nor a node finds the CPU asleep, or alone,
-in one measurement and not in the next.
+as fast as they were during the epoch.  And where a node has one CPU, its idle moments are filled with the
+same work by a process of the kernel's idle policy: so neither a clock nor a node finds the CPU
+asleep, or alone, in one measurement and not in the next.  Where it has several they are left empty:
+a CPU that is filled does not look for work, and two workers may share another for long.
 """
 import json
 import os
@@ -50,16 +51,18 @@ def _fill(cpu):
 
 
 class Clock:
-    """On one CPU: samples and CPU nanoseconds so far, and what fills the CPU's idle moments."""
+    """On one CPU: samples and CPU nanoseconds so far, and what fills the CPU's idle moments if
+    they are filled."""
 
-    def __init__(self, program, images, cpu, log_path):
+    def __init__(self, program, images, cpu, is_filled, log_path):
         self.processes, self.seen, self.reader = [], None, None
         try:
             with open(log_path, "ab") as log:
                 self.process = self._spawn([program, images], lambda: _stay_on(cpu), log,
                                            stdout=subprocess.PIPE, text=True)
-                self._spawn([program, images, "--period-ms", 0], lambda: _fill(cpu), log,
-                            stdout=subprocess.DEVNULL)
+                if is_filled:
+                    self._spawn([program, images, "--period-ms", 0], lambda: _fill(cpu), log,
+                                stdout=subprocess.DEVNULL)
             if not self._read_line():
                 raise hosts.HostError(f"{program} {images}: it said nothing; see {log_path}")
         except BaseException:
@@ -109,7 +112,8 @@ class Clocks:
         self.clocks = {}
         try:
             for cpu in sorted({*cores.storage, *cores.compute}) if program else ():
-                self.clocks[cpu] = Clock(program, images, cpu, log_path)
+                is_filled = all(len(cpus) == 1 for cpus in self.nodes.values() if cpu in cpus)
+                self.clocks[cpu] = Clock(program, images, cpu, is_filled, log_path)
         except BaseException:
             self.close()
             raise
