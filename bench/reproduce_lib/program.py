@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from . import cells, draw, forecast, hosts, measure, records, speed
+from . import cells, draw, forecast, hosts, image_files, measure, records, speed
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 UNFINISHED = 75  # exit code: --max-seconds are over, the same call goes on
@@ -275,6 +275,8 @@ class Sweep:
         """Whether every cell is measured."""
         options = self.options
         self.begin()
+        if not image_files.warm(self.root):
+            say("the images fill more than half of the memory: they may come from disk")
         self.indexed = self.make_index()
         if options.has_clocks:
             speed.copy_images(self.root, self.records.path("speed-images"))

@@ -4,10 +4,10 @@ Where others share the machine, its memory and its caches, a CPU takes up to twi
 same work as a second ago, and so it does while another CPU works: then a plan from a profile says
 little about an epoch ten seconds later.  Two things help.  On each CPU a clock, bench_speed, does a
 little of the nodes' work beside them, a fortieth of the time, so that a plan can be made for CPUs
-as fast as they were during the epoch.  And where a node has one CPU, its idle moments are filled with the
-same work by a process of the kernel's idle policy: so neither a clock nor a node finds the CPU
-asleep, or alone, in one measurement and not in the next.  Where it has several they are left empty:
-a CPU that is filled does not look for work, and two workers may share another for long.
+as fast as they were during the epoch.  And where a node has one CPU, its idle moments are filled
+with the same work by a process of the kernel's idle policy: so neither a clock nor a node finds the
+CPU asleep, or alone, in one measurement and not in the next.  Where it has several they are left
+empty: a CPU that is filled does not look for work, and two workers may share another for long.
 """
 import json
 import os

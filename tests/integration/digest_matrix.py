@@ -3,9 +3,11 @@
 
 usage: digest_matrix.py FOLDER [BIN]
 
-Runs the six modes at -j 1 and 4, with 1 and 4 prep workers, and prints a row for each; in the remote
-modes the server is killed (SIGKILL) after a third and after two thirds of the epoch and started again
-on the same port.  Exits 1 if a digest or a sample count differs.  BIN: build/release/bin.
+Runs the six modes at -j 1 and 4, with 1 and 4 prep workers, and prints a row for each; in the
+remote modes the server is killed (SIGKILL) after a third and after two thirds of the epoch and
+started again on the same port.  Exits 1 if a digest or a sample count differs.
+
+BIN: build/release/bin.
 """
 import json
 import pathlib
@@ -63,7 +65,8 @@ def main():
     if len(sys.argv) not in (2, 3):
         raise SystemExit(__doc__)
     root = sys.argv[1]
-    test_modes.BIN = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else "build/release/bin").resolve()
+    programs = sys.argv[2] if len(sys.argv) > 2 else "build/release/bin"
+    test_modes.BIN = pathlib.Path(programs).resolve()
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         profile = pathlib.Path(folder, "profile")

@@ -148,7 +148,8 @@ class Server:
             self.process.kill()
             raise
         if self.process.returncode != 0:
-            raise RuntimeError(f"offload_server ended with {self.process.returncode}; {self.tail()}")
+            raise RuntimeError(
+                f"offload_server ended with {self.process.returncode}; {self.tail()}")
         self.log.close()
         return json.loads(out.strip().splitlines()[-1])
 

@@ -27,7 +27,7 @@ def tensor_of(reply):
 
 
 def ramp(width, height):
-    """Red grows to the right, green downward: a crop tells where it is from and how it is turned."""
+    """Red grows to the right, green downward: a crop tells where it is from and how turned."""
     picture = np.zeros((height, width, 3), np.uint8)
     picture[..., 0] = np.linspace(0, 255, width).astype(np.uint8)[None, :]
     picture[..., 1] = np.linspace(0, 255, height).astype(np.uint8)[:, None]

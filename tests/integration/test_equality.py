@@ -4,10 +4,10 @@
 usage: test_equality.py                  on a small set that it makes
        test_equality.py FOLDER [EPOCHS]  on a folder of images; EPOCHS: 3
 
-Within a process bench_pipeline --compare compares tensors bit for bit, with torchvision's where that is
-installed.  Between a server and a client the digests of each epoch are compared with those of
-remote_nooff where the client has scalar code alone and nobody has an index.  SLUICE_BIN names the
-programs' folder (build/release/bin).
+Within a process bench_pipeline --compare compares tensors bit for bit, with torchvision's where
+that is installed.  Between a server and a client the digests of each epoch are compared with those
+of remote_nooff where the client has scalar code alone and nobody has an index.  SLUICE_BIN names
+the programs' folder (build/release/bin).
 """
 import json
 import os

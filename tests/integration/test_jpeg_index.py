@@ -104,7 +104,8 @@ class JpegIndexTest(unittest.TestCase):
         self.assertIn(f"index of {self.num_indexed} JPEGs", log)
         rounds = len(WAYS) * 2
         self.assertEqual((stats["jpeg_index"]["hits"], stats["jpeg_index"]["stale"],
-                          stats["jpeg_index"]["missing"]), (rounds * self.num_indexed, 0, rounds * self.num_without))
+                          stats["jpeg_index"]["missing"]),
+                         (rounds * self.num_indexed, 0, rounds * self.num_without))
         self.assertLess(stats["files"]["read_bytes"], 0.95 * stats["files"]["bytes"])
         stats, _ = self.serve(self.root, "--jpeg-index", "off")
         self.assertEqual(stats["jpeg_index"], {"hits": 0, "stale": 0, "missing": 0, "again": 0})

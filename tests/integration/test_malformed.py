@@ -15,8 +15,8 @@ import zlib
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 SANITIZE = os.environ.get("SLUICE_SANITIZE", "")
 NUM_GOOD = 30
-# Two decoders with their scratch, the read-ahead and the programs themselves; a 60,000 x 60,000 image
-# would take 10 GB.
+# Two decoders with their scratch, the read-ahead and the programs themselves; an image of 60,000 x
+# 60,000 would take 10 GB.
 MAX_RSS_KB = (2048 if SANITIZE else 512) * 1024
 
 
@@ -44,7 +44,7 @@ def with_png_size(data, width, height):
 
 
 def with_broken_structure(rng, data):
-    """Flips bits where they must be noticed: in a segment's marker or length, or under PNG's CRC."""
+    """Flips bits where that must be noticed: in a segment's marker or length, or under a CRC."""
     out = bytearray(data)
     if data[:2] == b"\xff\xd8":
         at, marker = rng.choice([s for s in jpeg_segments(data)

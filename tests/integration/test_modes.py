@@ -111,9 +111,10 @@ class ModesTest(unittest.TestCase):
         # The original's tables have every sample, measured or told from the others.
         for name in ("prep_sizes.csv", "prep_times.csv"):
             self.assertEqual(len((folder / name).read_text().splitlines()), 1 + NUM_TRAIN)
-        whole = [line.split(";") for line in (self.profile / "prep_sizes.csv").read_text().splitlines()]
-        part = [line.split(";") for line in (folder / "prep_sizes.csv").read_text().splitlines()]
-        self.assertEqual([row[1] for row in part], [row[1] for row in whole])
+        part, whole = ([line.split(";")[1]
+                        for line in (profile / "prep_sizes.csv").read_text().splitlines()]
+                       for profile in (folder, self.profile))
+        self.assertEqual(part, whole)
         # Of those that were measured, all forms that the server sends, and both sides.
         version, names, *lines = (folder / "prep_forms.csv").read_text().splitlines()
         self.assertEqual(version, "# sluice forms 1")

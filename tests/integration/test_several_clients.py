@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stock clients that share a server: one asks for far more than its part, one leaves in mid-epoch."""
+"""Stock clients that share a server: one asks for far more than its part, one leaves early."""
 import queue
 import threading
 import time

@@ -270,8 +270,8 @@ class StockClient(unittest.TestCase):
             i = self.whole[k % len(self.whole)]
             sizes[k] = (self.root / self.paths[i]).stat().st_size
             stream.ask({"request_id": k, "sample_id": i})
-        # One reply may overdraw the window.  Replies of different workers may pass each other, so it
-        # need not be the one that arrives last.
+        # One reply may overdraw the window.  Replies of different workers may pass each other, so
+        # it need not be the one that arrives last.
         largest = max(sizes.values())
         received, allowed, seen = 0, window, 0
         for reply in stream.replies():
