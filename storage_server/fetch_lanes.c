@@ -101,6 +101,7 @@ static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
             bytes = file_bytes;
         job->estimated_bytes = bytes < STREAM_BYTES ? bytes : STREAM_BYTES;
     }
+    s->num_working++;
     s->in_flight++;
     s->in_flight_bytes += job->estimated_bytes;
     return job;

@@ -1,6 +1,7 @@
 #include "storage_server/fetch_stream.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/stats.h"
@@ -43,6 +44,19 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
         end = &job->next;
     }
     return batch;
+}
+
+/* Under the lock: whether what is ready may go; else is_held says whether it waits for others. */
+static bool is_due(struct sluice_fetch_stream *s, size_t queued)
+{
+    s->is_held = false;
+    if (s->ready_bytes >= COALESCE_BYTES)
+        return true;
+    if (!s->ready || queued > 0)
+        return false;
+    s->is_held =
+        s->num_working > 0 && sluice_clock_ns() < s->ready_since_ns + s->context->fetch->hold_ns;
+    return !s->is_held;
 }
 
 static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_job *batch)
@@ -92,12 +106,17 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
             s->ready = NULL;
             s->ready_end = &s->ready;
             s->ready_bytes = 0;
-        } else if (queued == 0 || s->ready_bytes >= COALESCE_BYTES) {
+            s->is_held = false;
+        } else if (is_due(s, queued)) {
             batch = take_batch(s);
         }
+        const bool is_held = s->is_held;
         pthread_mutex_unlock(&s->lock);
-        if (!batch)
+        if (!batch) {
+            if (is_held)
+                sluice_fetch_hold(s->context->fetch);
             return;
+        }
 
         if (!is_over)
             send_batch(s, batch);
@@ -122,6 +141,9 @@ void sluice_fetch_make_ready(struct sluice_fetch_job *job)
 {
     struct sluice_fetch_stream *s = job->stream;
     pthread_mutex_lock(&s->lock);
+    if (!s->ready)
+        s->ready_since_ns = sluice_clock_ns();
+    s->num_working--;
     job->next = NULL;
     *s->ready_end = job;
     s->ready_end = &job->next;

@@ -21,6 +21,7 @@ struct sluice_server_options {
     uint64_t io_workers;     /* threads that only read files */
     uint64_t queue;          /* jobs that may wait in front of each of the two groups */
     uint64_t max_in_flight;  /* samples of one stream between request and reply */
+    double reply_wait_ms;    /* for others to share a message with, while they are worked on */
     double link_bytes_per_s; /* 0: no limit */
     uint64_t max_image_pixels;
     uint64_t max_file_bytes;

@@ -119,7 +119,8 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
 
     status = sluice_buf_pool_create(CACHED_BYTES, &s->context.buffers, err);
     if (status == SLUICE_OK)
-        status = sluice_fetch_create(&s->context.fetch, err);
+        status =
+            sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &s->context.fetch, err);
     if (status == SLUICE_OK)
         status = sluice_health_create(&s->context.health, err);
     if (status != SLUICE_OK)
@@ -192,6 +193,7 @@ void sluice_server_destroy(struct sluice_server *server)
     struct sluice_context *context = &server->context;
     if (server->rpc)
         sluice_server_stop(server);
+    sluice_fetch_close(context->fetch);
     /* Jobs of cancelled calls still hold their calls: they end before the rpc server does. */
     sluice_workers_destroy(context->workers);
     sluice_rpc_server_destroy(server->rpc);

@@ -14,9 +14,10 @@
  *     message -> backlog -> PREP or IO lane -> ready -> one message of replies
  *                  |            (workers.h)      |
  *             waits while too much is       waits while the client's window
- *             in flight, or no lane          is used up, or an earlier message
- *             has room                       is on its way (so that small
- *                                            replies share one)
+ *             in flight, or no lane          is used up, and while an earlier
+ *             has room                       message is on its way or others are
+ *                                            worked on, the latter for hold_ns at
+ *                                            most (so that replies share one)
  *
  * Reading goes on meanwhile, since the grant that ready waits for may stand behind requests
  * that the backlog holds; it pauses when the backlog is absurdly long.
@@ -31,13 +32,18 @@ struct sluice_context;
 struct sluice_pipeline;
 struct sluice_fetch;
 
-SLUICE_MUST_USE sluice_status sluice_fetch_create(struct sluice_fetch **fetch,
+/* hold_ns: how long a reply waits for others, see above. */
+SLUICE_MUST_USE sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
                                                   struct sluice_err *err);
 void sluice_fetch_destroy(struct sluice_fetch *fetch); /* NULL is allowed; no call is left */
 
 /* From here on requests that arrive are refused: each stream ends as UNAVAILABLE once
  * it has answered what it took before.  Once. */
 void sluice_fetch_stop(struct sluice_fetch *fetch);
+
+/* Once no call is left, and before the workers go: no thread of the service's own holds a stream
+ * from here on.  NULL is allowed. */
+void sluice_fetch_close(struct sluice_fetch *fetch);
 
 /* What Hello and Fetch compare.  An empty text, a fingerprint of 0 and an empty dataset id
  * are not compared; *pipeline (owned by the caller) is NULL without a text. */

@@ -10,21 +10,35 @@
 
 #include <stdlib.h>
 
-sluice_status sluice_fetch_create(struct sluice_fetch **fetch, struct sluice_err *err)
+sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
+                                  struct sluice_err *err)
 {
     struct sluice_fetch *f = calloc(1, sizeof(*f));
     if (!f)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the fetch service");
     pthread_mutex_init(&f->lock, NULL);
+    f->hold_ns = hold_ns;
     atomic_init(&f->is_stopping, false);
+    const sluice_status status = sluice_fetch_hold_open(f, err);
+    if (status != SLUICE_OK) {
+        sluice_fetch_destroy(f);
+        return status;
+    }
     *fetch = f;
     return SLUICE_OK;
+}
+
+void sluice_fetch_close(struct sluice_fetch *fetch)
+{
+    if (fetch)
+        sluice_fetch_hold_close(fetch);
 }
 
 void sluice_fetch_destroy(struct sluice_fetch *fetch)
 {
     if (!fetch)
         return;
+    sluice_fetch_close(fetch);
     pthread_mutex_destroy(&fetch->lock);
     free(fetch);
 }

@@ -41,8 +41,8 @@ static void every_flag_reaches_its_field(void)
         PARSE(&options, "--root=/data", "--listen", "127.0.0.1:0", "--grpc-workers=2",
               "--prep-workers", "3", "--io-workers", "5", "--queue", "7", "--max-in-flight", "9",
               "--link-limit", "500mbit", "--max-image-pixels", "1000", "--max-file-bytes", "2M",
-              "--grace", "0.5", "--prep-nice", "19", "--prep-sched", "idle", "--prep-io", "low",
-              "--prep-cgroup", "prep", "--prep-cpu-max", "1.5");
+              "--grace", "0.5", "--reply-wait", "1.5", "--prep-nice", "19", "--prep-sched", "idle",
+              "--prep-io", "low", "--prep-cgroup", "prep", "--prep-cpu-max", "1.5");
     CU_ASSERT_FALSE(result.should_exit);
     CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:0");
     CU_ASSERT_EQUAL(options.grpc_workers, 2);
@@ -54,6 +54,7 @@ static void every_flag_reaches_its_field(void)
     CU_ASSERT_EQUAL(options.max_image_pixels, 1000);
     CU_ASSERT_EQUAL(options.max_file_bytes, 2 << 20);
     CU_ASSERT_EQUAL(options.grace_s, 0.5);
+    CU_ASSERT_EQUAL(options.reply_wait_ms, 1.5);
     CU_ASSERT(options.has_prep_nice);
     CU_ASSERT_EQUAL(options.prep_nice, 19);
     CU_ASSERT_STRING_EQUAL(options.prep_sched, "idle");
@@ -70,6 +71,7 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--queue", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--io-workers", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--grace", "-1").exit_code, 2);
+    CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--reply-wait", "-1").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--max-file-bytes", "0").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--link-limit", "fast").exit_code, 2);
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "--jpeg-crop-huffman", "best").exit_code, 2);

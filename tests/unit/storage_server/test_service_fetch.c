@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,6 +382,39 @@ static void the_window_holds_replies_until_they_are_granted(void)
     CU_ASSERT_EQUAL(client_num_messages(client), 3);
     for (uint64_t id = 0; id < 8; id++)
         expect_local_bytes(fetch_reply_to(client, id), id);
+    end(&f, client);
+}
+
+static void replies_wait_for_those_that_are_worked_on(void)
+{
+    struct fixture f = fixture_init();
+    f.options.prep_workers = 1;
+    f.options.reply_wait_ms = PATIENCE_MS;
+    struct client *client = start_held(&f);
+    fetch_ask(client, 0, 8, 2, SLUICE_FORM_U8);
+    while (sluice_server_stats(f.server).queue_depth < 7)
+        sched_yield();
+    gate_open(f.gate);
+    fetch_await(client, 8);
+    CU_ASSERT_EQUAL(client_num_messages(client), 1);
+    expect_all_local(client, 8);
+    end(&f, client);
+}
+
+static void no_reply_waits_long_for_those_that_take_long(void)
+{
+    struct fixture f = fixture_init();
+    f.options.reply_wait_ms = 1;
+    struct client *client = start_held(&f);
+    static const struct sluice_wire_sample_request outside = {.request_id = 1,
+                                                              .key = {.sample_id = NUM_IMAGES}};
+    fetch_ask(client, 0, 1, 0, SLUICE_FORM_RAW);
+    gate_await_held(f.gate, 1);
+    fetch_send(client, &outside, 1, 0);
+    fetch_await(client, 1);
+    CU_ASSERT_EQUAL(fetch_reply_to(client, 1)->status, SLUICE_E_INVALID);
+    gate_open(f.gate);
+    fetch_await(client, 2);
     end(&f, client);
 }
 
@@ -790,6 +824,8 @@ int main(void)
         SLUICE_TEST(many_streams_share_a_full_server),
         SLUICE_TEST(no_more_than_max_in_flight_are_taken_up),
         SLUICE_TEST(the_window_holds_replies_until_they_are_granted),
+        SLUICE_TEST(replies_wait_for_those_that_are_worked_on),
+        SLUICE_TEST(no_reply_waits_long_for_those_that_take_long),
         SLUICE_TEST(grants_are_read_past_requests_that_wait),
         SLUICE_TEST(a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same),
         SLUICE_TEST(a_client_that_does_not_read_fills_no_more_than_its_share),

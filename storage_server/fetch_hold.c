@@ -1,0 +1,106 @@
+#include "storage_server/fetch_stream.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+/* Under the fetch's lock: a chain of the streams whose replies have been held back for long enough.
+ * *is_holding: others hold some. */
+static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, bool *is_holding)
+{
+    struct sluice_fetch_stream *due = NULL;
+    const uint64_t now = sluice_clock_ns();
+    *is_holding = false;
+    for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
+        pthread_mutex_lock(&s->lock);
+        const bool is_held = s->is_held;
+        const bool is_due = is_held && now >= s->ready_since_ns + fetch->hold_ns;
+        pthread_mutex_unlock(&s->lock);
+        *is_holding |= is_held && !is_due;
+        if (is_due) {
+            s->due_next = due;
+            due = sluice_fetch_stream_ref(s);
+        }
+    }
+    return due;
+}
+
+static void advance_all(struct sluice_fetch_stream *due)
+{
+    while (due) {
+        struct sluice_fetch_stream *s = due;
+        due = s->due_next;
+        sluice_fetch_stream_advance(s);
+        sluice_fetch_stream_unref(s);
+    }
+}
+
+static void wait_for_hold(struct sluice_fetch *fetch)
+{
+    const uint64_t until_ns = sluice_clock_ns() + fetch->hold_ns;
+    const struct timespec until = {
+        .tv_sec = (time_t)(until_ns / 1000000000u),
+        .tv_nsec = (long)(until_ns % 1000000000u),
+    };
+    while (!fetch->is_closed && sluice_clock_ns() < until_ns)
+        pthread_cond_timedwait(&fetch->changed, &fetch->lock, &until);
+}
+
+static void *holder_main(void *ctx)
+{
+    struct sluice_fetch *fetch = ctx;
+    pthread_mutex_lock(&fetch->lock);
+    while (!fetch->is_closed) {
+        if (!fetch->is_holding) {
+            pthread_cond_wait(&fetch->changed, &fetch->lock);
+            continue;
+        }
+        wait_for_hold(fetch);
+        struct sluice_fetch_stream *due = find_due(fetch, &fetch->is_holding);
+        pthread_mutex_unlock(&fetch->lock);
+        advance_all(due);
+        pthread_mutex_lock(&fetch->lock);
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    return NULL;
+}
+
+void sluice_fetch_hold(struct sluice_fetch *fetch)
+{
+    pthread_mutex_lock(&fetch->lock);
+    if (!fetch->is_holding) {
+        fetch->is_holding = true;
+        pthread_cond_signal(&fetch->changed);
+    }
+    pthread_mutex_unlock(&fetch->lock);
+}
+
+sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch, struct sluice_err *err)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&fetch->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    const int failed = pthread_create(&fetch->holder, NULL, holder_main, fetch);
+    if (failed) {
+        pthread_cond_destroy(&fetch->changed);
+        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread for what is held back: %s",
+                           strerror(failed));
+    }
+    fetch->has_holder = true;
+    return SLUICE_OK;
+}
+
+void sluice_fetch_hold_close(struct sluice_fetch *fetch)
+{
+    if (!fetch->has_holder)
+        return;
+    pthread_mutex_lock(&fetch->lock);
+    fetch->is_closed = true;
+    pthread_cond_signal(&fetch->changed);
+    pthread_mutex_unlock(&fetch->lock);
+    pthread_join(fetch->holder, NULL);
+    pthread_cond_destroy(&fetch->changed);
+    fetch->has_holder = false;
+}
