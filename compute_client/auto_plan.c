@@ -35,6 +35,8 @@
  * and cores that others have too are kept at work by more: as much as the link's price leaves. */
 #define FREE_LINK_AHEAD_S 0.2
 #define LINK_WAITED 0.5 /* of the last interval */
+/* What has arrived waits beside that, so that this node has work while the others stand still. */
+#define HERE_S 0.1
 #define IN_HAND_WEIGHT 0.5
 #define MOST_IN_HAND_S 0.2
 #define MOST_QUEUED_S 0.05 /* of that: the storage node finds its price by its queue */
@@ -563,7 +565,13 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
     return true;
 }
 
-uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
+/* Of what is asked for: done by the second. */
+static double done_per_s(const struct sluice_auto_plan *plan)
+{
+    return fmax(plan->seen_per_s, fmin(plan->forecast_per_s, 2 * plan->seen_per_s));
+}
+
+uint32_t sluice_auto_plan_max_away(const struct sluice_auto_plan *plan)
 {
     if (plan->is_alone)
         return 1;
@@ -572,13 +580,21 @@ uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
     const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
-    const double per_s = fmax(plan->seen_per_s, fmin(plan->forecast_per_s, 2 * plan->seen_per_s));
     const double link_price =
         plan->link_waited >= LINK_WAITED ? plan->burden.price[SLUICE_LOAD_NET_DOWN] : 0;
     const double ahead_s = FREE_LINK_AHEAD_S - link_price * (FREE_LINK_AHEAD_S - AHEAD_S);
-    const double items = per_s * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
+    const double items = done_per_s(plan) * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
                          4 * (rates.storage_cores + rates.compute_cores) + 16;
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
+}
+
+uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
+{
+    const uint32_t away = sluice_auto_plan_max_away(plan);
+    const double here = done_per_s(plan) * HERE_S;
+    if (plan->is_alone || here >= UINT32_MAX - away)
+        return away;
+    return away + (uint32_t)here;
 }
 
 double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan)

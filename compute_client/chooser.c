@@ -5,7 +5,8 @@ static struct sluice_ask choose_fixed(void *ctx, size_t index,
 {
     (void)index;
     const struct sluice_choice *choices = ctx;
-    return (struct sluice_ask){.choice = choices[item->position], .max_unfinished = UINT32_MAX};
+    return (struct sluice_ask){
+        .choice = choices[item->position], .max_away = UINT32_MAX, .max_unfinished = UINT32_MAX};
 }
 
 struct sluice_chooser sluice_chooser_fixed(const struct sluice_choice *choices)

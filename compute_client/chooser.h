@@ -13,12 +13,12 @@
  *
  * Threads: stand beside each function; none is called with a lock held. */
 
-/* What an item is asked for.  It waits while max_unfinished items were asked for and are not in
- * their batch, so that a chooser that changes its mind does not wait for what was asked before; 0
- * counts as 1. */
+/* What an item is asked for.  It waits while max_away items were asked for and have not arrived, or
+ * max_unfinished are not in their batch, so that a chooser that changes its mind does not wait for
+ * what was asked before; 0 counts as 1. */
 struct sluice_ask {
     struct sluice_choice choice;
-    uint32_t max_unfinished;
+    uint32_t max_away, max_unfinished;
     double storage_worth; /* source.h */
 };
 

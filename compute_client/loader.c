@@ -40,6 +40,10 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     row->ops_done = result->sample.ops_done;
     result->sample = (struct sluice_sample){0};
     result->message = NULL;
+    pthread_mutex_lock(&loader->lock);
+    loader->num_away--;
+    pthread_cond_signal(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
     if (row->result.status != SLUICE_OK) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
         loader_complete_row(row, row->result.status);
@@ -110,6 +114,8 @@ static bool has_room(const struct sluice_loader *loader)
     const size_t depth = sluice_prefetch_depth_items(&loader->depth);
     if (loader->next_item >= loader->num_released * loader->options.batch_size + depth)
         return false;
+    if (loader->num_away > 0 && loader->num_away >= loader->ask.max_away)
+        return false;
     if (loader->num_unfinished > 0 && loader->num_unfinished >= loader->ask.max_unfinished)
         return false;
     const double bytes =
@@ -144,6 +150,7 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
     row->error[0] = '\0';
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
     loader->charged_bytes += row->charged;
+    loader->num_away++;
     loader->num_unfinished++;
     loader->next_item++;
     loader->has_ask = false;
@@ -333,7 +340,7 @@ sluice_status sluice_loader_start(struct sluice_loader *loader, const struct slu
     loader->epoch = *epoch;
     loader->stats = (struct sluice_epoch_stats){0};
     loader->next_item = loader->num_taken = loader->num_released = 0;
-    loader->num_unfinished = loader->charged_bytes = 0;
+    loader->num_away = loader->num_unfinished = loader->charged_bytes = 0;
     loader->has_ask = false;
     loader->num_batches =
         (items_left(loader) + loader->options.batch_size - 1) / loader->options.batch_size;

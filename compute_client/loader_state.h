@@ -39,12 +39,12 @@ struct slot {
 
 struct sluice_loader {
     pthread_mutex_t lock;
-    pthread_cond_t ready; /* for the trainer: a slot is ready, or it is over */
-    pthread_cond_t room;  /* for the loader thread */
-    size_t next_item;     /* to be asked for; written by the loader's thread alone */
-    size_t num_unfinished;
-    size_t num_taken;    /* batches that next() has handed out or passed over */
-    size_t num_released; /* batches whose slot is free again */
+    pthread_cond_t ready;            /* for the trainer: a slot is ready, or it is over */
+    pthread_cond_t room;             /* for the loader thread */
+    size_t next_item;                /* to be asked for; written by the loader's thread alone */
+    size_t num_away, num_unfinished; /* not arrived; not in their batch */
+    size_t num_taken;                /* batches that next() has handed out or passed over */
+    size_t num_released;             /* batches whose slot is free again */
     size_t charged_bytes;
     struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */

@@ -91,6 +91,7 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
     (void)item;
     return (struct sluice_ask){
         .choice = sluice_choice_listed((uint8_t)choice_at(ctx, index)),
+        .max_away = UINT32_MAX,
         .max_unfinished = UINT32_MAX,
     };
 }

@@ -376,7 +376,7 @@ static void ask(struct world *w, struct client *c)
 
 static unsigned most_open(const struct client *c)
 {
-    const unsigned most = c->is_greedy ? 512 : sluice_auto_plan_max_unfinished(c->plan);
+    const unsigned most = c->is_greedy ? 512 : sluice_auto_plan_max_away(c->plan);
     return most < MOST_OPEN ? most : MOST_OPEN;
 }
 

@@ -269,10 +269,12 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 count(world, now, c, &outcome);
                 is_chosen = true;
             }
-            if (unfinished > 0 && unfinished >= sluice_auto_plan_max_unfinished(plan))
+            /* What waits for the compute node counts as well here. */
+            if (unfinished > 0 && unfinished >= sluice_auto_plan_max_away(plan))
                 break;
             is_chosen = false;
-            outcome.num_alone += sluice_auto_plan_max_unfinished(plan) == 1;
+            outcome.num_alone += sluice_auto_plan_max_away(plan) == 1;
+            CU_ASSERT(sluice_auto_plan_max_unfinished(plan) >= sluice_auto_plan_max_away(plan));
             const struct sluice_rates *rates = rates_at(world, now);
             double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
             true_costs(world, next, cost);
@@ -626,6 +628,7 @@ static void a_fixed_plan_stays_whatever_is_seen(void)
     CU_ASSERT_EQUAL(outcome.num_replans, 0);
     CU_ASSERT_EQUAL(sluice_auto_plan_rates(plan).link_bytes_per_s, 1000 * MBIT);
     /* It does not see how fast items are done, so it bounds none. */
+    CU_ASSERT_EQUAL(sluice_auto_plan_max_away(plan), UINT32_MAX);
     CU_ASSERT_EQUAL(sluice_auto_plan_max_unfinished(plan), UINT32_MAX);
     sluice_auto_plan_destroy(plan);
 }

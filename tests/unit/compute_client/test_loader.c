@@ -571,10 +571,10 @@ static void a_sample_larger_than_the_bound_is_let_through_alone(void)
     end(loader);
 }
 
-/* Asks for split 0 and 3 by turns, with a bound on what is unfinished, and notes what it sees. */
+/* Asks for split 0 and 3 by turns, with bounds on what is under way, and notes what it sees. */
 struct watching {
     pthread_mutex_t lock;
-    uint32_t max_unfinished;
+    uint32_t max_away, max_unfinished;
     size_t num_chosen, num_rows, num_good, num_batches, num_samples;
     bool is_in_order, is_consistent;
 };
@@ -586,10 +586,11 @@ static struct sluice_ask watching_choose(void *ctx, size_t index,
     pthread_mutex_lock(&watching->lock);
     watching->is_in_order &= index == watching->num_chosen && item->position < NUM_SAMPLES;
     watching->num_chosen++;
-    const uint32_t max_unfinished = watching->max_unfinished;
+    const struct sluice_ask ask = {.choice = sluice_choice_at(pipeline, index % 2 ? 3 : 0),
+                                   .max_away = watching->max_away,
+                                   .max_unfinished = watching->max_unfinished};
     pthread_mutex_unlock(&watching->lock);
-    return (struct sluice_ask){.choice = sluice_choice_at(pipeline, index % 2 ? 3 : 0),
-                               .max_unfinished = max_unfinished};
+    return ask;
 }
 
 static void watching_row(void *ctx, const struct sluice_row_seen *row)
@@ -647,7 +648,7 @@ static void start_watched(struct sluice_loader *loader, struct sluice_source *so
 static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
 {
     const struct drawn drawn = draw(0, 0);
-    struct watching watching = {.max_unfinished = UINT32_MAX};
+    struct watching watching = {.max_away = UINT32_MAX, .max_unfinished = UINT32_MAX};
     struct net net = {0};
     net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
     start_watched(net.loader, net.source, &watching, drawn.items);
@@ -665,15 +666,17 @@ static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
     net_close(&net);
 }
 
-static void no_more_is_unfinished_than_the_chooser_wants(void)
+static void no_more_is_under_way_than_the_chooser_wants(void)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
     held_init(&held);
     /* 0 counts as 1: a chooser cannot bring the epoch to a stop. */
-    for (uint32_t bound = 0; bound <= 3; bound += 3) {
+    for (uint32_t k = 0; k < 4; k++) {
+        const uint32_t bound = k % 2 ? 3 : 0;
         held.num_asked = 0;
-        struct watching watching = {.max_unfinished = bound};
+        struct watching watching = {.max_away = k < 2 ? bound : UINT32_MAX,
+                                    .max_unfinished = k < 2 ? UINT32_MAX : bound};
         const size_t most = bound ? bound : 1;
         struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 8});
         start_watched(loader, &held.source, &watching, drawn.items);
@@ -803,7 +806,7 @@ int main(void)
         SLUICE_TEST(reads_ahead_as_far_as_the_bytes_and_no_further),
         SLUICE_TEST(a_sample_larger_than_the_bound_is_let_through_alone),
         SLUICE_TEST(the_chooser_is_asked_once_per_item_and_sees_every_row),
-        SLUICE_TEST(no_more_is_unfinished_than_the_chooser_wants),
+        SLUICE_TEST(no_more_is_under_way_than_the_chooser_wants),
         SLUICE_TEST(stop_wakes_a_waiting_next_for_good),
         SLUICE_TEST(a_source_that_gives_up_ends_the_epoch_with_its_words),
         SLUICE_TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for),
