@@ -40,20 +40,20 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     row->ops_done = result->sample.ops_done;
     result->sample = (struct sluice_sample){0};
     result->message = NULL;
+    const bool is_good = row->result.status == SLUICE_OK;
     pthread_mutex_lock(&loader->lock);
     loader->num_away--;
+    if (is_good) {
+        loader->charged_bytes += row->result.payload_bytes - row->charged;
+        row->charged = row->result.payload_bytes;
+    }
     pthread_cond_signal(&loader->room);
     pthread_mutex_unlock(&loader->lock);
-    if (row->result.status != SLUICE_OK) {
+    if (!is_good) {
         memcpy(row->error, row->result.error, sizeof(row->error) - 1);
         loader_complete_row(row, row->result.status);
         return;
     }
-    pthread_mutex_lock(&loader->lock);
-    loader->charged_bytes += row->result.payload_bytes - row->charged;
-    row->charged = row->result.payload_bytes;
-    pthread_mutex_unlock(&loader->lock);
-
     const sluice_status status = sluice_worker_pool_try_submit(loader->workers, &row->job);
     assert(status != SLUICE_E_AGAIN); /* the queue holds every row there is */
     if (status != SLUICE_OK)
