@@ -48,6 +48,7 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
 struct request {
     struct sluice_profile_source source;
     double net_bw, remote_cpus, local_cpus, gpu_rate, pcie_bw;
+    uint64_t batch_size;
     struct sluice_option_strings forms;
     const char *planner;
     bool is_json;
@@ -57,6 +58,7 @@ struct request {
 struct result {
     const char *planner;
     struct sluice_choice_forecast forecast;
+    double fill_s;
 };
 
 struct results {
@@ -91,11 +93,11 @@ static void print_json(const struct results *results, const struct result *resul
                                 json_integer((json_int_t)forecast->choices[c]));
     }
     json_t *json = json_pack(
-        "{s:s, s:I, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:s}", "planner", result->planner, "samples",
-        (json_int_t)num_samples, "primal_s", forecast->primal_s, "dual_s", results->bound_s, "gap",
-        gap_of(results, result), "wire_bytes", (json_int_t)forecast->wire_bytes, "slowest",
-        sluice_resource_name(forecast->slowest), "choices", choices, "busy_s",
-        busy_to_json(forecast), "costs", results->costs);
+        "{s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:s}", "planner", result->planner,
+        "samples", (json_int_t)num_samples, "primal_s", forecast->primal_s, "fill_s",
+        result->fill_s, "dual_s", results->bound_s, "gap", gap_of(results, result), "wire_bytes",
+        (json_int_t)forecast->wire_bytes, "slowest", sluice_resource_name(forecast->slowest),
+        "choices", choices, "busy_s", busy_to_json(forecast), "costs", results->costs);
     json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
     printf("\n");
     json_decref(json);
@@ -107,8 +109,9 @@ static void print_plans(const struct results *results)
     for (size_t i = 0; i < results->num_items; i++) {
         const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
         printf("%-8s %10.3f s  %8.3f%%  %12.6f GB  %-12s", results->items[i].planner,
-               forecast->primal_s, 100 * gap_of(results, &results->items[i]),
-               (double)forecast->wire_bytes / 1e9, sluice_resource_name(forecast->slowest));
+               forecast->primal_s + results->items[i].fill_s,
+               100 * gap_of(results, &results->items[i]), (double)forecast->wire_bytes / 1e9,
+               sluice_resource_name(forecast->slowest));
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             if (forecast->choices[c])
                 printf(" %s:%llu", sluice_form_menu_name(c),
@@ -128,7 +131,8 @@ static void print_whatif(const struct results *results)
     printf("  limited by\n");
     for (size_t i = 0; i < results->num_items; i++) {
         const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
-        printf("%-8s %8.3f s", results->items[i].planner, forecast->primal_s);
+        printf("%-8s %8.3f s", results->items[i].planner,
+               forecast->primal_s + results->items[i].fill_s);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             printf(" %10.3f s", forecast->busy_s[r]);
         printf("  %s\n", sluice_resource_name(forecast->slowest));
@@ -178,13 +182,14 @@ static sluice_status make_results(const struct request *request,
                 continue;
             struct result *result = &results->items[results->num_items++];
             *result = (struct result){.planner = planner, .forecast = best};
-            if (strcmp(planner, "lp") == 0)
-                continue;
-            status = sluice_profile_make_plan(planner, &menu, &rates, &choice, err);
-            if (status == SLUICE_OK) {
+            if (strcmp(planner, "lp") != 0)
+                status = sluice_profile_make_plan(planner, &menu, &rates, &choice, err);
+            if (strcmp(planner, "lp") != 0 && status == SLUICE_OK) {
                 result->forecast = sluice_form_menu_forecast(&menu, &rates, choice);
                 free(choice);
             }
+            result->fill_s = sluice_choice_forecast_fill_s(&result->forecast, table->num_rows,
+                                                           request->batch_size);
         }
     }
     return status;
@@ -198,6 +203,7 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
                                 .net_bw = 500e6 / 8,
                                 .remote_cpus = 4,
                                 .local_cpus = 8,
+                                .batch_size = 256,
                                 .planner = "lp"};
     const struct sluice_option options[] = {
         {.name = "profile-folder",
@@ -246,6 +252,14 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
          .min = 0,
          .max = 1e12,
          .help = "What the GPU trains; 0: never the limit."},
+        {.name = "batch-size",
+         .short_name = 'b',
+         .type = SLUICE_OPTION_UINT,
+         .value = &request->batch_size,
+         .arg = "N",
+         .min = 1,
+         .max = UINT32_MAX,
+         .help = "Samples of a batch: the GPU waits for the first, and all for the last one."},
         {.name = "pcie-bw",
          .type = SLUICE_OPTION_RATE,
          .value = &request->pcie_bw,

@@ -225,6 +225,16 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
     return forecast;
 }
 
+double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *forecast,
+                                     uint64_t num_samples, uint64_t batch_size)
+{
+    double fed_s = 0;
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        fed_s = r == SLUICE_GPU ? fed_s : fmax(fed_s, forecast->busy_s[r]);
+    const double batches = batch_size < num_samples ? (double)num_samples / (double)batch_size : 1;
+    return fmin(fed_s, forecast->busy_s[SLUICE_GPU]) / batches;
+}
+
 /* Of the choices that the server offers, in order; *num_offered of them. */
 static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SLUICE_NUM_CHOICES],
                          unsigned *num_offered)

@@ -65,6 +65,12 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
                                                         const struct sluice_rates *rates,
                                                         const uint8_t *choice);
 
+/* What an epoch takes beside its slowest resource: its first batch is waited for by the GPU, its
+ * last one is trained on when all else is done, so it is one batch of the faster of the two sides.
+ * batch_size > 0; 0 without a GPU that takes time. */
+double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *forecast,
+                                     uint64_t num_samples, uint64_t batch_size);
+
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
  * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
  * at most 40 MB.  With a price of storage CPU, *bound_s is of the epoch's seconds and what its

@@ -2,17 +2,18 @@
 import collections
 import re
 
-Mode = collections.namedtuple("Mode", "name title flags planner is_cold", defaults=(False,))
+Mode = collections.namedtuple("Mode", "name title flags planner is_cold is_replanned",
+                              defaults=(False, False))
 
 # planner: the line of `offload_profile whatif` that forecasts the mode, if there is one; is_cold:
-# it is not given the profile.
+# it is not given the profile; is_replanned: what it chooses follows what the machines do.
 MODES = {mode.name: mode for mode in (
     Mode("no-off", "no-off", ("--dataset-mode", "remote_nooff"), "nooff"),
     Mode("all-off", "all-off", ("--dataset-mode", "remote_alloff"), "alloff"),
     Mode("resize-off", "resize-off", ("--dataset-mode", "remote_piloff"), "piloff"),
     Mode("sophon", "SOPHON", ("--dataset-mode", "remote_sophon"), "greedy"),
-    Mode("auto", "ours", ("--dataset-mode", "remote_auto"), "lp"),
-    Mode("cold", "ours, no profile", ("--dataset-mode", "remote_auto"), "lp", True),
+    Mode("auto", "ours", ("--dataset-mode", "remote_auto"), "lp", False, True),
+    Mode("cold", "ours, no profile", ("--dataset-mode", "remote_auto"), "lp", True, True),
     Mode("static", "ours, plan kept", ("--dataset-mode", "remote_auto", "--no-replan"), "lp"),
     Mode("crop", "lossless crop for every file",
          ("--dataset-mode", "remote_nooff", "--remote-form", "jpeg_crop"), None),

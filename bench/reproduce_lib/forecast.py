@@ -22,13 +22,13 @@ def _ask(command):
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def forecasts(programs, folder, link, setup, gpu_rate):
+def forecasts(programs, folder, link, setup, gpu_rate, batch):
     """{planner: its forecast}, and the commands that gave it, for one pass over the images: the
     mean over crops of several draws, as few images of one draw may be all large or all small."""
     command = [os.path.join(programs, "offload_profile"), "whatif", "--profile-folder", folder,
                "--net-bw", f"{link.plan_mbit(setup.mbit):.6g}", "--remote-cpus",
                f"{setup.storage_cores:g}", "--local-cpus", f"{setup.compute_cores:g}", "--form",
-               "jpeg_crop", "--form", "u8_packed", "--json"]
+               "jpeg_crop", "--form", "u8_packed", "--batch-size", batch, "--json"]
     if gpu_rate:
         command += ["--gpu-rate", f"{gpu_rate:g}"]
     draws = [{plan["planner"]: plan for plan in _ask([*command, "--epoch", epoch])}
@@ -40,13 +40,28 @@ def forecasts(programs, folder, link, setup, gpu_rate):
 def _mean(plans):
     """What was chosen is the first's."""
     mean = dict(plans[0])
-    for key in ("primal_s", "wire_bytes", "gap"):
+    for key in ("primal_s", "fill_s", "wire_bytes", "gap"):
         mean[key] = statistics.fmean(plan[key] for plan in plans)
     mean["wire_bytes"] = round(mean["wire_bytes"])
     mean["busy_s"] = {key: statistics.fmean(plan["busy_s"][key] for plan in plans)
                       for key in mean["busy_s"]}
     mean["slowest"] = max(mean["busy_s"], key=mean["busy_s"].get)
     return mean
+
+
+def pass_seconds(plan, repeat):
+    """Of each of `repeat` passes over the images that make an epoch, by a plan for one."""
+    return plan["primal_s"] + plan["fill_s"] / repeat
+
+
+def seconds_at_speeds(known, speeds):
+    """Of a pass by the choices of a line of forecast.csv, where each node's CPUs are so many times
+    as fast as it takes them to be."""
+    busy = {key: value for key, value in known.items() if key.startswith("busy_")}
+    fill_s = known["seconds"] - max(busy.values())
+    for node, value in speeds.items():
+        busy[f"busy_{node}_cpu"] /= value
+    return max(busy.values()) + fill_s
 
 
 def replay_openimages(programs, sizes, mbit, storage_cores, compute_cores):

@@ -211,31 +211,35 @@ class Sweep:
         setup = setup._replace(**{f"{node}_cores": getattr(setup, f"{node}_cores") * part
                                   for node, part in parts.items()})
         return forecast.forecasts(self.options.bin, profile, self.link, setup,
-                                  setup.consume_rate or self.options.gpu_rate)
+                                  setup.consume_rate or self.options.gpu_rate,
+                                  self.options.batch)
 
     def forecast_of(self, setup, number, profile):
         """Asks the planner unless an earlier call did; keeps it in forecast.csv."""
-        asked = None
+        unknown = []
         for name in self.options.modes:
-            mode = cells.MODES[name]
             known = self.records.forecast(setup, name, number)
             if known and not self.options.reforecast:
                 self.plans[setup, name] = known["seconds"]
-                continue
-            if not mode.planner:
-                continue
-            if asked is None:
-                asked, command = self.ask(setup, profile, speed.left(profile))
-            plan = asked[mode.planner]
+            elif cells.MODES[name].planner:
+                unknown.append(name)
+        if not unknown:
+            return
+        asked, command = self.ask(setup, profile, speed.left(profile))
+        self.plans.update({(setup, name): asked[cells.MODES[name].planner]["primal_s"]
+                           for name in unknown})
+        repeat = self.repeat_of(setup)
+        for name in unknown:
+            plan = asked[cells.MODES[name].planner]
+            self.plans[setup, name] = forecast.pass_seconds(plan, repeat)
             busy = {f"busy_{key}": value for key, value in plan["busy_s"].items()}
             self.records.forecasts.append({
-                **setup._asdict(), "mode": name, "round": number, "seconds": plan["primal_s"],
-                "wire_bytes": plan["wire_bytes"], "slowest": plan["slowest"], "gap": plan["gap"],
+                **setup._asdict(), "mode": name, "round": number,
+                "seconds": self.plans[setup, name], "wire_bytes": plan["wire_bytes"], "slowest": plan["slowest"], "gap": plan["gap"],
                 "choices": records.choices_text(plan["choices"]), "commit": self.commit,
                 "command": command,
                 **{key: busy.get(key, 0) for key in records.FORECAST_FIELDS
                    if key.startswith("busy_")}})
-            self.plans[setup, name] = plan["primal_s"]
 
     def estimate(self, profile):
         """How long epochs of setups take, about, that have no profile of their own yet."""
@@ -427,12 +431,17 @@ class Sweep:
                 say(f"[{self.done}/{self.done + len(self.todo)}, {_clock(left)} left] {text}")
         return True
 
-    def plan_at_speed(self, setup, mode, profile, speeds):
+    def plan_at_speed(self, setup, mode, number, profile, speeds):
         """Seconds of a pass with CPUs as fast as they were; None: that or the plan is not known."""
-        if not mode.planner or not speeds:
+        known = self.records.forecast(setup, mode.name, number)
+        if not known or not speeds:
             return None
-        asked, _ = self.ask(setup, profile, speeds[1])
-        return asked[mode.planner]["primal_s"]
+        parts = speeds[1]
+        if mode.is_replanned:
+            asked, _ = self.ask(setup, profile, parts)
+            return forecast.pass_seconds(asked[mode.planner], self.repeat_of(setup))
+        left = speed.left(profile)
+        return forecast.seconds_at_speeds(known, {node: parts[node] / left[node] for node in left})
 
     def run_one(self, setup, name, number, cores, clocks, server, profile):
         options = self.options
@@ -444,7 +453,7 @@ class Sweep:
         report, found = measure.run_epoch(command, server, cores, clocks,
                                           self.records.path("train.log"))
         speeds = speed.compare(profile, found)
-        at_speed = self.plan_at_speed(setup, mode, profile, speeds)
+        at_speed = self.plan_at_speed(setup, mode, number, profile, speeds)
         row = {
             **setup._asdict(), "mode": name, "round": number, "repeat": repeat,
             "cores_shared": cores.shared, "commit": self.commit, "date": hosts.now(),

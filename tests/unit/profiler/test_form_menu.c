@@ -1,5 +1,6 @@
 #include "profiler/form_menu.h"
 
+#include "base/compiler.h"
 #include "base/rng.h"
 #include "profiler/choice_cost.h"
 #include "support/test.h"
@@ -205,6 +206,35 @@ static void a_model_takes_the_place_of_the_rows(void)
     CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_PCIE], 2 * 150528 / 1000., 1e-9);
 }
 
+/* Batches that all take as long, one after the other, through what feeds the GPU and then the GPU.
+ */
+static double two_stages_s(double fed_s, double gpu_s, unsigned num_batches)
+{
+    double fed_at_s = 0, trained_at_s = 0;
+    for (unsigned b = 0; b < num_batches; b++) {
+        fed_at_s += fed_s / num_batches;
+        trained_at_s = fmax(fed_at_s, trained_at_s) + gpu_s / num_batches;
+    }
+    return trained_at_s;
+}
+
+static void an_epoch_takes_one_batch_more_of_the_faster_side(void)
+{
+    static const double gpu_s[] = {0, 1, 3, 8};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(gpu_s); i++) {
+        for (unsigned batches = 1; batches < 12; batches++) {
+            const struct sluice_choice_forecast forecast = {
+                .busy_s = {[SLUICE_STORAGE_CPU] = 2, [SLUICE_NETWORK] = 3, [SLUICE_GPU] = gpu_s[i]},
+                .primal_s = fmax(3, gpu_s[i])};
+            const double fill_s = sluice_choice_forecast_fill_s(&forecast, 100 * batches, 100);
+            CU_ASSERT_DOUBLE_EQUAL(forecast.primal_s + fill_s, two_stages_s(3, gpu_s[i], batches),
+                                   1e-9);
+        }
+    }
+    const struct sluice_choice_forecast both = {.busy_s = {[SLUICE_DISK] = 2, [SLUICE_GPU] = 1}};
+    CU_ASSERT_DOUBLE_EQUAL(sluice_choice_forecast_fill_s(&both, 10, 256), 1, 1e-9);
+}
+
 /* By the model, and by the rows, whose disk time is of the whole file. */
 static void with_an_index_the_disk_reads_what_the_crop_needs(void)
 {
@@ -404,6 +434,7 @@ int main(void)
         SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
         SLUICE_TEST(rows_lend_the_other_forms_their_speed),
         SLUICE_TEST(a_model_takes_the_place_of_the_rows),
+        SLUICE_TEST(an_epoch_takes_one_batch_more_of_the_faster_side),
         SLUICE_TEST(with_an_index_the_disk_reads_what_the_crop_needs),
         SLUICE_TEST(a_sample_that_was_never_decoded_is_its_file),
         SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
