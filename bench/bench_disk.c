@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A disk of a given speed out of a file: the same bytes again, mounted over an empty file, where a
@@ -44,14 +43,6 @@ static void answer(const struct fuse_in_header *in, int error, const void *data,
         bench_die("/dev/fuse: %s", strerror(errno));
 }
 
-static void sleep_until(uint64_t ns)
-{
-    const struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
-                                   .tv_nsec = (long)(ns % 1000000000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 static void serve_read(const struct fuse_in_header *in, const struct fuse_read_in *wanted,
                        uint8_t *room, uint64_t start_ns)
 {
@@ -61,7 +52,7 @@ static void serve_read(const struct fuse_in_header *in, const struct fuse_read_i
         answer(in, errno, NULL, 0);
         return;
     }
-    sleep_until(start_ns + read_us * 1000 + (uint64_t)got * 1000000000u / bytes_per_s);
+    sluice_clock_sleep_until(start_ns + read_us * 1000 + (uint64_t)got * 1000000000u / bytes_per_s);
     answer(in, 0, room, (size_t)got);
 }
 

@@ -155,14 +155,6 @@ static bool can_read_directly(const struct file *file, void *room)
     return can;
 }
 
-static void sleep_until(uint64_t ns)
-{
-    const struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
-                                   .tv_nsec = (long)(ns % 1000000000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
-}
-
 /* Reads come at moments of their own, however long those before them took; a latency counts from
  * that moment.  Adds them in microseconds. */
 static size_t read_for(struct reader *reader, double seconds, double *latencies, size_t room)
@@ -176,7 +168,7 @@ static size_t read_for(struct reader *reader, double seconds, double *latencies,
         if (at_s >= seconds)
             break;
         const uint64_t due_ns = start_ns + (uint64_t)(at_s * 1e9);
-        sleep_until(due_ns);
+        sluice_clock_sleep_until(due_ns);
         read_once(reader);
         latencies[count++] = (double)(sluice_clock_ns() - due_ns) * 1e-3;
     }
@@ -235,9 +227,9 @@ struct a_case {
 static double measure_alone(const struct bench *b, struct load *load)
 {
     const uint64_t start_ns = sluice_clock_ns();
-    sleep_until(start_ns + (uint64_t)(b->warm_up_s * 1e9));
+    sluice_clock_sleep_until(start_ns + (uint64_t)(b->warm_up_s * 1e9));
     const uint64_t from = load_samples(load), from_ns = sluice_clock_ns();
-    sleep_until(from_ns + (uint64_t)(b->seconds * 0.5e9));
+    sluice_clock_sleep_until(from_ns + (uint64_t)(b->seconds * 0.5e9));
     const uint64_t count = load_samples(load) - from;
     return (double)count / ((double)(sluice_clock_ns() - from_ns) * 1e-9);
 }

@@ -1,6 +1,7 @@
 #include "compute_client/client.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "compute_client/client_call.h"
 #include "compute_client/retry.h"
@@ -52,11 +53,7 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
         return status;
     }
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    sluice_cond_init(&c->changed);
     *client = c;
     return SLUICE_OK;
 }
@@ -113,14 +110,11 @@ bool sluice_client_is_passing(enum sluice_rpc_code code)
 /* False if the client was stopped meanwhile. */
 static bool wait_ns(struct sluice_client *client, uint64_t ns)
 {
-    const uint64_t end = sluice_clock_ns() + ns;
-    const struct timespec until = {
-        .tv_sec = (time_t)(end / 1000000000u),
-        .tv_nsec = (long)(end % 1000000000u),
-    };
+    const uint64_t until_ns = sluice_clock_ns() + ns;
+    bool has_time = true;
     pthread_mutex_lock(&client->lock);
-    while (!client->is_stopped && sluice_clock_ns() < end)
-        pthread_cond_timedwait(&client->changed, &client->lock, &until);
+    while (has_time && !client->is_stopped)
+        has_time = sluice_cond_wait_until(&client->changed, &client->lock, until_ns);
     const bool is_stopped = client->is_stopped;
     pthread_mutex_unlock(&client->lock);
     return !is_stopped;

@@ -1,6 +1,7 @@
 #include "compute_client/fetcher.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "compute_client/retry.h"
 #include "wire/wire.h"
@@ -306,16 +307,6 @@ static void give_up(struct fetcher *f, sluice_status status, const char *text)
     f->events.on_failed(f->events.ctx, status, text);
 }
 
-/* Waits until the time or until something closed it; the caller holds the lock. */
-static void wait_until(struct fetcher *f, uint64_t until_ns)
-{
-    const struct timespec until = {
-        .tv_sec = (time_t)(until_ns / 1000000000u),
-        .tv_nsec = (long)(until_ns % 1000000000u),
-    };
-    pthread_cond_timedwait(&f->changed, &f->lock, &until);
-}
-
 static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct sluice_err *err)
 {
     struct sluice_server_info info;
@@ -392,7 +383,7 @@ static bool connect_or_wait(struct fetcher *f)
     }
     pthread_mutex_lock(&f->lock);
     while (!f->is_closed && sluice_clock_ns() < now + wait)
-        wait_until(f, now + wait);
+        sluice_cond_wait_until(&f->changed, &f->lock, now + wait);
     pthread_mutex_unlock(&f->lock);
     return true;
 }
@@ -436,7 +427,7 @@ static bool after_loss(struct fetcher *f)
                    sluice_client_retry_for_s(f->client));
     pthread_mutex_lock(&f->lock);
     while (!f->is_closed && sluice_clock_ns() < now + wait)
-        wait_until(f, now + wait);
+        sluice_cond_wait_until(&f->changed, &f->lock, now + wait);
     pthread_mutex_unlock(&f->lock);
     return true;
 }
@@ -538,7 +529,7 @@ static void *owner_main(void *ctx)
             }
         }
         if (next_due)
-            wait_until(f, next_due);
+            sluice_cond_wait_until(&f->changed, &f->lock, next_due);
         else
             pthread_cond_wait(&f->changed, &f->lock);
     }
@@ -654,11 +645,7 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     for (size_t i = options->max_items; i-- > 0;)
         free_pending(f, (uint32_t)i);
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    sluice_cond_init(&f->changed);
     const int failed = pthread_create(&f->owner, NULL, owner_main, f);
     if (failed) {
         fetcher_destroy(&f->source);

@@ -1,6 +1,7 @@
 #include "storage_server/fetch_stream.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 
 #include <string.h>
 
@@ -38,12 +39,9 @@ static void advance_all(struct sluice_fetch_stream *due)
 static void wait_for_hold(struct sluice_fetch *fetch)
 {
     const uint64_t until_ns = sluice_clock_ns() + fetch->hold_ns;
-    const struct timespec until = {
-        .tv_sec = (time_t)(until_ns / 1000000000u),
-        .tv_nsec = (long)(until_ns % 1000000000u),
-    };
-    while (!fetch->is_closed && sluice_clock_ns() < until_ns)
-        pthread_cond_timedwait(&fetch->changed, &fetch->lock, &until);
+    bool has_time = true;
+    while (has_time && !fetch->is_closed)
+        has_time = sluice_cond_wait_until(&fetch->changed, &fetch->lock, until_ns);
 }
 
 static void *holder_main(void *ctx)
@@ -77,11 +75,7 @@ void sluice_fetch_hold(struct sluice_fetch *fetch)
 
 sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch, struct sluice_err *err)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&fetch->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    sluice_cond_init(&fetch->changed);
     const int failed = pthread_create(&fetch->holder, NULL, holder_main, fetch);
     if (failed) {
         pthread_cond_destroy(&fetch->changed);

@@ -2,9 +2,6 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
-#include <time.h>
-
 /* A GPU of consume_rate samples a second that works on one batch at a time.
  *
  *     step:      |--- waits ---|returns
@@ -17,15 +14,6 @@ struct none_trainer {
     struct sluice_trainer base;
     uint64_t done_ns; /* when the device has finished all it was given */
 };
-
-/* Waiting is this device's work, not a way to wait for anybody. */
-static void wait_until(uint64_t ns)
-{
-    const struct timespec until = {.tv_sec = (time_t)(ns / 1000000000u),
-                                   .tv_nsec = (long)(ns % 1000000000u)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        continue;
-}
 
 static sluice_status none_init(struct sluice_trainer *trainer, struct sluice_err *err)
 {
@@ -50,7 +38,7 @@ static sluice_status none_consume(struct sluice_trainer *trainer,
     uint64_t start_ns = sluice_clock_ns();
     if (start_ns < none->done_ns) {
         start_ns = none->done_ns; /* not the time of waking: waking late must not add up */
-        wait_until(start_ns);
+        sluice_clock_sleep_until(start_ns);
     }
     none->done_ns = start_ns + (uint64_t)(batch->n / rate * 1e9);
     return SLUICE_OK;
@@ -62,7 +50,7 @@ static sluice_status none_collect(struct sluice_trainer *trainer,
     (void)totals, (void)err;
     const struct none_trainer *none = (const struct none_trainer *)trainer;
     if (sluice_clock_ns() < none->done_ns)
-        wait_until(none->done_ns);
+        sluice_clock_sleep_until(none->done_ns);
     return SLUICE_OK;
 }
 

@@ -1,6 +1,6 @@
 #include "base/clock.h"
 
-#include <time.h>
+#include <errno.h>
 
 static uint64_t read_clock(clockid_t id)
 {
@@ -22,4 +22,19 @@ uint64_t sluice_thread_cpu_ns(void)
 uint64_t sluice_process_cpu_ns(void)
 {
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+struct timespec sluice_clock_timespec(uint64_t ns)
+{
+    return (struct timespec){
+        .tv_sec = (time_t)(ns / 1000000000u),
+        .tv_nsec = (long)(ns % 1000000000u),
+    };
+}
+
+void sluice_clock_sleep_until(uint64_t ns)
+{
+    const struct timespec until = sluice_clock_timespec(ns);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
 }

@@ -2,11 +2,15 @@
 #define SLUICE_BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 /* Time for measuring and for deadlines.  Threads: any.  Cannot fail. */
 
 uint64_t sluice_clock_ns(void);       /* monotonic, from an arbitrary start */
 uint64_t sluice_thread_cpu_ns(void);  /* CPU time of the calling thread */
 uint64_t sluice_process_cpu_ns(void); /* of all threads of this process */
+
+struct timespec sluice_clock_timespec(uint64_t ns);
+void sluice_clock_sleep_until(uint64_t ns); /* of sluice_clock_ns(); signals do not end it */
 
 #endif

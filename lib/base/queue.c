@@ -2,13 +2,12 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/cond.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct sluice_queue {
     pthread_mutex_t lock;
@@ -34,13 +33,9 @@ sluice_status sluice_queue_create(size_t capacity, struct sluice_queue **out,
     if (!queue)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a queue of %zu", capacity);
 
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* timeouts that ignore clock changes */
     pthread_mutex_init(&queue->lock, NULL);
-    pthread_cond_init(&queue->item, &attr);
-    pthread_cond_init(&queue->room, &attr);
-    pthread_condattr_destroy(&attr);
+    sluice_cond_init(&queue->item);
+    sluice_cond_init(&queue->room);
     queue->capacity = capacity;
     *out = queue;
     return SLUICE_OK;
@@ -91,20 +86,13 @@ sluice_status sluice_queue_push(struct sluice_queue *queue, void *item)
 
 sluice_status sluice_queue_pop(struct sluice_queue *queue, int timeout_ms, void **item)
 {
-    struct timespec until = {0};
-    if (timeout_ms > 0) {
-        const uint64_t ns = sluice_clock_ns() + (uint64_t)timeout_ms * 1000000u;
-        until.tv_sec = (time_t)(ns / 1000000000u);
-        until.tv_nsec = (long)(ns % 1000000000u);
-    }
-
+    const uint64_t until_ns =
+        timeout_ms < 0 ? UINT64_MAX : sluice_clock_ns() + (uint64_t)timeout_ms * 1000000u;
     sluice_status status = SLUICE_OK;
     pthread_mutex_lock(&queue->lock);
-    int error = timeout_ms == 0 ? ETIMEDOUT : 0;
-    while (queue->depth == 0 && !queue->is_closed && error != ETIMEDOUT) {
-        error = timeout_ms < 0 ? pthread_cond_wait(&queue->item, &queue->lock)
-                               : pthread_cond_timedwait(&queue->item, &queue->lock, &until);
-    }
+    bool has_time = timeout_ms != 0;
+    while (has_time && queue->depth == 0 && !queue->is_closed)
+        has_time = sluice_cond_wait_until(&queue->item, &queue->lock, until_ns);
     if (queue->depth > 0) {
         *item = queue->items[queue->first];
         queue->first = queue->first + 1 == queue->capacity ? 0 : queue->first + 1;

@@ -1,6 +1,7 @@
 #include "rpc/rpc_server.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "rpc/exchange.h"
 #include "rpc/grpc_library.h"
@@ -9,11 +10,9 @@
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* New calls are answered UNAVAILABLE for so long before the listener closes: one that meets a
  * server which is already shutting down is cancelled, and its client cannot tell why. */
@@ -372,15 +371,10 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
 static void wait_for(struct sluice_rpc_server *server, bool (*is_true)(struct sluice_rpc_server *),
                      uint64_t until_ns)
 {
-    const struct timespec deadline = {.tv_sec = (time_t)(until_ns / 1000000000u),
-                                      .tv_nsec = (long)(until_ns % 1000000000u)};
     pthread_mutex_lock(&server->lock);
-    while (!is_true(server)) {
-        if (until_ns == UINT64_MAX)
-            pthread_cond_wait(&server->changed, &server->lock);
-        else if (pthread_cond_timedwait(&server->changed, &server->lock, &deadline) == ETIMEDOUT)
-            break;
-    }
+    bool has_time = true;
+    while (has_time && !is_true(server))
+        has_time = sluice_cond_wait_until(&server->changed, &server->lock, until_ns);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -471,11 +465,7 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
     if (!server)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
     pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    sluice_cond_init(&server->changed);
     server->methods = options->methods;
     server->num_methods = options->num_methods;
     server->ctx = options->ctx;

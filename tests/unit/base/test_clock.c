@@ -60,6 +60,22 @@ static void process_time_counts_every_thread(void)
     CU_ASSERT(sluice_process_cpu_ns() - before >= theirs);
 }
 
+static void sleeps_until_a_moment_and_not_for_one_that_is_past(void)
+{
+    const uint64_t until_ns = sluice_clock_ns() + 2000000u;
+    sluice_clock_sleep_until(until_ns);
+    CU_ASSERT(sluice_clock_ns() >= until_ns);
+    sluice_clock_sleep_until(until_ns);
+    sluice_clock_sleep_until(0);
+}
+
+static void a_moment_has_seconds_and_the_rest(void)
+{
+    const struct timespec moment = sluice_clock_timespec(3000000007u);
+    CU_ASSERT_EQUAL(moment.tv_sec, 3);
+    CU_ASSERT_EQUAL(moment.tv_nsec, 7);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -67,6 +83,8 @@ int main(void)
         SLUICE_TEST(thread_time_counts_the_calling_thread_alone),
         SLUICE_TEST(thread_time_is_the_systems),
         SLUICE_TEST(process_time_counts_every_thread),
+        SLUICE_TEST(sleeps_until_a_moment_and_not_for_one_that_is_past),
+        SLUICE_TEST(a_moment_has_seconds_and_the_rest),
     };
     return sluice_test_run("clock", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,16 +1,16 @@
 #include "fixture.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/cond.h"
 #include "image/codec.h"
 #include "support/test.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 static void must(bool is_true, const char *what)
 {
@@ -79,20 +79,14 @@ const char *image_root(void)
 
 static void init_waiting(pthread_mutex_t *lock, pthread_cond_t *changed)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(changed, &attr);
-    pthread_condattr_destroy(&attr);
+    sluice_cond_init(changed);
     pthread_mutex_init(lock, NULL);
 }
 
 static void wait_changed(pthread_cond_t *changed, pthread_mutex_t *lock, const char *what)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PATIENCE_MS / 1000;
-    must(pthread_cond_timedwait(changed, lock, &until) != ETIMEDOUT, what);
+    const uint64_t until_ns = sluice_clock_ns() + PATIENCE_MS * UINT64_C(1000000);
+    must(sluice_cond_wait_until(changed, lock, until_ns), what);
 }
 
 /* --- the gate --- */
