@@ -151,11 +151,11 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
                        (unsigned long long)chooser->asked[c]);
         }
         const struct sluice_rates rates = sluice_auto_plan_rates(chooser->plan);
+        const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(chooser->plan);
         sluice_log(SLUICE_LOG_DEBUG,
                    "plan at %.3f s, item %zu: %s; done %zu, away %u, unfinished %u; asked%s", at_s,
-                   index, rates_text(&rates).chars, num_rows,
-                   sluice_auto_plan_max_away(chooser->plan),
-                   sluice_auto_plan_max_unfinished(chooser->plan), text.chars);
+                   index, rates_text(&rates).chars, num_rows, bounds.max_away,
+                   bounds.max_unfinished, text.chars);
         sluice_log(SLUICE_LOG_DEBUG, "costs at %.3f s: price of storage CPU %.4g; model%s", at_s,
                    rates.storage_cpu_price, corrections_text(chooser).chars);
     }
@@ -179,10 +179,11 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
         chooser->stats.choices_s +=
             TIMED_CHOICES * (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
     chooser->asked[choice]++;
+    const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(chooser->plan);
     return (struct sluice_ask){
         .choice = sluice_choice_listed(choice),
-        .max_away = sluice_auto_plan_max_away(chooser->plan),
-        .max_unfinished = sluice_auto_plan_max_unfinished(chooser->plan),
+        .max_away = bounds.max_away,
+        .max_unfinished = bounds.max_unfinished,
         .storage_worth = sluice_auto_plan_storage_worth(chooser->plan),
     };
 }

@@ -35,7 +35,8 @@
  * and cores that others have too are kept at work by more: as much as the link's price leaves. */
 #define FREE_LINK_AHEAD_S 0.2
 #define LINK_WAITED 0.5 /* of the last interval */
-/* What has arrived waits beside that, so that this node has work while the others stand still. */
+/* What has arrived waits beside that, so that this node has work while the others stand still;
+ * unless a price is followed, where the answer to it must not come late. */
 #define HERE_S 0.1
 #define IN_HAND_WEIGHT 0.5
 #define MOST_IN_HAND_S 0.2
@@ -571,30 +572,28 @@ static double done_per_s(const struct sluice_auto_plan *plan)
     return fmax(plan->seen_per_s, fmin(plan->forecast_per_s, 2 * plan->seen_per_s));
 }
 
-uint32_t sluice_auto_plan_max_away(const struct sluice_auto_plan *plan)
+static uint32_t whole(double items)
+{
+    return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
+}
+
+struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan)
 {
     if (plan->is_alone)
-        return 1;
+        return (struct sluice_auto_bounds){1, 1};
     if (plan->options.is_fixed)
-        return UINT32_MAX;
+        return (struct sluice_auto_bounds){UINT32_MAX, UINT32_MAX};
     const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
     const double link_price =
         plan->link_waited >= LINK_WAITED ? plan->burden.price[SLUICE_LOAD_NET_DOWN] : 0;
     const double ahead_s = FREE_LINK_AHEAD_S - link_price * (FREE_LINK_AHEAD_S - AHEAD_S);
-    const double items = done_per_s(plan) * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
-                         4 * (rates.storage_cores + rates.compute_cores) + 16;
-    return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
-}
-
-uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan)
-{
-    const uint32_t away = sluice_auto_plan_max_away(plan);
-    const double here = done_per_s(plan) * HERE_S;
-    if (plan->is_alone || here >= UINT32_MAX - away)
-        return away;
-    return away + (uint32_t)here;
+    const double per_s = done_per_s(plan);
+    const double away = per_s * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
+                        4 * (rates.storage_cores + rates.compute_cores) + 16;
+    const double here = plan->price.use > 0 ? 0 : per_s * HERE_S;
+    return (struct sluice_auto_bounds){whole(away), whole(away + here)};
 }
 
 double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan)

@@ -113,11 +113,14 @@ double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan);
 /* How often prices were looked for in this epoch, the first ones among them. */
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);
 
-/* As the item that was chosen for last may be asked for: while so many items have not arrived, or
- * so many are unfinished, it waits.  Items that are enough to keep every resource at work, and no
- * more; a fixed plan, which does not look at how fast they are done, has no such bounds. */
-uint32_t sluice_auto_plan_max_away(const struct sluice_auto_plan *plan);
-uint32_t sluice_auto_plan_max_unfinished(const struct sluice_auto_plan *plan);
+/* As the item that was chosen for last may be asked for: while max_away items have not arrived, or
+ * max_unfinished (no fewer) are not finished, it waits.  Items that are enough to keep every
+ * resource at work, and no more; a fixed plan, which does not look at how fast they are done, has
+ * no such bounds. */
+struct sluice_auto_bounds {
+    uint32_t max_away, max_unfinished;
+};
+struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan);
 
 /* What is believed now, the server's price of its cores included. */
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan);

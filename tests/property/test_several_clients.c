@@ -164,7 +164,7 @@ struct client {
     struct sluice_auto_plan *plan;
     double last_tick_s;
     size_t next_item;
-    unsigned num_open;
+    unsigned num_away, num_open;
     double asked_s;    /* when it asked last */
     double used_s;     /* of the workers, of late */
     double worth;      /* as it said last */
@@ -348,6 +348,7 @@ static void ask(struct world *w, struct client *c)
     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
     costs_of(index, cost);
     c->free = item->next;
+    c->num_away++;
     c->num_open++;
     c->asked_s = w->now_s;
     c->worth = sluice_auto_plan_storage_worth(c->plan);
@@ -374,15 +375,21 @@ static void ask(struct world *w, struct client *c)
     enter_station(w, &c->link, item, LINK);
 }
 
-static unsigned most_open(const struct client *c)
+static struct sluice_auto_bounds bounds_of(const struct client *c)
 {
-    const unsigned most = c->is_greedy ? 512 : sluice_auto_plan_max_away(c->plan);
-    return most < MOST_OPEN ? most : MOST_OPEN;
+    return c->is_greedy ? (struct sluice_auto_bounds){512, 512} : sluice_auto_plan_bounds(c->plan);
+}
+
+static bool has_room(const struct client *c)
+{
+    const struct sluice_auto_bounds bounds = bounds_of(c);
+    return (c->num_away == 0 || c->num_away < bounds.max_away) &&
+           (c->num_open == 0 || c->num_open < bounds.max_unfinished);
 }
 
 static void ask_on(struct world *w, struct client *c)
 {
-    while (!c->is_gone && c->free && (c->num_open == 0 || c->num_open < most_open(c)))
+    while (!c->is_gone && c->free && has_room(c))
         ask(w, c);
 }
 
@@ -420,7 +427,8 @@ static void look(struct world *w)
                w->now_s, w->price.price, load.worth, w->price.asked,
                w->price.waiting_s / w->price.cores, w->price.standing_s, w->price.cores);
         for (int j = 0; j < w->n; j++)
-            printf(" %zu of %u, %.2f cores;", w->clients[j].flow.depth, most_open(&w->clients[j]),
+            printf(" %zu of %u, %.2f cores;", w->clients[j].flow.depth,
+                   bounds_of(&w->clients[j]).max_away,
                    sluice_auto_plan_rates(w->clients[j].plan).storage_cores);
         for (int j = 0; j < w->n; j++)
             printf(" worth %.3f;", w->clients[j].worth);
@@ -455,7 +463,9 @@ static void finish(struct world *w, struct item *item)
         break;
     case ARRIVAL:
         item->row.arrived_ns = ns_of(w->now_s);
+        c->num_away--;
         enter_station(w, &c->compute, item, COMPUTE);
+        ask_on(w, c);
         break;
     case COMPUTE:
         c->compute.num_busy--;

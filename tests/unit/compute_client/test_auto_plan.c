@@ -234,7 +234,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
     sim.num_events = sim.num_seen = 0;
     double now = 0, disk_free = 0, storage_free = 0, link_free = 0, compute_free = 0, last_tick = 0;
     double link_noise = 1;
-    size_t next = 0, unfinished = 0;
+    size_t next = 0, away = 0, unfinished = 0;
     unsigned c = 0;
     bool is_chosen = false;
     while (next < world->num_items || unfinished > 0) {
@@ -269,12 +269,13 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 count(world, now, c, &outcome);
                 is_chosen = true;
             }
-            /* What waits for the compute node counts as well here. */
-            if (unfinished > 0 && unfinished >= sluice_auto_plan_max_away(plan))
+            const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(plan);
+            CU_ASSERT(bounds.max_unfinished >= bounds.max_away);
+            if ((away > 0 && away >= bounds.max_away) ||
+                (unfinished > 0 && unfinished >= bounds.max_unfinished))
                 break;
             is_chosen = false;
-            outcome.num_alone += sluice_auto_plan_max_away(plan) == 1;
-            CU_ASSERT(sluice_auto_plan_max_unfinished(plan) >= sluice_auto_plan_max_away(plan));
+            outcome.num_alone += bounds.max_away == 1;
             const struct sluice_rates *rates = rates_at(world, now);
             double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
             true_costs(world, next, cost);
@@ -304,6 +305,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             };
             push((struct event){now + flight->disk_s, READ, (uint32_t)next});
             next++;
+            away++;
             unfinished++;
         }
         const struct event event = pop();
@@ -328,6 +330,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                                 event.item});
             break;
         case ARRIVES: {
+            away--;
             const double start = fmax(now, compute_free);
             compute_free = start + flight->compute_s / rates->compute_cores;
             flight->row.arrived_ns = ns_of(now);
@@ -628,8 +631,9 @@ static void a_fixed_plan_stays_whatever_is_seen(void)
     CU_ASSERT_EQUAL(outcome.num_replans, 0);
     CU_ASSERT_EQUAL(sluice_auto_plan_rates(plan).link_bytes_per_s, 1000 * MBIT);
     /* It does not see how fast items are done, so it bounds none. */
-    CU_ASSERT_EQUAL(sluice_auto_plan_max_away(plan), UINT32_MAX);
-    CU_ASSERT_EQUAL(sluice_auto_plan_max_unfinished(plan), UINT32_MAX);
+    const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(plan);
+    CU_ASSERT_EQUAL(bounds.max_away, UINT32_MAX);
+    CU_ASSERT_EQUAL(bounds.max_unfinished, UINT32_MAX);
     sluice_auto_plan_destroy(plan);
 }
 
