@@ -181,9 +181,10 @@ STALLS = {"disk": ("disk",), "storage_cpu": ("storage_cpu",), "network": ("netwo
 
 
 def plan_share(plan, stall):
-    """For how much of the time that the plan takes it has that busy: 1, its limit."""
-    busy = max(plan[f"busy_{name}"] for name in STALLS[stall])
-    return busy / plan["seconds"] if plan["seconds"] > 0 else None
+    """For how much of the time of its limit the plan has that busy: 1, it is that."""
+    busy = {key: value for key, value in plan.items() if key.startswith("busy_")}
+    most = max(busy.values())
+    return max(busy[f"busy_{name}"] for name in STALLS[stall]) / most if most > 0 else None
 
 
 def summarize(records):
