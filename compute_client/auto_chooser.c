@@ -157,7 +157,7 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
                    index, rates_text(&rates).chars, num_rows, bounds.max_away,
                    bounds.max_unfinished, text.chars);
         sluice_log(SLUICE_LOG_DEBUG, "costs at %.3f s: price of storage CPU %.4g; model%s", at_s,
-                   rates.storage_cpu_price, corrections_text(chooser).chars);
+                   sluice_auto_plan_storage_price(chooser->plan), corrections_text(chooser).chars);
     }
     memset(chooser->asked, 0, sizeof(chooser->asked));
 }

@@ -166,7 +166,7 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
         }};
     if (!(plan->price.heard > 0))
         return capacities;
-    capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = plan->price.heard + THRIFT / rates.storage_cores;
+    capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = THRIFT / rates.storage_cores;
     capacities.price_s[SLUICE_LOAD_COMPUTE_CPU] = THRIFT / rates.compute_cores;
     capacities.price_s[SLUICE_LOAD_NET_DOWN] = THRIFT / rates.link_bytes_per_s;
     return capacities;
@@ -296,7 +296,7 @@ static sluice_status solve_priced(struct sluice_auto_plan *plan, size_t count, u
     }
     const sluice_status status = solve(plan, count, &capacities, result, err);
     if (status == SLUICE_OK)
-        sluice_auto_price_planned(&plan->price, *cores, result);
+        sluice_auto_price_planned(&plan->price, *cores, result, count);
     return status;
 }
 
@@ -601,6 +601,11 @@ double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan)
     return plan->price.worth;
 }
 
+double sluice_auto_plan_storage_price(const struct sluice_auto_plan *plan)
+{
+    return plan->price.heard;
+}
+
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan)
 {
     return plan->num_solves;
@@ -609,7 +614,6 @@ uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan)
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan)
 {
     struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
-    rates.storage_cpu_price = plan->price.heard;
     rates.pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
     return rates;
 }

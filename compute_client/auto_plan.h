@@ -29,9 +29,8 @@
  * Where the link has not been empty for 10 s, two items are asked for with nothing else under way,
  * to see its latency.
  *
- * What is shared has a price from outside: a second of the storage node's cores.  Where there is
- * one, the plan is for so many of the cores as it says (auto_price.h), and follows it at every
- * tick.
+ * What is shared has a price from outside: the storage node's cores.  Where there is one, the plan
+ * is for so many of the cores as it says (auto_price.h), and follows it at every tick.
  *
  * Pure: no clock, I/O, threads or randomness but the seed's; the times come with the rows.
  * Threads: one at a time. */
@@ -107,8 +106,10 @@ struct sluice_auto_limit {
 struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *plan,
                                                 size_t next_item);
 
-/* What the last second that the plan uses of a storage core is worth: seconds of the epoch. */
+/* What a storage core more is worth under the plan, and what the server asks for one: auto_price.h
+ * has the unit. */
 double sluice_auto_plan_storage_worth(const struct sluice_auto_plan *plan);
+double sluice_auto_plan_storage_price(const struct sluice_auto_plan *plan);
 
 /* How often prices were looked for in this epoch, the first ones among them. */
 uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);
@@ -122,7 +123,7 @@ struct sluice_auto_bounds {
 };
 struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan);
 
-/* What is believed now, the server's price of its cores included. */
+/* What is believed now. */
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan);
 
 /* By what the model's cost is multiplied, from what has been seen. */

@@ -9,7 +9,7 @@
 #define MOST_STEP 0.3
 
 #define USED_WEIGHT 0.5
-#define MOST_WORTH 0x1p10
+#define MOST_WORTH 0x1p30
 #define UNUSED 0.99
 #define LEAST_USE 0.01 /* of the cores: from nothing no step leads anywhere */
 
@@ -57,12 +57,13 @@ double sluice_auto_price_next_use(struct sluice_auto_price *price, uint64_t now_
 }
 
 void sluice_auto_price_planned(struct sluice_auto_price *price, double cores,
-                               const struct sluice_lp_result *result)
+                               const struct sluice_lp_result *result, size_t num_items)
 {
     const double seconds = result->primal_s - result->priced_s;
     const double part = seconds > 0 ? result->busy_s[SLUICE_LOAD_STORAGE_CPU] / seconds : 0;
     const double p = result->price[SLUICE_LOAD_STORAGE_CPU];
-    price->worth = fmin(p / (cores * (1 - p)), MOST_WORTH);
+    const double priced_s = seconds / (double)num_items * SLUICE_PRICED_SAMPLES;
+    price->worth = fmin(p * priced_s / cores, MOST_WORTH);
     if (part < UNUSED || !(p > 0)) { /* something else is the limit */
         price->use *= part;
         price->worth = 0;

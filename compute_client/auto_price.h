@@ -10,13 +10,14 @@
 
 /* How much of the storage node's cores a client uses, at the price that their server asks.
  *
- * A plan is made for so many cores.  What the last of them is worth to the client follows from
- * that plan's own price of storage CPU: with p the share of a second of T that a second of the
- * storage cores has, and x the cores,
+ * A plan is made for so many cores.  What one more of them is worth to the client follows from
+ * that plan's own price of storage CPU: with T what a million samples take, x the cores, and p the
+ * part of T that they are the limit of (T (1 - p d) with x (1 + d) of them),
  *
- *     worth = p / (x (1 - p))        seconds of the epoch for a second of a core
+ *     worth = -dT/dx = p T / x        seconds that a million samples take less with a core more
  *
- * which falls as x grows.  While the price is below that the client uses more, above it less:
+ * which falls as x grows.  Where it is the same for all clients, parting the cores otherwise makes
+ * no sum of their T less.  While the price is below it the client uses more, above it less:
  *
  *     d log(x) / dt  =  FOLLOW * log(worth / price)
  *
@@ -26,11 +27,13 @@
  *
  * Threads: one at a time; a plain value. */
 
+#define SLUICE_PRICED_SAMPLES 1e6
+
 struct sluice_auto_price {
-    double heard; /* as of the last row */
-    double used;  /* cores, of late; 0: not seen */
-    double use;   /* cores, that the plan in force is for; 0: it follows no price */
-    double worth; /* of the last core second, under the plan in force; 0: it leaves some unused */
+    double heard;      /* as of the last row */
+    double used;       /* cores, of late; 0: not seen */
+    double use;        /* cores, that the plan in force is for; 0: it follows no price */
+    double worth;      /* of a core more, under the plan in force; 0: it leaves some unused */
     double last_worth; /* above 0 */
     uint64_t moved_ns;
 };
@@ -49,9 +52,9 @@ void sluice_auto_price_see_used(struct sluice_auto_price *price, double cores);
  * and the plan may use what it likes. */
 double sluice_auto_price_next_use(struct sluice_auto_price *price, uint64_t now_ns, double cores);
 
-/* The plan, for so many of the storage node's cores: how much of them is used, and what they are
- * worth. */
+/* The plan of num_items, for so many of the storage node's cores: how much of them is used, and
+ * what they are worth. */
 void sluice_auto_price_planned(struct sluice_auto_price *price, double cores,
-                               const struct sluice_lp_result *result);
+                               const struct sluice_lp_result *result, size_t num_items);
 
 #endif

@@ -16,8 +16,7 @@
 #define NEAR_LIMIT 0.9
 #define PRICED 0.01
 
-/* A price of storage CPU matters in comparison with what its cores can be worth: 1 over their
- * number. */
+/* Prices of storage CPU that are small beside this, over the number of its cores, are alike. */
 #define PRICE_SCALE 0.2
 
 struct sluice_auto_state sluice_auto_state_of(const struct sluice_rate_watch *watch,

@@ -24,7 +24,7 @@ struct sluice_source_item {
     const char *path; /* borrowed until the answer */
     unsigned split;   /* a hint */
     enum sluice_form form;
-    double storage_worth; /* what a second of a storage core is worth to who asks; 0: not said */
+    double storage_worth; /* what a storage core more is worth to who asks; 0: not said */
 };
 
 struct sluice_source_result {
@@ -41,7 +41,7 @@ struct sluice_source_result {
     uint64_t backlog_ns;  /* waiting behind other items, whatever those waited for */
     uint64_t storage_ns;  /* waiting for a storage node's worker, and its time beside the disk's */
     uint64_t storage_queue_ns, storage_cpu_ns; /* the waiting alone; CPU time of the work */
-    double storage_price;  /* of a second of a storage core, as last heard; 0 if never */
+    double storage_price;                      /* of a storage core, as last heard; 0 if never */
     double storage_cores;  /* that the storage node may use, as last heard; 0 if never */
     uint64_t disk_ns;      /* waiting for the disk; 0 if the file was in memory */
     uint64_t disk_busy_ns; /* its part of what the disk was busy (base/disk_clock.h) */

@@ -6,8 +6,8 @@
 
 /* What the server's cores are worth to its clients.
  *
- * The price is what a second of a storage core costs, in seconds of a client's epoch.
- * Every client says what the last core second of its own use is worth to it, hears the
+ * The price is what a storage core costs, in seconds by which a million samples come later.
+ * Every client says by how many they would come sooner to it with a core more, hears the
  * price, and uses less or more (compute_client/auto_price.h), at a rate that follows
  *
  *     log(worth / price)
@@ -39,7 +39,7 @@
  * Threads: a value; whoever holds it locks it. */
 
 #define SLUICE_CPU_PRICE_LEAST 0x1p-5
-#define SLUICE_CPU_PRICE_MOST 0x1p10
+#define SLUICE_CPU_PRICE_MOST 0x1p30
 #define SLUICE_CPU_PRICE_TARGET_S 0.03 /* of work stands in the queue while the price rests */
 
 struct sluice_cpu_price {

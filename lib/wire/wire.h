@@ -137,7 +137,7 @@ struct sluice_wire_fetch_request {
     struct sluice_wire_sample_request *samples; /* owned */
     size_t num_samples;
     uint64_t grant_bytes;
-    double cpu_worth; /* of a second of a storage core to the client; finite, >= 0 */
+    double cpu_worth; /* of a storage core more to the client, as cpu_price; finite, >= 0 */
 };
 void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request);
 
@@ -170,7 +170,7 @@ sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply *reply,
 /* How busy the server was when it sent a message. */
 struct sluice_wire_load {
     uint32_t queue_depth; /* jobs that waited for a prep worker */
-    double cpu_price;     /* of a second of a storage core, in seconds of an epoch; finite, >= 0 */
+    double cpu_price;     /* of a storage core: seconds of a million samples; finite, >= 0 */
     double prep_cores;    /* that preprocessing may use; finite, >= 0; 0: not said */
 };
 /* Appends it; at most once per message. */

@@ -593,12 +593,12 @@ static double sum_of(const double *values, int n)
 #define MEASURE_S 10
 
 /* The mean over the settings, and each of them: who needs the cores most is not told, but found. */
-#define MOST_MEAN 1.035
-#define MOST_RATIO 1.06
+#define MOST_MEAN 1.025
+#define MOST_RATIO 1.05
 #define MOST_ALONE 1.15
 /* No client may be slower by more than this than with an equal part of the cores to itself; the
  * optimum itself takes some from those who need them least. */
-#define MOST_OF_FAIR 1.6
+#define MOST_OF_FAIR 1.4
 
 static void print(const char *name, const struct world *w, const double *time_s, double ratio)
 {

@@ -6,6 +6,9 @@
 
 #define MS 1000000u
 
+/* A million of so many take a second. */
+#define NUM_ITEMS 2000000
+
 static struct sluice_lp_result plan_of(double share, double used)
 {
     struct sluice_lp_result result = {.primal_s = 2};
@@ -48,50 +51,54 @@ static void follows_no_price_that_is_next_to_nothing(void)
 
 static void the_worth_of_a_core_is_what_another_would_gain(void)
 {
-    /* With p of T by the storage cores, T (1 + d) for x (1 - d / p): the same T + worth * load. */
+    /* T (1 - p d) with x (1 + d). */
     struct sluice_auto_price p = following(1);
     const struct sluice_lp_result result = plan_of(0.2, 1);
-    sluice_auto_price_planned(&p, 0.5, &result);
-    CU_ASSERT_DOUBLE_EQUAL(p.worth, 0.2 / (0.5 * 0.8), 1e-9);
+    sluice_auto_price_planned(&p, 0.5, &result, NUM_ITEMS);
+    CU_ASSERT_DOUBLE_EQUAL(p.worth, 0.2 / 0.5, 1e-9);
+    /* Of a tenth of the samples in the same time: each has ten times as much of it. */
+    sluice_auto_price_planned(&p, 0.5, &result, NUM_ITEMS / 10);
+    CU_ASSERT_DOUBLE_EQUAL(p.worth, 10 * 0.2 / 0.5, 1e-9);
 }
 
 static void the_worth_is_that_of_the_program(void)
 {
-    /* T = max(1 - s, s / x), as of work that storage seconds s take off the client: each is worth
-     * 1, whatever x is. */
+    /* T = max(1 - s, s / x), as of work that storage seconds s take off the client. */
     const double xs[] = {0.1, 0.5, 2};
     for (int i = 0; i < 3; i++) {
         const double x = xs[i], t = 1 / (1 + x), h = 1e-6 * x;
         const double slope = (1 / (1 + x + h) - t) / h; /* of T by x */
         struct sluice_auto_price p = following(1);
-        const struct sluice_lp_result result = plan_of(-slope * x / t, 1);
-        sluice_auto_price_planned(&p, x, &result);
-        CU_ASSERT_DOUBLE_EQUAL(p.worth, 1, 1e-3);
+        struct sluice_lp_result result = plan_of(-slope * x / t, 1);
+        result.primal_s *= t;
+        result.busy_s[SLUICE_LOAD_STORAGE_CPU] *= t;
+        sluice_auto_price_planned(&p, x, &result, NUM_ITEMS);
+        CU_ASSERT_DOUBLE_EQUAL(p.worth, -slope, 1e-3);
     }
 }
 
 static void uses_more_where_a_core_is_worth_more_than_its_price(void)
 {
     struct sluice_auto_price p = following(1);
-    const struct sluice_lp_result dear = plan_of(0.5, 1); /* worth 2 */
-    sluice_auto_price_planned(&p, 0.5, &dear);
+    const struct sluice_lp_result dear = plan_of(1, 1); /* worth 2 */
+    sluice_auto_price_planned(&p, 0.5, &dear, NUM_ITEMS);
     const double more = sluice_auto_price_next_use(&p, 250 * MS, 4);
     CU_ASSERT(more > 0.55 && more < 0.7);
     const struct sluice_lp_result cheap = plan_of(0.2, 1);
-    sluice_auto_price_planned(&p, more, &cheap);
+    sluice_auto_price_planned(&p, more, &cheap, NUM_ITEMS);
     CU_ASSERT(sluice_auto_price_next_use(&p, 500 * MS, 4) < more);
 }
 
 static void steps_become_small_near_the_right_use(void)
 {
     struct sluice_auto_price p = following(1);
-    const struct sluice_lp_result near = plan_of(0.34, 1); /* worth 1.03 */
-    sluice_auto_price_planned(&p, 0.5, &near);
+    const struct sluice_lp_result near = plan_of(0.515, 1); /* worth 1.03 */
+    sluice_auto_price_planned(&p, 0.5, &near, NUM_ITEMS);
     const double next = sluice_auto_price_next_use(&p, 250 * MS, 4);
     CU_ASSERT(next > 0.5 && next < 0.51);
     /* However far the worth is off, and however long ago it was. */
     const struct sluice_lp_result all = plan_of(1, 1);
-    sluice_auto_price_planned(&p, next, &all);
+    sluice_auto_price_planned(&p, next, &all, NUM_ITEMS);
     CU_ASSERT(sluice_auto_price_next_use(&p, 60000 * (uint64_t)MS, 4) < 1.5 * next);
 }
 
@@ -99,7 +106,7 @@ static void does_not_ask_for_more_than_a_plan_has_a_use_for(void)
 {
     struct sluice_auto_price p = following(0.1);
     const struct sluice_lp_result slack = plan_of(0, 0.6);
-    sluice_auto_price_planned(&p, 0.5, &slack);
+    sluice_auto_price_planned(&p, 0.5, &slack, NUM_ITEMS);
     CU_ASSERT_EQUAL(p.worth, 0);
     CU_ASSERT_DOUBLE_EQUAL(p.use, 0.3, 1e-6);
     CU_ASSERT(sluice_auto_price_next_use(&p, 250 * MS, 4) <= p.use);
@@ -112,7 +119,7 @@ static void stays_within_the_cores_and_above_nothing(void)
     const struct sluice_lp_result cheap = plan_of(0.001, 1);
     for (unsigned i = 2; i < 200; i++) {
         const double use = sluice_auto_price_next_use(&p, i * (uint64_t)(250 * MS), 4);
-        sluice_auto_price_planned(&p, use, &cheap);
+        sluice_auto_price_planned(&p, use, &cheap, NUM_ITEMS);
         CU_ASSERT(use > 0);
     }
 }
