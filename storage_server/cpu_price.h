@@ -72,7 +72,7 @@ struct sluice_cpu_load {
     double idle_s;    /* ... and none at all */
     bool was_empty;   /* no job waited, at some time */
     unsigned num_followers;
-    double worth;    /* the mean of what a core second is worth to them; 0: nothing, or not told */
+    double worth;    /* the mean of what a core is worth to them; 0: nothing, or not told */
     bool has_silent; /* one of them never said that */
 };
 

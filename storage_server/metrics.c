@@ -78,7 +78,7 @@ char *sluice_metrics_text(const struct sluice_wire_stats *stats)
     put_header(page, "busy_core_seconds_total", "counter", "CPU time of preprocessing.");
     fprintf(page, "sluice_busy_core_seconds_total %.9g\n", stats->busy_cores * stats->uptime_s);
     put_gauge(page, "cpu_price", stats->cpu_price,
-              "What a second of a core is worth to the clients, in seconds of an epoch.");
+              "What a core is worth to the clients, in seconds of a million samples.");
     put_header(page, "cpu_seconds_total", "counter", "CPU time of jobs: reading, ops and replies.");
     fprintf(page, "sluice_cpu_seconds_total %.9g\n", stats->cpu_s);
     put_header(page, "process_cpu_seconds_total", "counter", "CPU time of the whole server.");

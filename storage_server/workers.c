@@ -46,7 +46,7 @@ struct sluice_party {
     size_t refs; /* who joined, its jobs and its waiters */
     bool follows_price;
     uint64_t asked_ns; /* when it came with its last job */
-    double worth;      /* to it, of a core second */
+    double worth;      /* to it, of a core: cpu_price.h */
     bool has_told;     /* that, once */
     double used_s;     /* CPU time of its jobs in PREP, of late */
     struct sluice_party *next, **link;

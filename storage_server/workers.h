@@ -56,7 +56,7 @@ void sluice_workers_leave(struct sluice_workers *workers, struct sluice_party *p
 /* From now on the party counts among those who follow the price (cpu_price.h). */
 void sluice_workers_follow(struct sluice_workers *workers, struct sluice_party *party);
 
-/* What the last second that the party uses of a core is worth to it; 0: nothing. */
+/* What a core more is worth to the party, as cpu_price.h has it; 0: nothing. */
 void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_party *party,
                                double worth);
 

@@ -93,7 +93,7 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
                                  struct sluice_wire_fetch_request *got, struct sluice_err *err)
 {
     if (!(wire->cpu_worth >= 0 && isfinite(wire->cpu_worth)))
-        return sluice_fail(err, SLUICE_E_CORRUPT, "a core second is worth %g", wire->cpu_worth);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "a core is worth %g", wire->cpu_worth);
     got->grant_bytes = wire->grant_bytes;
     got->cpu_worth = wire->cpu_worth;
     if (wire->open) {
