@@ -101,7 +101,7 @@ struct sluice_rate_watch {
     uint64_t last_ns[SLUICE_NUM_WATCHED];   /* where the next interval begins, for each */
 };
 
-/* Begins with what is believed, and bounds it (the storage price is of no concern here). */
+/* Begins with what is believed, and bounds it. */
 struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *believed,
                                                 const struct sluice_rates *most);
 

@@ -187,7 +187,6 @@ static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
                     rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
                 [SLUICE_LOAD_GPU] = rates->gpu_samples_per_s,
             },
-        .price_s = {[SLUICE_LOAD_STORAGE_CPU] = rates->storage_cpu_price},
     };
 }
 

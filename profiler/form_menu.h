@@ -73,9 +73,8 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
  * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
- * at most 40 MB.  With a price of storage CPU, *bound_s is of the epoch's seconds and what its
- * storage CPU is worth together.  SLUICE_E_INVALID, with the reason in err, if a rate is not
- * positive; SLUICE_E_NO_MEMORY. */
+ * at most 40 MB.  SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
+ * SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                                     const struct sluice_rates *rates,
                                                     uint8_t *choice, double *bound_s,

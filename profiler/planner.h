@@ -26,16 +26,14 @@
  * Pure: no I/O, clock, randomness or threads.  Equal input gives the equal plan
  * on every machine.  O(n log n). */
 
-/* All > 0; INFINITY: never the limit.  But for the price. */
+/* All > 0; INFINITY: never the limit. */
 struct sluice_rates {
     double link_bytes_per_s;
     double storage_cores;
     double compute_cores;
     double gpu_samples_per_s;
-    double pcie_bytes_per_s;  /* 0: never the limit, too */
-    double disk_bytes_per_s;  /* likewise; of files.  Tables have the disk's seconds instead. */
-    double storage_cpu_price; /* others want the storage cores too: what a second of one is worth,
-                                 in seconds of this epoch; >= 0.  SOPHON's rule does not know it. */
+    double pcie_bytes_per_s; /* 0: never the limit, too */
+    double disk_bytes_per_s; /* likewise; of files.  Tables have the disk's seconds instead. */
 };
 
 enum sluice_resource {

@@ -25,7 +25,7 @@ static struct sluice_auto_state state_of(double disk, double link, double storag
         .compute_cores = 8,
         .gpu_samples_per_s = trainer,
     };
-    const struct sluice_rates most = {INFINITY, INFINITY, INFINITY, INFINITY, 0, 0, 0};
+    const struct sluice_rates most = {INFINITY, INFINITY, INFINITY, INFINITY, 0, 0};
     const struct sluice_rate_watch watch = sluice_rate_watch_init(&rates, &most);
     return sluice_auto_state_of(&watch, &costs, price);
 }
