@@ -68,8 +68,7 @@ static void serve_tcp_run(int socket, const struct bench_ask *ask)
                 sluice_rate_limit_take(&limit, sizeof(header) + payload->len, sluice_clock_ns());
             if (!wait_ns)
                 break;
-            const struct timespec wait = {.tv_sec = (time_t)(wait_ns / 1000000000u),
-                                          .tv_nsec = (long)(wait_ns % 1000000000u)};
+            const struct timespec wait = sluice_clock_timespec(wait_ns);
             nanosleep(&wait, NULL);
         }
         memcpy(header, &i, sizeof(i));

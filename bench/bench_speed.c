@@ -83,8 +83,7 @@ static void wait_for(uint64_t period_ns, uint64_t spent_ns)
     if (spent_ns >= period_ns)
         return;
     const uint64_t left_ns = period_ns - spent_ns;
-    struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000u),
-                            .tv_nsec = (long)(left_ns % 1000000000u)};
+    struct timespec left = sluice_clock_timespec(left_ns);
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         continue;
 }

@@ -1,5 +1,6 @@
 #include "bench/bench_way.h"
 
+#include "base/clock.h"
 #include "bench/bench.h"
 
 #include <errno.h>
@@ -71,7 +72,6 @@ void bench_way_let_out(struct bench_way *way, uint64_t now_ns)
 void bench_way_poll(struct pollfd *polls, nfds_t num_polls, uint64_t now_ns, uint64_t wake_ns)
 {
     const uint64_t wait_ns = wake_ns == UINT64_MAX ? 0 : wake_ns > now_ns ? wake_ns - now_ns : 0;
-    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / 1000000000u),
-                                  .tv_nsec = (long)(wait_ns % 1000000000u)};
+    const struct timespec wait = sluice_clock_timespec(wait_ns);
     (void)ppoll(polls, num_polls, wake_ns == UINT64_MAX ? NULL : &wait, NULL);
 }

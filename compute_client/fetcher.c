@@ -307,6 +307,16 @@ static void give_up(struct fetcher *f, sluice_status status, const char *text)
     f->events.on_failed(f->events.ctx, status, text);
 }
 
+/* Or until the time has come. */
+static void wait_closed(struct fetcher *f, uint64_t until_ns)
+{
+    bool has_time = true;
+    pthread_mutex_lock(&f->lock);
+    while (has_time && !f->is_closed)
+        has_time = sluice_cond_wait_until(&f->changed, &f->lock, until_ns);
+    pthread_mutex_unlock(&f->lock);
+}
+
 static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct sluice_err *err)
 {
     struct sluice_server_info info;
@@ -381,10 +391,7 @@ static bool connect_or_wait(struct fetcher *f)
         give_up(f, status, text);
         return false;
     }
-    pthread_mutex_lock(&f->lock);
-    while (!f->is_closed && sluice_clock_ns() < now + wait)
-        sluice_cond_wait_until(&f->changed, &f->lock, now + wait);
-    pthread_mutex_unlock(&f->lock);
+    wait_closed(f, now + wait);
     return true;
 }
 
@@ -425,10 +432,7 @@ static bool after_loss(struct fetcher *f)
     if (is_first)
         sluice_log(SLUICE_LOG_WARN, "lost the stream to %s; trying for up to %.0f s", text,
                    sluice_client_retry_for_s(f->client));
-    pthread_mutex_lock(&f->lock);
-    while (!f->is_closed && sluice_clock_ns() < now + wait)
-        sluice_cond_wait_until(&f->changed, &f->lock, now + wait);
-    pthread_mutex_unlock(&f->lock);
+    wait_closed(f, now + wait);
     return true;
 }
 
