@@ -68,6 +68,12 @@ struct results {
     const char *costs;
 };
 
+/* Of the epoch. */
+static double seconds_of(const struct result *result)
+{
+    return result->forecast.primal_s + result->fill_s;
+}
+
 static double gap_of(const struct results *results, const struct result *result)
 {
     return results->bound_s > 0 ? result->forecast.primal_s / results->bound_s - 1 : 0;
@@ -109,9 +115,8 @@ static void print_plans(const struct results *results)
     for (size_t i = 0; i < results->num_items; i++) {
         const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
         printf("%-8s %10.3f s  %8.3f%%  %12.6f GB  %-12s", results->items[i].planner,
-               forecast->primal_s + results->items[i].fill_s,
-               100 * gap_of(results, &results->items[i]), (double)forecast->wire_bytes / 1e9,
-               sluice_resource_name(forecast->slowest));
+               seconds_of(&results->items[i]), 100 * gap_of(results, &results->items[i]),
+               (double)forecast->wire_bytes / 1e9, sluice_resource_name(forecast->slowest));
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             if (forecast->choices[c])
                 printf(" %s:%llu", sluice_form_menu_name(c),
@@ -131,8 +136,7 @@ static void print_whatif(const struct results *results)
     printf("  limited by\n");
     for (size_t i = 0; i < results->num_items; i++) {
         const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
-        printf("%-8s %8.3f s", results->items[i].planner,
-               forecast->primal_s + results->items[i].fill_s);
+        printf("%-8s %8.3f s", results->items[i].planner, seconds_of(&results->items[i]));
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             printf(" %10.3f s", forecast->busy_s[r]);
         printf("  %s\n", sluice_resource_name(forecast->slowest));
@@ -182,9 +186,10 @@ static sluice_status make_results(const struct request *request,
                 continue;
             struct result *result = &results->items[results->num_items++];
             *result = (struct result){.planner = planner, .forecast = best};
-            if (strcmp(planner, "lp") != 0)
+            if (strcmp(planner, "lp") != 0) {
                 status = sluice_profile_make_plan(planner, &menu, &rates, &choice, err);
-            if (strcmp(planner, "lp") != 0 && status == SLUICE_OK) {
+                if (status != SLUICE_OK)
+                    return status;
                 result->forecast = sluice_form_menu_forecast(&menu, &rates, choice);
                 free(choice);
             }

@@ -226,16 +226,17 @@ class Sweep:
         if not unknown:
             return
         asked, command = self.ask(setup, profile, speed.left(profile))
-        self.plans.update({(setup, name): asked[cells.MODES[name].planner]["primal_s"]
-                           for name in unknown})
+        plans = {name: asked[cells.MODES[name].planner] for name in unknown}
+        # How often the images come follows from how long a pass takes, about.
+        self.plans.update({(setup, name): plan["primal_s"] for name, plan in plans.items()})
         repeat = self.repeat_of(setup)
-        for name in unknown:
-            plan = asked[cells.MODES[name].planner]
+        for name, plan in plans.items():
             self.plans[setup, name] = forecast.pass_seconds(plan, repeat)
             busy = {f"busy_{key}": value for key, value in plan["busy_s"].items()}
             self.records.forecasts.append({
                 **setup._asdict(), "mode": name, "round": number,
-                "seconds": self.plans[setup, name], "wire_bytes": plan["wire_bytes"], "slowest": plan["slowest"], "gap": plan["gap"],
+                "seconds": self.plans[setup, name], "wire_bytes": plan["wire_bytes"],
+                "slowest": plan["slowest"], "gap": plan["gap"],
                 "choices": records.choices_text(plan["choices"]), "commit": self.commit,
                 "command": command,
                 **{key: busy.get(key, 0) for key in records.FORECAST_FIELDS
