@@ -162,7 +162,8 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
     memset(chooser->asked, 0, sizeof(chooser->asked));
 }
 
-static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item)
+static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item,
+                                const struct sluice_expected *under_way)
 {
     (void)item;
     struct sluice_auto_chooser *chooser = ctx;
@@ -174,7 +175,8 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
     }
     const bool is_timed = chooser->num_choices++ % TIMED_CHOICES == 0;
     const uint64_t start_ns = is_timed ? sluice_thread_cpu_ns() : 0;
-    const unsigned choice = sluice_auto_plan_choose(chooser->plan, index);
+    struct sluice_expected expected;
+    const unsigned choice = sluice_auto_plan_choose(chooser->plan, index, under_way, &expected);
     if (is_timed)
         chooser->stats.choices_s +=
             TIMED_CHOICES * (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
@@ -185,6 +187,7 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
         .max_away = bounds.max_away,
         .max_unfinished = bounds.max_unfinished,
         .storage_worth = sluice_auto_plan_storage_worth(chooser->plan),
+        .expected = expected,
     };
 }
 

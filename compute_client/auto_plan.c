@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "compute_client/auto_costs.h"
 #include "compute_client/auto_price.h"
+#include "compute_client/auto_queues.h"
 #include "compute_client/auto_state.h"
 
 #include <assert.h>
@@ -73,7 +74,8 @@ struct sluice_auto_plan {
      * the same, and prices that were found for other costs would choose alike for all of them. */
     struct sluice_auto_costs taken_costs;
     struct sluice_auto_price price; /* of the storage cores */
-    double told_use;                /* of them, when a plan was told last; 0: by no price */
+    struct sluice_auto_queues queues;
+    double told_use; /* of them, when a plan was told last; 0: by no price */
 
     struct sluice_auto_epoch epoch;
     uint8_t offered[SLUICE_NUM_CHOICES];
@@ -349,13 +351,41 @@ static bool is_latency_item(const struct sluice_auto_plan *plan, size_t index)
     return index >= plan->latency_item && index - plan->latency_item < LATENCY_ITEMS;
 }
 
-unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index)
+/* The prices in force, as the queues make them for one item.  Where a price is followed the storage
+ * node's queue is also that of others, and its price is the answer to it. */
+static struct sluice_price_plan leaning_prices(const struct sluice_auto_plan *plan,
+                                               const struct sluice_expected *under_way)
+{
+    struct sluice_price_plan prices = plan->prices;
+    if (plan->options.is_fixed || plan->price.use > 0 || !under_way)
+        return prices;
+    const struct sluice_capacities capacities = capacities_of(plan);
+    double by[SLUICE_NUM_LOADS];
+    sluice_auto_queues_lean(&plan->queues, under_way, plan->burden.price, capacities.per_s, by);
+    for (unsigned k = 0; k < prices.num_prices; k++) {
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            prices.weight[k][r] *= (float)by[r];
+    }
+    return prices;
+}
+
+unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index,
+                                 const struct sluice_expected *under_way,
+                                 struct sluice_expected *expected)
 {
     assert(plan->has_prices && index < plan->epoch.num_items);
     struct sluice_menu menu;
     fill_menu(plan, &plan->taken_costs, index, &menu);
     plan->is_alone = is_latency_item(plan, index);
-    return plan->offered[sluice_price_plan_choose(&plan->prices, &plan->balance, &menu)];
+    const struct sluice_price_plan prices = leaning_prices(plan, under_way);
+    const unsigned k = sluice_price_plan_choose(&prices, &plan->balance, &menu);
+    if (expected)
+        *expected = (struct sluice_expected){
+            .storage_s = sluice_menu_cost(&menu, SLUICE_LOAD_STORAGE_CPU, k),
+            .bytes = sluice_menu_cost(&menu, SLUICE_LOAD_NET_DOWN, k),
+            .compute_s = sluice_menu_cost(&menu, SLUICE_LOAD_COMPUTE_CPU, k),
+        };
+    return plan->offered[k];
 }
 
 static bool reserve_spans(struct sluice_auto_plan *plan, size_t num_rows)
@@ -443,6 +473,8 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     if (!is_draining && sight.seconds > 0)
         sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
     learn_in_hand(plan, rows, num_rows);
+    if (!is_draining)
+        sluice_auto_queues_see(&plan->queues, rows, num_rows);
     if (!is_draining && sight.seconds > 0)
         plan->link_waited = sight.waiting[SLUICE_WATCHED_LINK];
     if (has_latency)

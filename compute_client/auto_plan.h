@@ -26,6 +26,8 @@
  * the prices are found anew over a bounded sample of the items that are left; they replace the old
  * ones only if that makes the rest faster by a few per cent, so that noise moves nothing.
  *
+ * Between two looks the prices in force lean to whatever has the least to do (auto_queues.h).
+ *
  * Where the link has not been empty for 10 s, two items are asked for with nothing else under way,
  * to see its latency.
  *
@@ -82,8 +84,11 @@ SLUICE_MUST_USE sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *pl
                                                      struct sluice_auto_forecast *forecast,
                                                      struct sluice_err *err);
 
-/* The choice of the epoch's item, in order: sluice_choice_listed() says what it is. */
-unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index);
+/* The choice of the epoch's item, in order: sluice_choice_listed() says what it is, and *expected
+ * (unless NULL) what it takes.  under_way: as chooser.h says; NULL: nothing is. */
+unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index,
+                                 const struct sluice_expected *under_way,
+                                 struct sluice_expected *expected);
 
 /* Learns from rows[0 .. num_rows) and the trainer, and finds new prices for the items from
  * `next_item` on if that pays.  True: there are new prices, and *forecast says why. */

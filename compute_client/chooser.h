@@ -13,6 +13,11 @@
  *
  * Threads: stand beside each function; none is called with a lock held. */
 
+/* What an item is expected to take: CPU seconds of either node, and bytes over the link. */
+struct sluice_expected {
+    double storage_s, bytes, compute_s;
+};
+
 /* What an item is asked for.  It waits while max_away items were asked for and have not arrived, or
  * max_unfinished are not in their batch, so that a chooser that changes its mind does not wait for
  * what was asked before; 0 counts as 1. */
@@ -20,6 +25,7 @@ struct sluice_ask {
     struct sluice_choice choice;
     uint32_t max_away, max_unfinished;
     double storage_worth; /* source.h */
+    struct sluice_expected expected;
 };
 
 /* The way of one item, from the request to its row in the batch.
@@ -43,8 +49,11 @@ struct sluice_row_seen {
 };
 
 struct sluice_chooser {
-    /* Once per item, in the order of the items, on the loader's thread. */
-    struct sluice_ask (*choose)(void *ctx, size_t index, const struct sluice_sampler_item *item);
+    /* Once per item, in the order of the items, on the loader's thread.  under_way: the sums of
+     * what was expected of items, storage CPU and bytes of those that have not arrived, compute CPU
+     * of those that are not in their batch. */
+    struct sluice_ask (*choose)(void *ctx, size_t index, const struct sluice_sampler_item *item,
+                                const struct sluice_expected *under_way);
     /* Any thread; NULL: not wanted. */
     void (*on_row)(void *ctx, const struct sluice_row_seen *row);
     /* The trainer gets a batch of n samples at now_ns, for which it waited so long; on its

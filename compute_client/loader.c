@@ -43,6 +43,8 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     const bool is_good = row->result.status == SLUICE_OK;
     pthread_mutex_lock(&loader->lock);
     loader->num_away--;
+    loader->under_way.storage_s -= row->expected.storage_s;
+    loader->under_way.bytes -= row->expected.bytes;
     if (is_good) {
         loader->charged_bytes += row->result.payload_bytes - row->charged;
         row->charged = row->result.payload_bytes;
@@ -147,11 +149,16 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
     row->started_ns = row->cpu_ns = 0;
     row->result = (struct sluice_source_result){0};
     row->charged = expected_bytes(loader);
+    row->expected = loader->ask.expected;
     row->error[0] = '\0';
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
     loader->charged_bytes += row->charged;
     loader->num_away++;
     loader->num_unfinished++;
+    loader->under_way.storage_s += row->expected.storage_s;
+    loader->under_way.bytes += row->expected.bytes;
+    loader->under_way.compute_s += row->expected.compute_s;
+    loader->seen_under_way = loader->under_way;
     loader->next_item++;
     loader->has_ask = false;
     return (struct sluice_source_item){
@@ -178,7 +185,7 @@ static bool take_next(struct sluice_loader *loader, bool waits, struct sluice_so
     if (!loader->has_ask && loader->next_item < items_left(loader)) {
         const struct sluice_chooser *chooser = &loader->epoch.chooser;
         loader->ask = chooser->choose(chooser->ctx, loader->epoch.first_item + loader->next_item,
-                                      next_drawn(loader));
+                                      next_drawn(loader), &loader->seen_under_way);
         loader->has_ask = true;
     }
     pthread_mutex_lock(&loader->lock);
@@ -341,6 +348,7 @@ sluice_status sluice_loader_start(struct sluice_loader *loader, const struct slu
     loader->stats = (struct sluice_epoch_stats){0};
     loader->next_item = loader->num_taken = loader->num_released = 0;
     loader->num_away = loader->num_unfinished = loader->charged_bytes = 0;
+    loader->under_way = loader->seen_under_way = (struct sluice_expected){0};
     loader->has_ask = false;
     loader->num_batches =
         (items_left(loader) + loader->options.batch_size - 1) / loader->options.batch_size;

@@ -60,6 +60,7 @@ void loader_complete_row(struct row *row, sluice_status status)
     struct sluice_source *source = loader->epoch.source;
     pthread_mutex_lock(&loader->lock);
     loader->num_unfinished--;
+    loader->under_way.compute_s -= row->expected.compute_s;
     loader->charged_bytes -= row->charged;
     row->charged = 0;
     loader->stats.payload_bytes += payload_bytes;

@@ -27,6 +27,7 @@ struct row {
     struct sluice_source_result result; /* its sample is taken by the job */
     unsigned ops_done;                  /* of the reply */
     size_t charged;                     /* bytes counted against the bound */
+    struct sluice_expected expected;
     char error[200];
 };
 
@@ -43,8 +44,9 @@ struct sluice_loader {
     pthread_cond_t room;             /* for the loader thread */
     size_t next_item;                /* to be asked for; written by the loader's thread alone */
     size_t num_away, num_unfinished; /* not arrived; not in their batch */
-    size_t num_taken;                /* batches that next() has handed out or passed over */
-    size_t num_released;             /* batches whose slot is free again */
+    struct sluice_expected under_way;
+    size_t num_taken;    /* batches that next() has handed out or passed over */
+    size_t num_released; /* batches whose slot is free again */
     size_t charged_bytes;
     struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */
@@ -64,6 +66,7 @@ struct sluice_loader {
     /* The loader thread's alone. */
     struct sluice_ask ask; /* for the next item */
     bool has_ask;
+    struct sluice_expected seen_under_way; /* when the item before it was asked for */
 
     /* Constant. */
     struct sluice_loader_options options;

@@ -86,9 +86,11 @@ static unsigned choice_at(const struct measuring *measuring, size_t item)
     return mix->choices[(item + item / measuring->count) % mix->num_choices];
 }
 
-static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item)
+static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item,
+                                const struct sluice_expected *under_way)
 {
     (void)item;
+    (void)under_way;
     return (struct sluice_ask){
         .choice = sluice_choice_listed((uint8_t)choice_at(ctx, index)),
         .max_away = UINT32_MAX,

@@ -57,6 +57,7 @@ struct event {
 
 struct flight {
     struct sluice_row_seen row;
+    struct sluice_expected expected;
     double storage_s, compute_s, bytes, disk_s;
 };
 
@@ -235,6 +236,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
     double now = 0, disk_free = 0, storage_free = 0, link_free = 0, compute_free = 0, last_tick = 0;
     double link_noise = 1;
     size_t next = 0, away = 0, unfinished = 0;
+    struct sluice_expected under_way = {0}, expected = {0};
     unsigned c = 0;
     bool is_chosen = false;
     while (next < world->num_items || unfinished > 0) {
@@ -264,7 +266,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 sim.num_seen = 0;
             }
             if (!is_chosen) {
-                c = sluice_auto_plan_choose(plan, next);
+                c = sluice_auto_plan_choose(plan, next, &under_way, &expected);
                 outcome.counts[c]++;
                 count(world, now, c, &outcome);
                 is_chosen = true;
@@ -281,6 +283,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             true_costs(world, next, cost);
             struct flight *flight = &sim.flights[next];
             *flight = (struct flight){
+                .expected = expected,
                 .storage_s = cost[c][SLUICE_LOAD_STORAGE_CPU] * jitter(&rng, world->noise),
                 .compute_s = cost[c][SLUICE_LOAD_COMPUTE_CPU] * jitter(&rng, world->noise),
                 .bytes = cost[c][SLUICE_LOAD_NET_DOWN],
@@ -307,6 +310,9 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             next++;
             away++;
             unfinished++;
+            under_way.storage_s += expected.storage_s;
+            under_way.bytes += expected.bytes;
+            under_way.compute_s += expected.compute_s;
         }
         const struct event event = pop();
         now = event.at_s;
@@ -331,6 +337,8 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             break;
         case ARRIVES: {
             away--;
+            under_way.storage_s -= flight->expected.storage_s;
+            under_way.bytes -= flight->expected.bytes;
             const double start = fmax(now, compute_free);
             compute_free = start + flight->compute_s / rates->compute_cores;
             flight->row.arrived_ns = ns_of(now);
@@ -342,6 +350,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
         case DONE:
             sim.seen[sim.num_seen++] = flight->row;
             unfinished--;
+            under_way.compute_s -= flight->expected.compute_s;
             break;
         }
     }
@@ -613,7 +622,7 @@ static void a_slow_trainer_leaves_the_plan_as_it_is(void)
         CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &forecast, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(forecast.slowest == SLUICE_LOAD_GPU, k > 0);
         for (size_t i = 0; i < epoch.num_items; i++)
-            counts[k][sluice_auto_plan_choose(plan, i)]++;
+            counts[k][sluice_auto_plan_choose(plan, i, NULL, NULL)]++;
         sluice_auto_plan_destroy(plan);
     }
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
@@ -654,8 +663,8 @@ static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
     CU_ASSERT(forecast.price[SLUICE_LOAD_STORAGE_CPU] > 0.05);
     CU_ASSERT(forecast.price[SLUICE_LOAD_COMPUTE_CPU] > 0.05);
     for (size_t i = 0; i < SEEN; i++) {
-        const unsigned c = sluice_auto_plan_choose(plans[0], i);
-        CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[1], i), c);
+        const unsigned c = sluice_auto_plan_choose(plans[0], i, NULL, NULL);
+        CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[1], i, NULL, NULL), c);
         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
         true_costs(&world, i, cost);
         const double bytes = cost[c][SLUICE_LOAD_NET_DOWN];
@@ -679,7 +688,8 @@ static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
         sluice_auto_plan_tick(plans[0], ns_of(TICK_S), SEEN, rows, SEEN, &trainer, &forecast));
     CU_ASSERT(sluice_auto_plan_correction(plans[0], 0, SLUICE_SIDE_COMPUTE_CPU) > 1.02);
     for (size_t i = SEEN; i < SEEN + LATER; i++)
-        CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[0], i), sluice_auto_plan_choose(plans[1], i));
+        CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[0], i, NULL, NULL),
+                        sluice_auto_plan_choose(plans[1], i, NULL, NULL));
     for (int p = 0; p < 2; p++)
         sluice_auto_plan_destroy(plans[p]);
 }
@@ -741,7 +751,7 @@ static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
         size_t num_other_forms = 0;
         for (size_t i = 0; i < 1000; i++) {
             const struct sluice_choice choice =
-                sluice_choice_listed(sluice_auto_plan_choose(plan, i));
+                sluice_choice_listed(sluice_auto_plan_choose(plan, i, NULL, NULL));
             num_other_forms +=
                 choice.form == SLUICE_FORM_JPEG_CROP || choice.form == SLUICE_FORM_U8_PACKED;
             CU_ASSERT(choice.split <= sluice_pipeline_num_ops(epoch.pipeline));

@@ -576,19 +576,31 @@ struct watching {
     pthread_mutex_t lock;
     uint32_t max_away, max_unfinished;
     size_t num_chosen, num_rows, num_good, num_batches, num_samples;
+    size_t most_away, most_unfinished; /* by what the items were expected to take */
     bool is_in_order, is_consistent;
 };
 
 static struct sluice_ask watching_choose(void *ctx, size_t index,
-                                         const struct sluice_sampler_item *item)
+                                         const struct sluice_sampler_item *item,
+                                         const struct sluice_expected *under_way)
 {
     struct watching *watching = ctx;
     pthread_mutex_lock(&watching->lock);
+    /* Each is expected to take 1 s of storage CPU, 2 bytes and 4 s of compute CPU. */
+    const size_t away = (size_t)under_way->storage_s;
+    const size_t unfinished = (size_t)(under_way->compute_s / 4);
+    watching->is_consistent &= under_way->bytes == 2 * under_way->storage_s && away <= unfinished &&
+                               unfinished <= watching->num_chosen;
+    watching->is_consistent &= (watching->num_chosen == 0) == (unfinished == 0);
+    watching->most_away = away > watching->most_away ? away : watching->most_away;
+    if (unfinished > watching->most_unfinished)
+        watching->most_unfinished = unfinished;
     watching->is_in_order &= index == watching->num_chosen && item->position < NUM_SAMPLES;
     watching->num_chosen++;
     const struct sluice_ask ask = {.choice = sluice_choice_at(pipeline, index % 2 ? 3 : 0),
                                    .max_away = watching->max_away,
-                                   .max_unfinished = watching->max_unfinished};
+                                   .max_unfinished = watching->max_unfinished,
+                                   .expected = {.storage_s = 1, .bytes = 2, .compute_s = 4}};
     pthread_mutex_unlock(&watching->lock);
     return ask;
 }
@@ -687,6 +699,9 @@ static void no_more_is_under_way_than_the_chooser_wants(void)
             answer(&held, loader, i);
             pass_batch_after(loader, i);
         }
+        CU_ASSERT_TRUE(watching.is_consistent);
+        CU_ASSERT_EQUAL(watching.most_away, most);
+        CU_ASSERT(watching.most_unfinished == most || (k < 2 && watching.most_unfinished > most));
         (void)sluice_loader_finish(loader);
         sluice_loader_destroy(loader);
     }
