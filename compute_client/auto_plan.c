@@ -74,8 +74,8 @@ struct sluice_auto_plan {
      * the same, and prices that were found for other costs would choose alike for all of them. */
     struct sluice_auto_costs taken_costs;
     struct sluice_auto_price price; /* of the storage cores */
+    double told_use;                /* of them, when a plan was told last; 0: by no price */
     struct sluice_auto_queues queues;
-    double told_use; /* of them, when a plan was told last; 0: by no price */
 
     struct sluice_auto_epoch epoch;
     uint8_t offered[SLUICE_NUM_CHOICES];
@@ -351,8 +351,8 @@ static bool is_latency_item(const struct sluice_auto_plan *plan, size_t index)
     return index >= plan->latency_item && index - plan->latency_item < LATENCY_ITEMS;
 }
 
-/* The prices in force, as the queues make them for one item.  Where a price is followed the storage
- * node's queue is also that of others, and its price is the answer to it. */
+/* The prices in force, as the queues make them for one item.  A plan that follows a price leaves
+ * storage cores idle for others; leaning would use them. */
 static struct sluice_price_plan leaning_prices(const struct sluice_auto_plan *plan,
                                                const struct sluice_expected *under_way)
 {
