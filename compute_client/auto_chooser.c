@@ -151,7 +151,7 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
                        (unsigned long long)chooser->asked[c]);
         }
         const struct sluice_rates rates = sluice_auto_plan_rates(chooser->plan);
-        const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(chooser->plan);
+        const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(chooser->plan, 0);
         sluice_log(SLUICE_LOG_DEBUG,
                    "plan at %.3f s, item %zu: %s; done %zu, away %u, unfinished %u; asked%s", at_s,
                    index, rates_text(&rates).chars, num_rows, bounds.max_away,
@@ -160,6 +160,15 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
                    sluice_auto_plan_storage_price(chooser->plan), corrections_text(chooser).chars);
     }
     memset(chooser->asked, 0, sizeof(chooser->asked));
+}
+
+/* Since the last look. */
+static size_t rows_in(struct sluice_auto_chooser *chooser)
+{
+    pthread_mutex_lock(&chooser->lock);
+    const size_t num_rows = chooser->num_rows;
+    pthread_mutex_unlock(&chooser->lock);
+    return num_rows;
 }
 
 static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item,
@@ -181,7 +190,8 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
         chooser->stats.choices_s +=
             TIMED_CHOICES * (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
     chooser->asked[choice]++;
-    const struct sluice_auto_bounds bounds = sluice_auto_plan_bounds(chooser->plan);
+    const struct sluice_auto_bounds bounds =
+        sluice_auto_plan_bounds(chooser->plan, rows_in(chooser));
     return (struct sluice_ask){
         .choice = sluice_choice_listed(choice),
         .max_away = bounds.max_away,

@@ -609,7 +609,8 @@ static uint32_t whole(double items)
     return items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;
 }
 
-struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan)
+struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan,
+                                                  size_t num_done)
 {
     if (plan->is_alone)
         return (struct sluice_auto_bounds){1, 1};
@@ -623,7 +624,8 @@ struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan 
     const double ahead_s = FREE_LINK_AHEAD_S - link_price * (FREE_LINK_AHEAD_S - AHEAD_S);
     const double per_s = done_per_s(plan);
     const double away = per_s * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
-                        4 * (rates.storage_cores + rates.compute_cores) + 16;
+                        4 * (rates.storage_cores + rates.compute_cores) + 16 +
+                        (per_s > 0 ? 0 : (double)num_done);
     const double here = plan->price.use > 0 ? 0 : per_s * HERE_S;
     return (struct sluice_auto_bounds){whole(away), whole(away + here)};
 }

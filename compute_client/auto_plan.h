@@ -122,11 +122,13 @@ uint64_t sluice_auto_plan_solves(const struct sluice_auto_plan *plan);
 /* As the item that was chosen for last may be asked for: while max_away items have not arrived, or
  * max_unfinished (no fewer) are not finished, it waits.  Items that are enough to keep every
  * resource at work, and no more; a fixed plan, which does not look at how fast they are done, has
- * no such bounds. */
+ * no such bounds.  num_done: items that were done since the last tick; until the first one of an
+ * epoch it says how fast that goes, and for each of them one more may be under way. */
 struct sluice_auto_bounds {
     uint32_t max_away, max_unfinished;
 };
-struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan);
+struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan *plan,
+                                                  size_t num_done);
 
 /* What is believed now. */
 struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan);

@@ -397,7 +397,8 @@ static void ask(struct world *w, struct client *c)
 
 static struct sluice_auto_bounds bounds_of(const struct client *c)
 {
-    return c->is_greedy ? (struct sluice_auto_bounds){512, 512} : sluice_auto_plan_bounds(c->plan);
+    return c->is_greedy ? (struct sluice_auto_bounds){512, 512}
+                        : sluice_auto_plan_bounds(c->plan, c->num_rows);
 }
 
 static bool has_room(const struct client *c)
