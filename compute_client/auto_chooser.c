@@ -162,9 +162,11 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
     memset(chooser->asked, 0, sizeof(chooser->asked));
 }
 
-/* Since the last look. */
+/* Until the first look, after which nobody asks. */
 static size_t rows_in(struct sluice_auto_chooser *chooser)
 {
+    if (chooser->stats.looks > 0)
+        return 0;
     pthread_mutex_lock(&chooser->lock);
     const size_t num_rows = chooser->num_rows;
     pthread_mutex_unlock(&chooser->lock);
