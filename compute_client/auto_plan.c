@@ -468,19 +468,18 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
         sight.used_per_s[SLUICE_WATCHED_STORAGE] = 0;
     /* While the link runs empty, and is filled again, little is done of what could be. */
     const bool is_draining = plan->latency_item != SIZE_MAX;
-    if (!is_draining)
+    if (!is_draining) {
         sluice_rate_watch_learn(&plan->watch, &sight);
-    if (!is_draining && sight.seconds > 0)
-        sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
-    learn_in_hand(plan, rows, num_rows);
-    if (!is_draining)
         sluice_auto_queues_see(&plan->queues, rows, num_rows);
-    if (!is_draining && sight.seconds > 0)
+    }
+    if (!is_draining && sight.seconds > 0) {
+        sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
         plan->link_waited = sight.waiting[SLUICE_WATCHED_LINK];
+        plan->seen_per_s = (double)sight.num_rows / sight.seconds;
+    }
+    learn_in_hand(plan, rows, num_rows);
     if (has_latency)
         plan->latency_item = SIZE_MAX;
-    if (!is_draining && sight.seconds > 0)
-        plan->seen_per_s = (double)sight.num_rows / sight.seconds;
     if (!is_draining && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
         plan->latency_item = next_item;
 }

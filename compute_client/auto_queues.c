@@ -2,6 +2,7 @@
 
 #include "base/compiler.h"
 #include "compute_client/auto_costs.h"
+#include "compute_client/auto_state.h"
 
 #include <math.h>
 
@@ -9,43 +10,46 @@
 #define GAIN 3.0
 #define MOST_LEAN 0.3
 
-/* A resource is a limit from this part of the prices on. */
-#define PRICED 0.01
-
 /* Of what was seen last, in the mean. */
 #define SEEN_WEIGHT 0.5
 
-static void blend(double *mean, double sum, double weight, bool is_first)
+struct share {
+    double part, all;
+};
+
+static void blend(double *mean, const struct share *seen, bool is_first)
 {
-    if (weight > 0)
-        *mean += (is_first ? 1 : SEEN_WEIGHT) * (sum / weight - *mean);
+    if (seen->all > 0)
+        *mean += (is_first ? 1 : SEEN_WEIGHT) * (seen->part / seen->all - *mean);
 }
 
 void sluice_auto_queues_see(struct sluice_auto_queues *queues, const struct sluice_row_seen *rows,
                             size_t num_rows)
 {
-    double away_bytes = 0, link_bytes = 0, away_cpu = 0, storage_cpu = 0, compute_s = 0, cpu_s = 0;
+    struct share storage = {0}, link = {0}, compute = {0};
     for (size_t i = 0; i < num_rows; i++) {
         const struct sluice_row_seen *row = &rows[i];
         if (row->status != SLUICE_OK || row->arrived_ns <= row->requested_ns)
             continue;
         const double away_s = 1e-9 * (double)(row->arrived_ns - row->requested_ns);
-        const double storage_s = fmin(1e-9 * (double)row->storage_ns, away_s);
-        const double worked_s = 1e-9 * (double)row->storage_cpu_ns;
-        if (worked_s >= SLUICE_LEAST_LEARNT_S) {
-            storage_cpu += worked_s * storage_s;
-            away_cpu += worked_s * away_s;
+        const double stored_s = fmin(1e-9 * (double)row->storage_ns, away_s);
+        const double storage_cpu_s = 1e-9 * (double)row->storage_cpu_ns;
+        const double compute_cpu_s = 1e-9 * (double)row->compute_cpu_ns;
+        const double bytes = (double)row->payload_bytes;
+        if (storage_cpu_s >= SLUICE_LEAST_LEARNT_S) {
+            storage.part += storage_cpu_s * stored_s;
+            storage.all += storage_cpu_s * away_s;
         }
-        link_bytes += (double)row->payload_bytes * (away_s - storage_s);
-        away_bytes += (double)row->payload_bytes * away_s;
-        compute_s += (double)row->compute_cpu_ns * away_s;
-        cpu_s += (double)row->compute_cpu_ns;
+        link.part += bytes * (away_s - stored_s);
+        link.all += bytes * away_s;
+        compute.part += compute_cpu_s * away_s;
+        compute.all += compute_cpu_s;
     }
     const bool is_first = !queues->has_seen;
-    queues->has_seen |= away_bytes > 0;
-    blend(&queues->storage_part, storage_cpu, away_cpu, is_first);
-    blend(&queues->link_part, link_bytes, away_bytes, is_first);
-    blend(&queues->compute_away_s, compute_s, cpu_s, is_first);
+    queues->has_seen |= link.all > 0;
+    blend(&queues->storage_part, &storage, is_first);
+    blend(&queues->link_part, &link, is_first);
+    blend(&queues->compute_away_s, &compute, is_first);
 }
 
 void sluice_auto_queues_lean(const struct sluice_auto_queues *queues,
@@ -68,7 +72,7 @@ void sluice_auto_queues_lean(const struct sluice_auto_queues *queues,
     double sum_s = 0;
     int num_limits = 0;
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(watched); k++) {
-        if (price[watched[k].load] < PRICED)
+        if (price[watched[k].load] < SLUICE_AUTO_PRICED)
             continue;
         sum_s += watched[k].queue_s;
         num_limits++;
@@ -76,7 +80,7 @@ void sluice_auto_queues_lean(const struct sluice_auto_queues *queues,
     if (!queues->has_seen || num_limits < 2)
         return;
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(watched); k++) {
-        if (price[watched[k].load] < PRICED)
+        if (price[watched[k].load] < SLUICE_AUTO_PRICED)
             continue;
         const double lean = GAIN * (watched[k].queue_s - sum_s / num_limits);
         by[watched[k].load] = exp(fmin(fmax(lean, -MOST_LEAN), MOST_LEAN));

@@ -12,9 +12,8 @@
 #define NAMED_CHANGE 0.1
 
 /* A resource is the limit, or close to it, from this share of the time of the slowest on; and one
- * with a price is. */
+ * with a price is (SLUICE_AUTO_PRICED). */
 #define NEAR_LIMIT 0.9
-#define PRICED 0.01
 
 /* Prices of storage CPU that are small beside this, over the number of its cores, are alike. */
 #define PRICE_SCALE 0.2
@@ -88,7 +87,7 @@ static bool counts(const struct sluice_auto_burden *burden,
                    const struct sluice_capacities *capacities, size_t at, double before, double now)
 {
     const enum sluice_load r = load_of(at);
-    if (at == SLUICE_AUTO_STATE_PRICE || burden->price[r] > PRICED)
+    if (at == SLUICE_AUTO_STATE_PRICE || burden->price[r] > SLUICE_AUTO_PRICED)
         return true;
     const bool is_factor = at >= SLUICE_NUM_WATCHED;
     const double load = burden->load[r] * (is_factor ? fmax(1, now / before) : 1);

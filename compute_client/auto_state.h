@@ -27,6 +27,9 @@ struct sluice_auto_state sluice_auto_state_of(const struct sluice_rate_watch *wa
                                               const struct sluice_auto_costs *costs,
                                               double storage_price);
 
+/* A resource whose part of the prices is above this is a limit. */
+#define SLUICE_AUTO_PRICED 0.01
+
 /* What each resource has to do for an item, and its price, under some plan. */
 struct sluice_auto_burden {
     double load[SLUICE_NUM_LOADS], price[SLUICE_NUM_LOADS];

@@ -383,8 +383,7 @@ static void ask(struct world *w, struct client *c)
                 .got = choice,
                 .requested_ns = ns_of(w->now_s),
                 .payload_bytes = (size_t)cost[chosen][SLUICE_LOAD_NET_DOWN],
-                .storage_cpu_ns = ns_of(cost[chosen][SLUICE_LOAD_STORAGE_CPU] * noise),
-                .compute_cpu_ns = ns_of(cost[chosen][SLUICE_LOAD_COMPUTE_CPU] * noise)},
+                .storage_cpu_ns = ns_of(cost[chosen][SLUICE_LOAD_STORAGE_CPU] * noise)},
     };
     if (choice.form != SLUICE_FORM_RAW && sluice_fair_queue_push(&w->queue, &c->flow, &item->job)) {
         start_storage(w);
