@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "bench/bench.h"
-#include "profiler/planner_lp.h"
+#include "plan/planner_lp.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "base/cli.h"
 #include "base/clock.h"
-#include "compute_client/train/train.h"
+#include "train/train.h"
 
 #include <math.h>
 #include <stdio.h>

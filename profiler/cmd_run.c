@@ -8,10 +8,10 @@
 #include "base/progress.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
-#include "profiler/choice_fit.h"
+#include "plan/choice_fit.h"
+#include "plan/model_file.h"
+#include "plan/op_meter.h"
 #include "profiler/form_meter.h"
-#include "profiler/model_file.h"
-#include "profiler/op_meter.h"
 
 #include <stdio.h>
 #include <stdlib.h>

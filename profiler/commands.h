@@ -3,11 +3,11 @@
 
 #include "base/cli.h"
 #include "base/error.h"
-#include "profiler/choice_cost.h"
-#include "profiler/form_menu.h"
-#include "profiler/form_table.h"
-#include "profiler/planner.h"
-#include "profiler/sample_cost.h"
+#include "plan/choice_cost.h"
+#include "plan/form_menu.h"
+#include "plan/form_table.h"
+#include "plan/sample_cost.h"
+#include "plan/sophon.h"
 
 #include <stdbool.h>
 #include <stdint.h>

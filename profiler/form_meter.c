@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "image/coding.h"
-#include "profiler/form_menu.h"
+#include "plan/form_menu.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "pipeline/pipeline.h"
-#include "profiler/form_table.h"
+#include "plan/form_table.h"
 
 #include <stddef.h>
 #include <stdint.h>

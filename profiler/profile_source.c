@@ -2,8 +2,8 @@
 
 #include "base/file.h"
 #include "image/coding.h"
-#include "profiler/form_table.h"
-#include "profiler/model_file.h"
+#include "plan/form_table.h"
+#include "plan/model_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

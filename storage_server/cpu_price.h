@@ -8,7 +8,7 @@
  *
  * The price is what a storage core costs, in seconds by which a million samples come later.
  * Every client says by how many they would come sooner to it with a core more, hears the
- * price, and uses less or more (compute_client/auto_price.h), at a rate that follows
+ * price, and uses less or more (compute_client/replan/auto_price.h), at a rate that follows
  *
  *     log(worth / price)
  *

@@ -1,4 +1,4 @@
-#include "compute_client/train/checkpoint.h"
+#include "train/checkpoint.h"
 
 #include "base/hash.h"
 

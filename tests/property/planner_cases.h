@@ -2,7 +2,7 @@
 #define SLUICE_TESTS_PROPERTY_PLANNER_CASES_H
 
 #include "base/rng.h"
-#include "profiler/planner_lp.h"
+#include "plan/planner_lp.h"
 
 /* Menus of every awkward sort, for tests of the plan over all resources. */
 

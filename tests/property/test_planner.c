@@ -1,6 +1,6 @@
 /* The plan over all resources: the promises that hold for every input, on inputs of every sort,
  * and against all plans there are where those can be counted. */
-#include "profiler/planner_lp.h"
+#include "plan/planner_lp.h"
 
 #include "property/planner_cases.h"
 #include "support/test.h"

@@ -1,14 +1,14 @@
 /* Several clients of one storage node, in simulated time: their plans as they run, the server's
  * price and its fair queue, against the best that could be made of the links and the shared cores.
  */
-#include "compute_client/auto_plan.h"
+#include "compute_client/replan/auto_plan.h"
 #include "storage_server/cpu_price.h"
 #include "storage_server/fair_queue.h"
 
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "image/coding.h"
-#include "profiler/form_menu.h"
+#include "plan/form_menu.h"
 #include "support/test.h"
 
 #include <math.h>

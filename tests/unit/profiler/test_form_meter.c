@@ -2,7 +2,7 @@
 
 #include "base/buf.h"
 #include "image/coding.h"
-#include "profiler/form_menu.h"
+#include "plan/form_menu.h"
 #include "support/test.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "compute_client/train/kernels_cuda.h"
+#include "train/kernels_cuda.h"
 
 #include "base/rng.h"
-#include "compute_client/train/net.h"
 #include "support/test.h"
+#include "train/net.h"
 #include "train_support.h"
 
 #include <math.h>

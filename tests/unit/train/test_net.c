@@ -1,4 +1,4 @@
-#include "compute_client/train/net.h"
+#include "train/net.h"
 
 #include "support/test.h"
 #include "train_support.h"

@@ -1,4 +1,4 @@
-#include "compute_client/train/onednn_shim.h"
+#include "train/onednn_shim.h"
 
 #include "base/rng.h"
 

@@ -1,4 +1,4 @@
-#include "compute_client/train/train.h"
+#include "train/train.h"
 
 #include "support/test.h"
 #include "train_support.h"

@@ -1,7 +1,7 @@
 #ifndef SLUICE_TESTS_UNIT_TRAIN_SUPPORT_H
 #define SLUICE_TESTS_UNIT_TRAIN_SUPPORT_H
 
-#include "compute_client/train/train.h"
+#include "train/train.h"
 
 #include <stddef.h>
 #include <stdint.h>

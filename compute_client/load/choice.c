@@ -1,0 +1,145 @@
+#include "compute_client/load/choice.h"
+
+#include "plan/form_menu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const mode_names[SLUICE_NUM_MODES] = {
+    [SLUICE_MODE_LOCAL] = "local",          [SLUICE_MODE_NOOFF] = "remote_nooff",
+    [SLUICE_MODE_ALLOFF] = "remote_alloff", [SLUICE_MODE_PILOFF] = "remote_piloff",
+    [SLUICE_MODE_SOPHON] = "remote_sophon", [SLUICE_MODE_AUTO] = "remote_auto",
+};
+
+const char *sluice_mode_name(enum sluice_mode mode)
+{
+    return mode_names[mode];
+}
+
+bool sluice_mode_parse(const char *text, enum sluice_mode *mode)
+{
+    if (strcmp(text, "remote_smartoff") == 0) {
+        *mode = SLUICE_MODE_SOPHON;
+        return true;
+    }
+    for (int m = 0; m < SLUICE_NUM_MODES; m++) {
+        if (strcmp(text, mode_names[m]) == 0) {
+            *mode = (enum sluice_mode)m;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sluice_mode_is_planned(enum sluice_mode mode)
+{
+    return mode == SLUICE_MODE_SOPHON || mode == SLUICE_MODE_AUTO;
+}
+
+struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split)
+{
+    enum sluice_form form = SLUICE_FORM_RAW;
+    if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8)
+        form = SLUICE_FORM_U8;
+    else if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_F32)
+        form = SLUICE_FORM_F32;
+    return (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form};
+}
+
+struct sluice_choice sluice_choice_listed(unsigned k)
+{
+    enum sluice_form form = SLUICE_FORM_F32;
+    if (k == SLUICE_CHOICE_JPEG_CROP)
+        form = SLUICE_FORM_JPEG_CROP;
+    else if (k == SLUICE_CHOICE_U8_PACKED)
+        form = SLUICE_FORM_U8_PACKED;
+    else if (k == 0)
+        form = SLUICE_FORM_RAW;
+    else if (k <= sluice_form_menu_split(SLUICE_CHOICE_U8_PACKED))
+        form = SLUICE_FORM_U8;
+    return (struct sluice_choice){
+        .split = (uint8_t)sluice_form_menu_split(k),
+        .form = (uint8_t)form,
+    };
+}
+
+struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
+                                         const struct sluice_pipeline *pipeline)
+{
+    if (mode == SLUICE_MODE_ALLOFF)
+        return sluice_choice_at(pipeline, sluice_pipeline_num_ops(pipeline));
+    if (mode == SLUICE_MODE_PILOFF)
+        return sluice_choice_at(pipeline, sluice_pipeline_u8_split(pipeline));
+    return sluice_choice_at(pipeline, 0);
+}
+
+struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
+                                       struct sluice_choice choice)
+{
+    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
+        choice.form = SLUICE_FORM_JPEG_CROP;
+    return choice;
+}
+
+struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
+                                          struct sluice_choice choice)
+{
+    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
+        return (struct sluice_choice){.split = 1, .form = SLUICE_FORM_U8_PACKED};
+    if (choice.form == SLUICE_FORM_U8)
+        choice.form = SLUICE_FORM_U8_PACKED;
+    return choice;
+}
+
+size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
+                           size_t file_bytes)
+{
+    switch ((enum sluice_form)choice.form) {
+    case SLUICE_FORM_U8:
+    case SLUICE_FORM_U8_PACKED:
+        /* Before the crop the size is the image's own; the reply will tell. */
+        if (choice.split == sluice_pipeline_u8_split(pipeline))
+            return sluice_pipeline_u8_bytes(pipeline);
+        return file_bytes;
+    case SLUICE_FORM_F32:
+        return sluice_pipeline_output_bytes(pipeline);
+    default:
+        return file_bytes;
+    }
+}
+
+sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
+                                 const struct sluice_pipeline *pipeline,
+                                 struct sluice_choice *choices, struct sluice_err *err)
+{
+    if (sluice_pipeline_num_ops(pipeline) + 1 != SLUICE_PROFILE_STAGES)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a profile knows pipelines of %d ops, and this one has %u",
+                           SLUICE_PROFILE_STAGES - 1, sluice_pipeline_num_ops(pipeline));
+    struct sluice_cost_table table = {0};
+    uint8_t *split = NULL;
+    sluice_status status = sluice_cost_table_read(request->folder, &table, err);
+    if (status != SLUICE_OK)
+        goto end;
+    if (table.num_rows != request->num_samples && table.num_rows != request->num_total) {
+        status = sluice_fail(err, SLUICE_E_INVALID,
+                             "the profile in %s has %zu samples and the training subset %zu: it "
+                             "was made for other data",
+                             request->folder, table.num_rows, request->num_total);
+        goto end;
+    }
+    table.num_rows = request->num_samples;
+    split = malloc(table.num_rows ? table.num_rows : 1);
+    if (!split) {
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
+                             table.num_rows);
+        goto end;
+    }
+    status = sluice_plan_sophon(&table, &request->rates, split, err);
+    for (size_t i = 0; status == SLUICE_OK && i < table.num_rows; i++)
+        choices[i] = sluice_choice_at(pipeline, split[i]);
+end:
+    free(split);
+    sluice_cost_table_clear(&table);
+    return status;
+}

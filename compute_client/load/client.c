@@ -1,0 +1,273 @@
+#include "compute_client/load/client.h"
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/log.h"
+#include "compute_client/load/client_call.h"
+#include "compute_client/load/retry.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HELLO_TIMEOUT_MS 5000
+#define STATS_TIMEOUT_MS 20000
+
+/* A reply carries at most a whole file or a decoded image; the server keeps both below its own
+ * limits, and this one is there for what is not a server of ours. */
+#define MAX_MESSAGE_BYTES ((size_t)512 << 20)
+
+struct sluice_client {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_stopped;
+
+    struct sluice_rpc_channel *channel; /* constant from here on */
+    char *target;
+    double retry_for_s;
+};
+
+sluice_status sluice_client_create(const struct sluice_client_options *options,
+                                   struct sluice_client **client, struct sluice_err *err)
+{
+    struct sluice_client *c = calloc(1, sizeof(*c));
+    char *target = strdup(options->target);
+    if (!c || !target) {
+        free(c);
+        free(target);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a client");
+    }
+    c->target = target;
+    c->retry_for_s = options->retry_for_s;
+    const struct sluice_rpc_channel_options channel = {
+        .target = target,
+        .max_receive_bytes = MAX_MESSAGE_BYTES,
+    };
+    const sluice_status status = sluice_rpc_channel_create(&channel, &c->channel, err);
+    if (status != SLUICE_OK) {
+        free(target);
+        free(c);
+        return status;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    sluice_cond_init(&c->changed);
+    *client = c;
+    return SLUICE_OK;
+}
+
+void sluice_client_destroy(struct sluice_client *client)
+{
+    if (!client)
+        return;
+    sluice_rpc_channel_destroy(client->channel);
+    pthread_cond_destroy(&client->changed);
+    pthread_mutex_destroy(&client->lock);
+    free(client->target);
+    free(client);
+}
+
+void sluice_client_stop(struct sluice_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    client->is_stopped = true;
+    pthread_cond_broadcast(&client->changed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client)
+{
+    return client->channel;
+}
+
+const char *sluice_client_target(const struct sluice_client *client)
+{
+    return client->target;
+}
+
+double sluice_client_retry_for_s(const struct sluice_client *client)
+{
+    return client->retry_for_s;
+}
+
+bool sluice_client_is_passing(enum sluice_rpc_code code)
+{
+    switch (code) {
+    case SLUICE_RPC_INVALID_ARGUMENT:
+    case SLUICE_RPC_NOT_FOUND:
+    case SLUICE_RPC_PERMISSION_DENIED:
+    case SLUICE_RPC_FAILED_PRECONDITION:
+    case SLUICE_RPC_UNIMPLEMENTED:
+        return false;
+    default:
+        /* A killed server shows as UNAVAILABLE, INTERNAL or UNKNOWN, by where it was. */
+        return true;
+    }
+}
+
+/* False if the client was stopped meanwhile. */
+static bool wait_ns(struct sluice_client *client, uint64_t ns)
+{
+    const uint64_t until_ns = sluice_clock_ns() + ns;
+    bool has_time = true;
+    pthread_mutex_lock(&client->lock);
+    while (has_time && !client->is_stopped)
+        has_time = sluice_cond_wait_until(&client->changed, &client->lock, until_ns);
+    const bool is_stopped = client->is_stopped;
+    pthread_mutex_unlock(&client->lock);
+    return !is_stopped;
+}
+
+static sluice_status check_hello(struct sluice_client *client,
+                                 const struct sluice_pipeline *pipeline, const char *dataset_id,
+                                 const struct sluice_wire_hello *reply, struct sluice_err *err)
+{
+    if (reply->protocol_version != SLUICE_WIRE_PROTOCOL_VERSION)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s speaks protocol %u, and we speak %u",
+                           client->target, reply->protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
+    const uint64_t ours = sluice_pipeline_fingerprint(pipeline);
+    if (reply->pipeline_fingerprint != ours)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s reads the pipeline as %016llx, and we as %016llx: another version",
+                           client->target, (unsigned long long)reply->pipeline_fingerprint,
+                           (unsigned long long)ours);
+    if (dataset_id[0] && strcmp(dataset_id, reply->dataset_id) != 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s has dataset %s, and we began with %s",
+                           client->target, reply->dataset_id, dataset_id);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_client_hello_once(struct sluice_client *client,
+                                       const struct sluice_pipeline *pipeline,
+                                       const char *dataset_id, struct sluice_server_info *info,
+                                       bool *is_passing, struct sluice_err *err)
+{
+    *is_passing = false;
+    struct sluice_wire_hello hello = {
+        .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
+        .peer = (char *)(uintptr_t) "offload_train " SLUICE_VERSION,
+        .pipeline = (char *)(uintptr_t)sluice_pipeline_spec(pipeline),
+        .pipeline_fingerprint = sluice_pipeline_fingerprint(pipeline),
+    };
+    memcpy(hello.dataset_id, dataset_id, strnlen(dataset_id, sizeof(hello.dataset_id) - 1));
+    struct sluice_message request = {0}, reply = {0};
+    sluice_status status = sluice_wire_put_hello_request(&hello, &request, err);
+    if (status != SLUICE_OK) {
+        sluice_message_clear(&request);
+        return status;
+    }
+    enum sluice_rpc_code code = SLUICE_RPC_UNKNOWN;
+    struct sluice_err cause = {0};
+    status = sluice_rpc_unary(client->channel, SLUICE_METHOD_HELLO, &request, HELLO_TIMEOUT_MS,
+                              &reply, &code, &cause);
+    sluice_message_clear(&request);
+    if (status != SLUICE_OK) {
+        *is_passing = sluice_client_is_passing(code);
+        sluice_message_clear(&reply);
+        return sluice_fail(err, status, "%s: %s", client->target, cause.text);
+    }
+    struct sluice_wire_hello said = {0};
+    status = sluice_wire_get_hello_reply(&reply, &said, err);
+    sluice_message_clear(&reply);
+    if (status != SLUICE_OK)
+        return status;
+    status = check_hello(client, pipeline, dataset_id, &said, err);
+    if (status == SLUICE_OK) {
+        *info = (struct sluice_server_info){
+            .num_samples = said.num_samples,
+            .prep_cores = said.prep_cores > 0 ? said.prep_cores : said.prep_workers,
+            .max_in_flight = said.max_in_flight ? said.max_in_flight : 1,
+            .forms = said.forms,
+            .max_image_pixels = said.max_image_pixels,
+            .max_file_bytes = said.max_file_bytes,
+            .has_jpeg_index = said.has_jpeg_index,
+        };
+        snprintf(info->name, sizeof(info->name), "%s", said.peer ? said.peer : "");
+        memcpy(info->dataset_id, said.dataset_id, sizeof(info->dataset_id));
+    }
+    sluice_wire_hello_clear(&said);
+    return status;
+}
+
+sluice_status sluice_client_call(struct sluice_client *client, sluice_client_attempt_fn *attempt,
+                                 void *ctx, struct sluice_err *err)
+{
+    struct sluice_retry retry =
+        sluice_retry_init(client->retry_for_s, sluice_clock_ns() ^ (uint64_t)getpid());
+    for (;;) {
+        bool is_passing = false;
+        struct sluice_err cause = {0};
+        const sluice_status status = attempt(client, ctx, &is_passing, &cause);
+        if (status == SLUICE_OK)
+            return SLUICE_OK;
+        uint64_t wait = 0;
+        if (!is_passing || client->retry_for_s <= 0)
+            return sluice_fail(err, status, "%s", cause.text);
+        if (!sluice_retry_failed(&retry, sluice_clock_ns(), &wait))
+            return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text,
+                               client->retry_for_s);
+        if (retry.attempt == 1)
+            sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text,
+                       client->retry_for_s);
+        if (!wait_ns(client, wait))
+            return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
+                               client->target);
+    }
+}
+
+static sluice_status try_stats(struct sluice_client *client, void *ctx, bool *is_passing,
+                               struct sluice_err *err)
+{
+    *is_passing = false;
+    struct sluice_message request = {0}, reply = {0};
+    sluice_status status = sluice_wire_put_stats_request(&request, err);
+    if (status == SLUICE_OK) {
+        enum sluice_rpc_code code = SLUICE_RPC_UNKNOWN;
+        struct sluice_err cause = {0};
+        status = sluice_rpc_unary(client->channel, SLUICE_METHOD_STATS, &request, STATS_TIMEOUT_MS,
+                                  &reply, &code, &cause);
+        if (status != SLUICE_OK) {
+            *is_passing = sluice_client_is_passing(code);
+            (void)sluice_fail(err, status, "%s: %s", client->target, cause.text);
+        }
+    }
+    if (status == SLUICE_OK)
+        status = sluice_wire_get_stats_reply(&reply, ctx, err);
+    sluice_message_clear(&request);
+    sluice_message_clear(&reply);
+    return status;
+}
+
+sluice_status sluice_client_server_cpu(struct sluice_client *client, double *cpu_s,
+                                       struct sluice_err *err)
+{
+    struct sluice_wire_stats stats;
+    const sluice_status status = sluice_client_call(client, try_stats, &stats, err);
+    if (status == SLUICE_OK)
+        *cpu_s = stats.process_cpu_s > 0 ? stats.process_cpu_s : 0;
+    return status;
+}
+
+struct greeting {
+    const struct sluice_pipeline *pipeline;
+    const char *dataset_id;
+    struct sluice_server_info *info;
+};
+
+static sluice_status try_hello(struct sluice_client *client, void *ctx, bool *is_passing,
+                               struct sluice_err *err)
+{
+    const struct greeting *greeting = ctx;
+    return sluice_client_hello_once(client, greeting->pipeline, greeting->dataset_id,
+                                    greeting->info, is_passing, err);
+}
+
+sluice_status sluice_client_hello(struct sluice_client *client,
+                                  const struct sluice_pipeline *pipeline, const char *dataset_id,
+                                  struct sluice_server_info *info, struct sluice_err *err)
+{
+    struct greeting greeting = {pipeline, dataset_id, info};
+    return sluice_client_call(client, try_hello, &greeting, err);
+}

@@ -1,0 +1,17 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_CLIENT_CALL_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_CLIENT_CALL_H
+
+#include "compute_client/load/client.h"
+
+/* Private to client.c and client_streams.c: how a call is tried again. */
+
+/* One try.  *is_passing (false before): the failure is worth another. */
+typedef sluice_status sluice_client_attempt_fn(struct sluice_client *client, void *ctx,
+                                               bool *is_passing, struct sluice_err *err);
+
+/* Tries until it succeeds, fails for good, the client's patience ends, or the client is stopped. */
+SLUICE_MUST_USE sluice_status sluice_client_call(struct sluice_client *client,
+                                                 sluice_client_attempt_fn *attempt, void *ctx,
+                                                 struct sluice_err *err);
+
+#endif

@@ -1,0 +1,307 @@
+#include "base/clock.h"
+#include "compute_client/load/client.h"
+#include "compute_client/load/client_call.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_TIMEOUT_MS 120000
+#define PROBE_TIMEOUT_MS 60000
+
+/* client.h's calls that are answered by a stream of messages: ListSamples and Probe. */
+
+struct gathering {
+    pthread_mutex_t lock;
+    pthread_cond_t is_done_cond;
+    bool is_done;
+    enum sluice_rpc_code code;
+    char text[200];
+
+    /* On the completion thread only. */
+    void (*on_message)(struct gathering *gathering, struct sluice_message *message);
+    sluice_status status;
+    struct sluice_err err;
+};
+
+static void gathering_message(void *ctx, struct sluice_message *message)
+{
+    struct gathering *gathering = ctx;
+    if (gathering->status == SLUICE_OK)
+        gathering->on_message(gathering, message);
+}
+
+static void gathering_done(void *ctx, enum sluice_rpc_code code, const char *text)
+{
+    struct gathering *gathering = ctx;
+    pthread_mutex_lock(&gathering->lock);
+    gathering->is_done = true;
+    gathering->code = code;
+    snprintf(gathering->text, sizeof(gathering->text), "%s", text ? text : "");
+    pthread_cond_signal(&gathering->is_done_cond);
+    pthread_mutex_unlock(&gathering->lock);
+}
+
+/* Sends `request` (taken) and gathers what comes until the call ends. */
+static sluice_status gather(struct sluice_client *client, const char *path, unsigned timeout_ms,
+                            struct sluice_message *request, struct gathering *gathering,
+                            bool *is_passing, struct sluice_err *err)
+{
+    *is_passing = false;
+    const struct sluice_rpc_stream_events events = {
+        .on_message = gathering_message,
+        .on_done = gathering_done,
+        .ctx = gathering,
+    };
+    struct sluice_rpc_stream *stream = NULL;
+    pthread_mutex_init(&gathering->lock, NULL);
+    pthread_cond_init(&gathering->is_done_cond, NULL);
+    sluice_status status = sluice_rpc_stream_open(sluice_client_channel(client), path, timeout_ms,
+                                                  &events, &stream, err);
+    if (status == SLUICE_OK) {
+        (void)sluice_rpc_stream_send(stream, request); /* a lost stream says so in on_done */
+        sluice_rpc_stream_half_close(stream);
+        pthread_mutex_lock(&gathering->lock);
+        while (!gathering->is_done)
+            pthread_cond_wait(&gathering->is_done_cond, &gathering->lock);
+        pthread_mutex_unlock(&gathering->lock);
+        sluice_rpc_stream_destroy(stream);
+        if (gathering->status != SLUICE_OK) {
+            status = sluice_fail(err, gathering->status, "%s: %s", sluice_client_target(client),
+                                 gathering->err.text);
+        } else if (gathering->code != SLUICE_RPC_OK) {
+            *is_passing = sluice_client_is_passing(gathering->code);
+            status = sluice_fail(err, sluice_rpc_code_to_status(gathering->code), "%s: %s",
+                                 sluice_client_target(client), gathering->text);
+        }
+    }
+    sluice_message_clear(request);
+    pthread_cond_destroy(&gathering->is_done_cond);
+    pthread_mutex_destroy(&gathering->lock);
+    return status;
+}
+
+/* --- ListSamples --- */
+
+struct listing {
+    struct gathering gathering;
+    struct sluice_wire_list first; /* classes, id and count */
+    bool has_first;
+    struct sluice_wire_sample_info *rows;
+    size_t num_rows, capacity;
+};
+
+static void listing_clear(struct listing *listing)
+{
+    /* The rows are strings of the wire's: its clear knows them. */
+    struct sluice_wire_list rows = {.samples = listing->rows,
+                                    .num_samples_here = listing->num_rows};
+    sluice_wire_list_clear(&rows);
+    sluice_wire_list_clear(&listing->first);
+}
+
+static void listing_message(struct gathering *gathering, struct sluice_message *message)
+{
+    struct listing *listing = SLUICE_CONTAINER_OF(gathering, struct listing, gathering);
+    struct sluice_wire_list part = {0};
+    gathering->status = sluice_wire_get_list_reply(message, &part, &gathering->err);
+    if (gathering->status != SLUICE_OK)
+        return;
+    const size_t total = listing->num_rows + part.num_samples_here;
+    if (total > listing->capacity) {
+        const size_t capacity = total > 2 * listing->capacity ? total : 2 * listing->capacity;
+        struct sluice_wire_sample_info *rows =
+            realloc(listing->rows, capacity * sizeof(*listing->rows));
+        if (!rows) {
+            gathering->status =
+                sluice_fail(&gathering->err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", total);
+            sluice_wire_list_clear(&part);
+            return;
+        }
+        listing->rows = rows;
+        listing->capacity = capacity;
+    }
+    if (part.num_samples_here)
+        memcpy(listing->rows + listing->num_rows, part.samples,
+               part.num_samples_here * sizeof(*part.samples));
+    listing->num_rows = total;
+    free(part.samples); /* the strings moved with the rows */
+    part.samples = NULL;
+    part.num_samples_here = 0;
+    if (!listing->has_first) {
+        listing->first = part;
+        listing->has_first = true;
+    } else {
+        sluice_wire_list_clear(&part);
+    }
+}
+
+static sluice_status listing_manifest(const struct listing *listing, const char *target,
+                                      struct sluice_manifest **manifest, struct sluice_err *err)
+{
+    if (!listing->has_first || listing->num_rows != listing->first.num_samples ||
+        listing->num_rows == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s listed %zu of %llu samples", target,
+                           listing->num_rows, (unsigned long long)listing->first.num_samples);
+    struct sluice_manifest_entry *entries = calloc(listing->num_rows, sizeof(*entries));
+    if (!entries)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", listing->num_rows);
+    for (size_t i = 0; i < listing->num_rows; i++) {
+        const struct sluice_wire_sample_info *row = &listing->rows[i];
+        if (row->sample_id != i || !row->path) {
+            free(entries);
+            return sluice_fail(err, SLUICE_E_CORRUPT, "%s listed sample %llu as number %zu", target,
+                               (unsigned long long)row->sample_id, i);
+        }
+        entries[i] = (struct sluice_manifest_entry){
+            .path = row->path,
+            .bytes = row->bytes,
+            .label = row->label,
+            .subset = row->is_val ? SLUICE_SUBSET_VAL : SLUICE_SUBSET_TRAIN,
+            .has_hash = row->has_hash,
+            .width = row->width,
+            .height = row->height,
+            .coding = row->coding,
+        };
+        for (int k = 0; k < 8 && row->has_hash; k++) {
+            entries[i].hash.high = entries[i].hash.high << 8 | row->hash[k];
+            entries[i].hash.low = entries[i].hash.low << 8 | row->hash[8 + k];
+        }
+    }
+    struct sluice_manifest *made = NULL;
+    const sluice_status status = sluice_manifest_create(
+        entries, listing->num_rows, (const char *const *)(const void *)listing->first.classes,
+        listing->first.num_classes, &made, err);
+    free(entries);
+    if (status != SLUICE_OK)
+        return status;
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(made), id);
+    if (strcmp(id, listing->first.dataset_id) != 0) {
+        sluice_manifest_destroy(made);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s calls its dataset %s, but its rows make %s",
+                           target, listing->first.dataset_id, id);
+    }
+    *manifest = made;
+    return SLUICE_OK;
+}
+
+static sluice_status try_list(struct sluice_client *client, void *ctx, bool *is_passing,
+                              struct sluice_err *err)
+{
+    struct sluice_manifest **manifest = ctx;
+    struct listing listing = {.gathering.on_message = listing_message};
+    struct sluice_message request = {0};
+    sluice_status status = sluice_wire_put_list_request("", &request, err);
+    if (status == SLUICE_OK)
+        status = gather(client, SLUICE_METHOD_LIST_SAMPLES, LIST_TIMEOUT_MS, &request,
+                        &listing.gathering, is_passing, err);
+    sluice_message_clear(&request);
+    if (status == SLUICE_OK)
+        status = listing_manifest(&listing, sluice_client_target(client), manifest, err);
+    listing_clear(&listing);
+    return status;
+}
+
+sluice_status sluice_client_list(struct sluice_client *client, struct sluice_manifest **manifest,
+                                 struct sluice_err *err)
+{
+    return sluice_client_call(client, try_list, manifest, err);
+}
+
+/* --- Probe --- */
+
+/* Sizes go up until one takes long enough to be told from the scheduling of threads. */
+#define FIRST_PROBE_BYTES (64u << 10)
+#define PROBE_GROWTH 4
+#define PROBE_LONG_NS 60000000u
+
+/* What a link had saved up while it was idle (a token bucket) comes at once. */
+#define PROBE_BURST_NS 10000000u
+
+struct probing {
+    struct gathering gathering;
+    uint64_t asked_bytes;
+    uint64_t first_ns, last_ns;         /* arrivals */
+    uint64_t bytes;                     /* after the first message */
+    uint64_t from_ns;                   /* the last arrival within the burst */
+    uint64_t burst_bytes;               /* up to it, after the first message */
+    uint64_t first_cpu_ns, last_cpu_ns; /* of this thread, at the arrivals */
+};
+
+static void probing_message(struct gathering *gathering, struct sluice_message *message)
+{
+    struct probing *probing = SLUICE_CONTAINER_OF(gathering, struct probing, gathering);
+    probing->last_ns = sluice_clock_ns();
+    probing->last_cpu_ns = sluice_thread_cpu_ns();
+    if (probing->first_ns == 0) {
+        probing->first_ns = probing->last_ns;
+        probing->first_cpu_ns = probing->last_cpu_ns;
+    } else {
+        probing->bytes += message->len;
+    }
+    if (probing->last_ns - probing->first_ns <= PROBE_BURST_NS) {
+        probing->from_ns = probing->last_ns;
+        probing->burst_bytes = probing->bytes;
+    }
+}
+
+static sluice_status try_probe(struct sluice_client *client, void *ctx, bool *is_passing,
+                               struct sluice_err *err)
+{
+    struct probing *probing = ctx;
+    const uint64_t asked = probing->asked_bytes;
+    *probing = (struct probing){.gathering.on_message = probing_message, .asked_bytes = asked};
+    /* Messages short enough to see how the bytes come. */
+    const uint64_t part = asked / 16;
+    const uint32_t message_bytes = part < 4096 ? 4096 : part > 262144 ? 262144 : (uint32_t)part;
+    struct sluice_message request = {0};
+    sluice_status status = sluice_wire_put_probe_request(asked, message_bytes, &request, err);
+    if (status == SLUICE_OK)
+        status = gather(client, SLUICE_METHOD_PROBE, PROBE_TIMEOUT_MS, &request,
+                        &probing->gathering, is_passing, err);
+    sluice_message_clear(&request);
+    return status;
+}
+
+/* From an arrival to the last: latency and set-up stay outside, and the burst if there is
+ * something behind it. */
+static double probed_rate(const struct probing *probing)
+{
+    if (probing->last_ns > probing->from_ns && probing->bytes > 2 * probing->burst_bytes)
+        return (double)(probing->bytes - probing->burst_bytes) * 1e9 /
+               (double)(probing->last_ns - probing->from_ns);
+    if (probing->last_ns > probing->first_ns)
+        return (double)probing->bytes * 1e9 / (double)(probing->last_ns - probing->first_ns);
+    return 0;
+}
+
+sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
+                                  struct sluice_client_probed *probed, struct sluice_err *err)
+{
+    uint64_t bytes = FIRST_PROBE_BYTES < max_bytes ? FIRST_PROBE_BYTES : max_bytes;
+    for (;;) {
+        struct probing probing = {.asked_bytes = bytes};
+        const sluice_status status = sluice_client_call(client, try_probe, &probing, err);
+        if (status != SLUICE_OK)
+            return status;
+        const bool is_long = probing.last_ns - probing.first_ns >= PROBE_LONG_NS;
+        if (!is_long && bytes < max_bytes) {
+            bytes = bytes * PROBE_GROWTH < max_bytes ? bytes * PROBE_GROWTH : max_bytes;
+            continue;
+        }
+        const double rate = probed_rate(&probing);
+        if (!(rate > 0))
+            return sluice_fail(err, SLUICE_E_INTERNAL,
+                               "the probe of %s came in too few messages to measure",
+                               sluice_client_target(client));
+        *probed = (struct sluice_client_probed){
+            .link_bytes_per_s = rate,
+            .receive_s_per_byte =
+                (double)(probing.last_cpu_ns - probing.first_cpu_ns) * 1e-9 / (double)probing.bytes,
+        };
+        return SLUICE_OK;
+    }
+}

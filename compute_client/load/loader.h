@@ -1,0 +1,128 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_LOADER_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_LOADER_H
+
+#include "base/error.h"
+#include "compute_client/load/batch.h"
+#include "compute_client/load/chooser.h"
+#include "compute_client/load/sampler.h"
+#include "compute_client/load/source.h"
+#include "compute_client/load/stall.h"
+#include "datasets/manifest.h"
+#include "pipeline/pipeline.h"
+#include "plan/sample_cost.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Keeps batches ready for a trainer: reads ahead from a source, runs the ops that
+ * are left on its workers, straight into the batch, and hands batches out in the
+ * sampler's order.
+ *
+ *     sampler -> [loader thread] -> source -> [workers] -> slot row
+ *                      ^                                      |
+ *                      |      a ring of slots, one batch each v
+ *                  release() <------- trainer <-------- next() when all rows are in
+ *
+ * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
+ * What is read ahead is bounded three times: by the slots (prefetch_depth.h says how many of them
+ * are in use), by payload_bytes of samples that were asked for and are not finished (their expected
+ * size until they arrive, then their true one; a single larger sample is let through), and by the
+ * items that the chooser wants unfinished at most.
+ *
+ * Threads: next and release belong to one thread, the trainer's; stop may come
+ * from any; events come from the source's threads. */
+
+struct sluice_loader;
+
+struct sluice_loader_options {
+    unsigned num_workers; /* >= 1 */
+    unsigned batch_size;  /* >= 1 */
+    unsigned num_slots;   /* batches in memory, the trainer's one included; >= 2 */
+    unsigned usual_slots; /* of them, for a trainer that is slow; <= num_slots, 0: all */
+    size_t row_bytes;     /* of one sample's u8 image */
+    size_t num_items; /* of an epoch: the usual batches they fill have their memory beforehand */
+    size_t payload_bytes; /* with all slots; in proportion with fewer */
+    enum sluice_on_error on_error;
+    bool has_digest;
+    bool measures_ops;            /* for epochs with a profile */
+    uint64_t max_image_pixels;    /* 0: the codec's default */
+    struct sluice_buf_pool *pool; /* borrowed; where the ops' results live */
+
+    /* Where batches live, so that they can be pinned; borrowed context. */
+    sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
+    void (*free)(void *ctx, void *memory);
+    void *memory_ctx;
+};
+
+SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_loader_options *options,
+                                                   struct sluice_loader **loader,
+                                                   struct sluice_err *err);
+/* After the sources that send it events were closed.  NULL is allowed. */
+void sluice_loader_destroy(struct sluice_loader *loader);
+
+/* What a source of this loader's needs to know. */
+struct sluice_source_events sluice_loader_events(struct sluice_loader *loader);
+/* Items that may be unanswered at once. */
+size_t sluice_loader_max_items(const struct sluice_loader *loader);
+
+/* Everything is borrowed until the epoch is finished. */
+struct sluice_epoch {
+    struct sluice_source *source;
+    const struct sluice_pipeline *pipeline;
+    const struct sluice_manifest *manifest;
+    const uint32_t *ids; /* sample ids of the subset, by position */
+    struct sluice_chooser chooser;
+    uint64_t seed;
+    const struct sluice_sampler_item *items;
+    size_t num_items;
+    size_t first_item; /* a multiple of the batch size: where a broken-off epoch goes on */
+    /* Filled, by position, if not NULL (the loader must measure ops). */
+    struct sluice_cost_table *profile;
+};
+
+#define SLUICE_LOADER_MAX_NAMED_ERRORS 32
+
+struct sluice_loader_error {
+    uint32_t sample_id;
+    sluice_status status;
+    char text[200];
+};
+
+struct sluice_epoch_stats {
+    uint64_t samples; /* rows delivered, substitutes included */
+    uint64_t errors;  /* bad samples, in delivered batches */
+    uint64_t reduced; /* answered with fewer ops than asked for */
+    uint64_t payload_bytes;
+    uint64_t wire_bytes;
+    uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived, by split and form */
+    /* Where next() waited, attributed to what its slowest sample was waiting for.
+     * SLUICE_STALL_TRAINER is the caller's to fill: it is the time outside next(). */
+    uint64_t stall_ns[SLUICE_NUM_STALLS];
+    char digest[33];                                                  /* empty without has_digest */
+    struct sluice_loader_error named[SLUICE_LOADER_MAX_NAMED_ERRORS]; /* the first, in order */
+    size_t num_named;
+};
+
+SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loader *loader,
+                                                  const struct sluice_epoch *epoch,
+                                                  struct sluice_err *err);
+
+/* The next batch, borrowed until release; *batch is NULL at the epoch's end.  Batches without a
+ * good row are passed over.  SLUICE_E_CLOSED: stopped.  With SLUICE_ON_ERROR_FAIL the error names
+ * the sample. */
+SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader *loader,
+                                                 const struct sluice_batch **batch,
+                                                 struct sluice_err *err);
+void sluice_loader_release(struct sluice_loader *loader);
+
+/* Batches of this epoch that next has handed out or passed over. */
+size_t sluice_loader_position(const struct sluice_loader *loader);
+
+/* Ends the epoch, also in its middle; then only destroy may follow. */
+struct sluice_epoch_stats sluice_loader_finish(struct sluice_loader *loader);
+
+/* Makes next() say SLUICE_E_CLOSED, now and later.  Any thread. */
+void sluice_loader_stop(struct sluice_loader *loader);
+
+#endif

@@ -1,0 +1,197 @@
+#include "compute_client/load/loader_state.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "plan/op_meter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A row: from its sample, which a job finishes, to the batch that it is in. */
+
+struct worker {
+    struct sluice_scratch *scratch;
+    struct sluice_op_meter meter; /* only if the loader measures ops */
+    struct sluice_hasher *hasher;
+};
+
+/* --- its end --- */
+
+static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
+{
+    const struct sluice_epoch *epoch = &row->loader->epoch;
+    const struct sluice_row_seen seen = {
+        .index = epoch->first_item + (size_t)item,
+        .asked = row->choice,
+        .got = {.split = (uint8_t)row->ops_done, .form = (uint8_t)row->result.form},
+        .status = status,
+        .payload_bytes = row->result.payload_bytes,
+        .requested_ns = row->requested_ns,
+        .arrived_ns = row->arrived_ns,
+        .started_ns = row->started_ns ? row->started_ns : row->done_ns,
+        .done_ns = row->done_ns,
+        .storage_ns = row->result.storage_ns,
+        .storage_queue_ns = row->result.storage_queue_ns,
+        .backlog_ns = row->result.backlog_ns,
+        .disk_ns = row->result.disk_ns,
+        .disk_busy_ns = row->result.disk_busy_ns,
+        .read_bytes = row->result.read_bytes ? row->result.read_bytes
+                                             : epoch->manifest->entries[row->sample_id].bytes,
+        .storage_price = row->result.storage_price,
+        .storage_cores = row->result.storage_cores,
+        .storage_cpu_ns = row->result.storage_cpu_ns,
+        .compute_cpu_ns = row->cpu_ns,
+    };
+    epoch->chooser.on_row(epoch->chooser.ctx, &seen);
+}
+
+void loader_complete_row(struct row *row, sluice_status status)
+{
+    struct sluice_loader *loader = row->loader;
+    struct slot *slot = row->slot;
+    const size_t payload_bytes = row->result.payload_bytes;
+
+    sluice_source_result_clear(&row->result);
+    row->done_ns = sluice_clock_ns();
+    slot->batch.status[row->index] = status;
+    if (loader->epoch.chooser.on_row)
+        tell_chooser(row, status, row->result.ticket);
+
+    struct sluice_source *source = loader->epoch.source;
+    pthread_mutex_lock(&loader->lock);
+    loader->num_unfinished--;
+    loader->under_way.compute_s -= row->expected.compute_s;
+    loader->charged_bytes -= row->charged;
+    row->charged = 0;
+    loader->stats.payload_bytes += payload_bytes;
+    if (status == SLUICE_OK) {
+        loader->stats.choices[row->ops_done][row->result.form]++;
+        if (row->ops_done < row->choice.split)
+            loader->stats.reduced++;
+    }
+    pthread_cond_signal(&loader->room);
+    pthread_mutex_unlock(&loader->lock);
+
+    /* Before the row counts as in: once the last one does, the epoch may end and the source go. */
+    if (payload_bytes)
+        source->consumed(source, payload_bytes);
+
+    pthread_mutex_lock(&loader->lock);
+    if (--slot->num_missing == 0) {
+        slot->last = row;
+        pthread_cond_signal(&loader->ready);
+    }
+    pthread_mutex_unlock(&loader->lock);
+}
+
+/* --- its job --- */
+
+void loader_worker_stop(void *ctx, void *state)
+{
+    (void)ctx;
+    struct worker *worker = state;
+    sluice_scratch_destroy(worker->scratch);
+    sluice_op_meter_clear(&worker->meter);
+    sluice_hasher_destroy(worker->hasher);
+    free(worker);
+}
+
+sluice_status loader_worker_start(void *ctx, unsigned index, void **state)
+{
+    (void)index;
+    const struct sluice_loader *loader = ctx;
+    const struct sluice_scratch_options options = {
+        .pool = loader->options.pool,
+        .max_image_pixels = loader->options.max_image_pixels,
+    };
+    struct worker *worker = calloc(1, sizeof(*worker));
+    if (!worker)
+        return SLUICE_E_NO_MEMORY;
+    sluice_status status = sluice_scratch_create(&options, &worker->scratch, NULL);
+    if (status == SLUICE_OK)
+        status = sluice_hasher_create(&worker->hasher, NULL);
+    if (status == SLUICE_OK && loader->options.measures_ops)
+        status = sluice_op_meter_init(&worker->meter, loader->options.pool,
+                                      loader->options.max_image_pixels, NULL);
+    if (status != SLUICE_OK) {
+        loader_worker_stop(ctx, worker);
+        return status;
+    }
+    *state = worker;
+    return SLUICE_OK;
+}
+
+/* Measures the ops; the u8 image goes to `out` on the way. */
+static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
+                                 struct sluice_err *err)
+{
+    struct sluice_loader *loader = row->loader;
+    struct sluice_sample_cost *cost = &loader->epoch.profile->rows[row->position];
+    cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
+    return sluice_op_meter_measure(&worker->meter, loader->epoch.pipeline, &row->result.sample, out,
+                                   loader->options.row_bytes, cost, err);
+}
+
+/* The u8 image of the row's sample, to `out`. */
+static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t *out,
+                                struct sluice_err *err)
+{
+    struct sluice_loader *loader = row->loader;
+    const struct sluice_pipeline *pipeline = loader->epoch.pipeline;
+    const size_t row_bytes = loader->options.row_bytes;
+    struct sluice_source_result *result = &row->result;
+    const struct sluice_sample *sample = &result->sample;
+    /* Pixels with nothing left to do come straight from the message; the source checked how many
+     * they are. */
+    if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->is_packed &&
+        sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
+        sluice_cursor_left(&result->arrived) == row_bytes &&
+        sluice_cursor_read(&result->arrived, out, row_bytes))
+        return SLUICE_OK;
+    const sluice_status status = sluice_source_gather(result, loader->options.pool, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (loader->epoch.profile && row->ops_done == 0)
+        return profile_row(row, worker, out, err);
+    return sluice_pipeline_finish_u8(pipeline, worker->scratch, &result->sample, out, row_bytes,
+                                     err);
+}
+
+/* Where the row's pixels go. */
+static uint8_t *row_pixels(struct row *row)
+{
+    struct sluice_loader *loader = row->loader;
+    struct sluice_batch *batch = &row->slot->batch;
+    pthread_mutex_lock(&loader->lock);
+    if (!batch->pixels)
+        batch->pixels = sluice_batch_memory_take(&loader->memory);
+    uint8_t *const pixels = batch->pixels;
+    pthread_mutex_unlock(&loader->lock);
+    return pixels + row->index * batch->row_bytes;
+}
+
+void loader_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
+{
+    struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
+    struct sluice_loader *loader = row->loader;
+    if (fate == SLUICE_JOB_CANCEL) {
+        sluice_source_result_clear(&row->result);
+        return;
+    }
+    struct worker *worker = state;
+    const bool is_watched = loader->epoch.chooser.on_row;
+    row->started_ns = sluice_clock_ns();
+    const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
+    struct sluice_batch *batch = &row->slot->batch;
+    uint8_t *out = row_pixels(row);
+    struct sluice_err err = {0};
+    const sluice_status status = finish_row(row, worker, out, &err);
+    if (status == SLUICE_OK && loader->options.has_digest)
+        batch->hashes[row->index] =
+            sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
+    if (status != SLUICE_OK)
+        memcpy(row->error, err.text, sizeof(row->error) - 1);
+    if (is_watched)
+        row->cpu_ns = sluice_thread_cpu_ns() - cpu_start;
+    loader_complete_row(row, status);
+}

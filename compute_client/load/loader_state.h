@@ -1,0 +1,85 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_LOADER_STATE_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_LOADER_STATE_H
+
+#include "compute_client/load/loader.h"
+
+#include "base/worker_pool.h"
+#include "compute_client/load/batch_memory.h"
+#include "compute_client/load/digest.h"
+#include "compute_client/load/prefetch_depth.h"
+
+#include <pthread.h>
+
+/* What loader.c (reading ahead, and the trainer's side) and loader_row.c (a row on the workers, and
+ * its end) share; nobody else includes this. */
+
+/* One row of a slot: the item that is to land there, and its job on the workers. */
+struct row {
+    struct sluice_job job;
+    struct sluice_loader *loader;
+    struct slot *slot;
+    unsigned index;
+
+    uint32_t position, sample_id;
+    struct sluice_choice choice;
+    uint64_t requested_ns, arrived_ns, started_ns, done_ns;
+    uint64_t cpu_ns;                    /* of the worker; only if the chooser wants to know */
+    struct sluice_source_result result; /* its sample is taken by the job */
+    unsigned ops_done;                  /* of the reply */
+    size_t charged;                     /* bytes counted against the bound */
+    struct sluice_expected expected;
+    char error[200];
+};
+
+struct slot {
+    struct sluice_batch batch; /* its pixels: from the first row's job to release() */
+    struct row *rows;
+    unsigned num_missing;   /* under the lock */
+    const struct row *last; /* the row that made it ready */
+};
+
+struct sluice_loader {
+    pthread_mutex_t lock;
+    pthread_cond_t ready;            /* for the trainer: a slot is ready, or it is over */
+    pthread_cond_t room;             /* for the loader thread */
+    size_t next_item;                /* to be asked for; written by the loader's thread alone */
+    size_t num_away, num_unfinished; /* not arrived; not in their batch */
+    struct sluice_expected under_way;
+    size_t num_taken;    /* batches that next() has handed out or passed over */
+    size_t num_released; /* batches whose slot is free again */
+    size_t charged_bytes;
+    struct sluice_prefetch_depth depth;
+    bool is_running;                   /* an epoch is under way */
+    struct sluice_batch_memory memory; /* as many as slots */
+    bool is_stopped, has_failed;
+    sluice_status failure;
+    char failure_text[256];
+    struct sluice_epoch_stats stats; /* choices and bytes under the lock, the rest the trainer's */
+
+    /* Constant during an epoch. */
+    struct sluice_epoch epoch;
+    size_t num_batches;
+    uint64_t wire_bytes_before;
+    pthread_t thread;
+    struct sluice_hasher *chain; /* the trainer's */
+
+    /* The loader thread's alone. */
+    struct sluice_ask ask; /* for the next item */
+    bool has_ask;
+    struct sluice_expected seen_under_way; /* when the item before it was asked for */
+
+    /* Constant. */
+    struct sluice_loader_options options;
+    struct sluice_worker_pool *workers;
+    struct slot *slots;
+};
+
+/* The row's job, and what each worker has for it; ctx is the loader. */
+void loader_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state);
+SLUICE_MUST_USE sluice_status loader_worker_start(void *ctx, unsigned index, void **state);
+void loader_worker_stop(void *ctx, void *state);
+
+/* The end of a row, on whatever thread it comes to. */
+void loader_complete_row(struct row *row, sluice_status status);
+
+#endif

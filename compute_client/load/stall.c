@@ -1,0 +1,67 @@
+#include "compute_client/load/stall.h"
+
+static const char *const stall_names[SLUICE_NUM_STALLS] = {
+    [SLUICE_STALL_DISK] = "disk",       [SLUICE_STALL_STORAGE_CPU] = "storage_cpu",
+    [SLUICE_STALL_NETWORK] = "network", [SLUICE_STALL_COMPUTE_CPU] = "compute_cpu",
+    [SLUICE_STALL_TRAINER] = "trainer",
+};
+
+const char *sluice_stall_name(enum sluice_stall stall)
+{
+    return stall_names[stall];
+}
+
+enum sluice_stall sluice_stall_largest(const uint64_t ns[SLUICE_NUM_STALLS])
+{
+    int largest = 0;
+    for (int i = 1; i < SLUICE_NUM_STALLS; i++) {
+        if (ns[i] > ns[largest])
+            largest = i;
+    }
+    return (enum sluice_stall)largest;
+}
+
+static uint64_t overlap(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t to_b)
+{
+    const uint64_t from = from_a > from_b ? from_a : from_b;
+    const uint64_t to = to_a < to_b ? to_a : to_b;
+    return to > from ? to - from : 0;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t from, uint64_t to,
+                            uint64_t ns[SLUICE_NUM_STALLS])
+{
+    const uint64_t away = times->arrived_ns - times->requested_ns;
+    const uint64_t read_ns = at_most(times->disk_ns, away);
+    const uint64_t at_storage = at_most(times->storage_ns, away - read_ns);
+    const uint64_t queue = at_most(times->queue_ns, at_storage);
+    const uint64_t served = at_storage - queue + read_ns;
+    const uint64_t queue_for_disk =
+        served > 0 ? (uint64_t)((double)queue * ((double)read_ns / (double)served)) : 0;
+    const uint64_t disk = read_ns + queue_for_disk;
+    const uint64_t storage = at_storage - queue_for_disk;
+    const uint64_t backlog = at_most(times->backlog_ns, away - disk - storage);
+    /* A backlog that is all there is says nothing of what it waited for. */
+    const double stretch = backlog < away ? (double)away / (double)(away - backlog) : 1;
+    const uint64_t worked = at_most((uint64_t)((double)storage * stretch), away);
+    const uint64_t read = at_most((uint64_t)((double)disk * stretch), away - worked);
+
+    const uint64_t step[] = {times->requested_ns, times->requested_ns + worked,
+                             times->requested_ns + worked + read, times->arrived_ns,
+                             times->done_ns};
+    static const enum sluice_stall cause[] = {SLUICE_STALL_STORAGE_CPU, SLUICE_STALL_DISK,
+                                              SLUICE_STALL_NETWORK, SLUICE_STALL_COMPUTE_CPU};
+    uint64_t spent[SLUICE_NUM_STALLS] = {0}, named = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint64_t waited = overlap(from, to, step[i], step[i + 1]);
+        spent[cause[i]] = step[i + 1] - step[i];
+        ns[cause[i]] += waited;
+        named += waited;
+    }
+    ns[sluice_stall_largest(spent)] += to - from - named;
+}

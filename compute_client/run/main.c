@@ -1,0 +1,21 @@
+#include "base/cli.h"
+#include "base/log.h"
+#include "base/quit.h"
+#include "compute_client/run/options.h"
+#include "compute_client/run/run.h"
+#include "rpc/rpc.h"
+
+int main(int argc, char **argv)
+{
+    struct sluice_options options;
+    int exit_code = 0;
+    if (!sluice_options_parse(argc, argv, &options, &exit_code))
+        return exit_code;
+    sluice_log_set_program("offload_train");
+    sluice_rpc_process_init();
+    struct sluice_err err = {0};
+    sluice_status status = sluice_quit_init(&err);
+    if (status == SLUICE_OK)
+        status = sluice_run(&options, &err);
+    return sluice_cli_exit_code(status, &err);
+}

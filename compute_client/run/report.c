@@ -1,0 +1,208 @@
+#include "compute_client/run/report.h"
+
+#include "base/compiler.h"
+
+#include <jansson.h>
+
+#include <math.h>
+#include <stdarg.h>
+
+static double per(double amount, double count)
+{
+    return count > 0 ? amount / count : 0;
+}
+
+static double share(const struct sluice_epoch_report *report, int stall)
+{
+    const double part = per((double)report->stats->stall_ns[stall] * 1e-9, report->seconds);
+    return part < 1 ? part : 1;
+}
+
+static json_t *choices_json(const struct sluice_epoch_stats *stats)
+{
+    json_t *choices = json_object();
+    for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
+        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+            if (stats->choices[split][form] == 0)
+                continue;
+            char name[32];
+            snprintf(name, sizeof(name), "%s@%u", sluice_form_name((enum sluice_form)form), split);
+            json_object_set_new(choices, name,
+                                json_integer((json_int_t)stats->choices[split][form]));
+        }
+    }
+    return choices;
+}
+
+static void set_totals(json_t *object, const char *prefix, const struct sluice_train_totals *totals)
+{
+    char name[32];
+    const double n = (double)totals->samples;
+    snprintf(name, sizeof(name), "%sloss", prefix);
+    json_object_set_new(object, name, json_real(per(totals->loss_sum, n)));
+    snprintf(name, sizeof(name), "%stop1", prefix);
+    json_object_set_new(object, name, json_real(per((double)totals->top1, n)));
+    snprintf(name, sizeof(name), "%stop5", prefix);
+    json_object_set_new(object, name, json_real(per((double)totals->top5, n)));
+}
+
+/* What the plan takes of the CPU that it plans for. */
+static json_t *plan_cpu_json(const struct sluice_epoch_report *report)
+{
+    const struct sluice_plan_stats *plan = report->plan;
+    json_t *o = json_object();
+    json_object_set_new(o, "first_us", json_real(1e6 * plan->first_s));
+    json_object_set_new(o, "looks", json_integer((json_int_t)plan->looks));
+    json_object_set_new(o, "solves", json_integer((json_int_t)plan->solves));
+    json_object_set_new(o, "look_us", json_real(1e6 * per(plan->looks_s, (double)plan->looks)));
+    json_object_set_new(o, "choice_us",
+                        json_real(1e6 * per(plan->choices_s, (double)report->stats->samples)));
+    json_object_set_new(
+        o, "share", json_real(per(plan->first_s + plan->looks_s + plan->choices_s, report->cpu_s)));
+    return o;
+}
+
+/* What the plan believes of the machines at the end; what is never the limit is null. */
+static json_t *rates_json(const struct sluice_rates *rates)
+{
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {
+        {"disk_bytes_per_s", rates->disk_bytes_per_s},
+        {"storage_cores", rates->storage_cores},
+        {"link_bytes_per_s", rates->link_bytes_per_s},
+        {"compute_cores", rates->compute_cores},
+        {"pcie_bytes_per_s", rates->pcie_bytes_per_s},
+        {"trainer_samples_per_s", rates->gpu_samples_per_s},
+    };
+    json_t *o = json_object();
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {
+        const bool is_known = all[i].value > 0 && isfinite(all[i].value);
+        json_object_set_new(o, all[i].name, is_known ? json_real(all[i].value) : json_null());
+    }
+    return o;
+}
+
+sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE *out,
+                                 struct sluice_err *err)
+{
+    const struct sluice_epoch_stats *stats = report->stats;
+    json_t *o = json_object();
+    json_object_set_new(o, "epoch", json_integer((json_int_t)report->epoch));
+    json_object_set_new(o, "mode", json_string(sluice_mode_name(report->mode)));
+    json_object_set_new(o, "samples", json_integer((json_int_t)stats->samples));
+    json_object_set_new(o, "seconds", json_real(report->seconds));
+    json_object_set_new(o, "samples_per_s",
+                        json_real(per((double)stats->samples, report->seconds)));
+    json_object_set_new(o, "wire_bytes", json_integer((json_int_t)stats->wire_bytes));
+    json_object_set_new(o, "bytes_per_sample",
+                        json_real(per((double)stats->wire_bytes, (double)stats->samples)));
+    json_object_set_new(o, "choices", choices_json(stats));
+    json_t *stalls = json_object();
+    for (int i = 0; i < SLUICE_NUM_STALLS; i++)
+        json_object_set_new(stalls, sluice_stall_name((enum sluice_stall)i),
+                            json_real(share(report, i)));
+    json_object_set_new(o, "stalls", stalls);
+    json_object_set_new(o, "bound_by",
+                        json_string(sluice_stall_name(sluice_stall_largest(stats->stall_ns))));
+    if (report->has_loss) {
+        set_totals(o, "", &report->totals);
+    } else {
+        json_object_set_new(o, "loss", json_null());
+        json_object_set_new(o, "top1", json_null());
+    }
+    json_object_set_new(o, "errors", json_integer((json_int_t)stats->errors));
+    json_object_set_new(o, "digest", stats->digest[0] ? json_string(stats->digest) : json_null());
+
+    json_object_set_new(o, "lr", json_real(report->lr));
+    json_object_set_new(o, "first_sample", json_integer((json_int_t)report->first_sample));
+    json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));
+    json_object_set_new(o, "reduced", json_integer((json_int_t)stats->reduced));
+    json_object_set_new(o, "retries", json_integer((json_int_t)report->retries));
+    json_object_set_new(o, "replans",
+                        json_integer(report->plan ? (json_int_t)report->plan->replans : 0));
+    if (report->plan) {
+        json_object_set_new(o, "plan_cpu", plan_cpu_json(report));
+        json_object_set_new(o, "rates", rates_json(&report->plan->rates));
+    }
+    json_t *named = json_array();
+    for (size_t i = 0; i < stats->num_named; i++) {
+        const struct sluice_loader_error *error = &stats->named[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "sample", json_integer(error->sample_id));
+        /* A path may be bytes that are no UTF-8: the number names it still. */
+        json_t *path = json_string(report->manifest->entries[error->sample_id].path);
+        json_object_set_new(one, "path", path ? path : json_null());
+        json_object_set_new(one, "status", json_string(sluice_status_name(error->status)));
+        json_t *text = json_string(error->text);
+        json_object_set_new(one, "error", text ? text : json_null());
+        json_array_append_new(named, one);
+    }
+    json_object_set_new(o, "error_samples", named);
+    if (report->has_val) {
+        set_totals(o, "val_", &report->val);
+        json_object_set_new(o, "val_samples", json_integer((json_int_t)report->val.samples));
+        json_object_set_new(o, "val_seconds", json_real(report->val_seconds));
+        json_object_set_new(o, "val_errors", json_integer((json_int_t)report->val_errors));
+    }
+    const int failed =
+        json_dumpf(o, out, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
+    json_decref(o);
+    if (failed || fputc('\n', out) == EOF || fflush(out) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "cannot write the report of epoch %llu",
+                           (unsigned long long)report->epoch);
+    return SLUICE_OK;
+}
+
+static void SLUICE_PRINTF(3, 4) append(char *text, size_t capacity, const char *fmt, ...)
+{
+    size_t used = 0;
+    while (used < capacity && text[used])
+        used++;
+    va_list args;
+    va_start(args, fmt);
+    if (used < capacity)
+        vsnprintf(text + used, capacity - used, fmt, args);
+    va_end(args);
+}
+
+void sluice_report_text(const struct sluice_epoch_report *report, char *text, size_t capacity)
+{
+    const struct sluice_epoch_stats *stats = report->stats;
+    text[0] = '\0';
+    append(text, capacity,
+           "%s %llu %s: %llu samples in %.2f s, %.1f samples/s, %.2f MB, %.0f "
+           "B/sample",
+           report->is_evaluation ? "evaluation at epoch" : "epoch",
+           (unsigned long long)report->epoch, sluice_mode_name(report->mode),
+           (unsigned long long)stats->samples, report->seconds,
+           per((double)stats->samples, report->seconds), (double)stats->wire_bytes * 1e-6,
+           per((double)stats->wire_bytes, (double)stats->samples));
+    for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
+        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+            if (stats->choices[split][form])
+                append(text, capacity, ", %s@%u %llu", sluice_form_name((enum sluice_form)form),
+                       split, (unsigned long long)stats->choices[split][form]);
+        }
+    }
+    append(text, capacity, ", bound by %s, stalls",
+           sluice_stall_name(sluice_stall_largest(stats->stall_ns)));
+    for (int i = 0; i < SLUICE_NUM_STALLS; i++)
+        append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_stall)i),
+               100 * share(report, i));
+    if (report->plan && report->plan->replans)
+        append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);
+    if (stats->errors)
+        append(text, capacity, ", errors %llu", (unsigned long long)stats->errors);
+    if (report->has_loss)
+        append(text, capacity, ", loss %.4f, top1 %.2f%%",
+               per(report->totals.loss_sum, (double)report->totals.samples),
+               100 * per((double)report->totals.top1, (double)report->totals.samples));
+    if (report->has_val)
+        append(text, capacity, ", val loss %.4f, val top1 %.2f%%",
+               per(report->val.loss_sum, (double)report->val.samples),
+               100 * per((double)report->val.top1, (double)report->val.samples));
+    if (stats->digest[0])
+        append(text, capacity, ", digest %s", stats->digest);
+}

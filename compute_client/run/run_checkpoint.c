@@ -1,0 +1,110 @@
+#include "compute_client/run/run_state.h"
+
+#include "base/log.h"
+
+#include <jansson.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+sluice_status run_save(struct run *run, struct place place, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    char fingerprint[20];
+    snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
+             sluice_pipeline_fingerprint(run->train.pipeline));
+    json_t *extra = json_pack("{s:I, s:I, s:s, s:I, s:I, s:I, s:s, s:s}", "epoch",
+                              (json_int_t)place.epoch, "batch", (json_int_t)place.batch, "arch",
+                              o->arch, "batch_size", (json_int_t)o->batch_size, "repeat",
+                              (json_int_t)o->repeat, "samples", (json_int_t)run->train.num_ids,
+                              "dataset", run->dataset_id, "pipeline", fingerprint);
+    char seed[24];
+    snprintf(seed, sizeof(seed), "%" PRIu64, o->seed); /* 64 bits do not fit a JSON integer */
+    if (extra)
+        json_object_set_new(extra, "seed", json_string(seed));
+    char *text = extra ? json_dumps(extra, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+    json_decref(extra);
+    if (!text)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a checkpoint");
+    const sluice_status status = sluice_trainer_save(run->trainer, o->checkpoint, text, err);
+    free(text);
+    return status;
+}
+
+static sluice_status check_same(const char *path, const char *what, const char *then,
+                                const char *now, struct sluice_err *err)
+{
+    if (then && strcmp(then, now) == 0)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID, "%s was made with %s %s, and this is %s", path, what,
+                       then ? then : "unknown", now);
+}
+
+static sluice_status check_same_number(const char *path, const char *what, const json_t *extra,
+                                       uint64_t now, struct sluice_err *err)
+{
+    const json_int_t then = json_integer_value(json_object_get(extra, what));
+    if (then == (json_int_t)now)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID, "%s was made with %s %lld, and this is %llu", path,
+                       what, (long long)then, (unsigned long long)now);
+}
+
+/* Whether the run that the checkpoint broke off and this one deliver the same batches. */
+static sluice_status check_extra(const struct run *run, const json_t *extra, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    char seed[24], fingerprint[20];
+    snprintf(seed, sizeof(seed), "%" PRIu64, o->seed);
+    snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
+             sluice_pipeline_fingerprint(run->train.pipeline));
+    sluice_status status =
+        check_same(o->resume, "seed", json_string_value(json_object_get(extra, "seed")), seed, err);
+    if (status == SLUICE_OK)
+        status =
+            check_same(o->resume, "dataset", json_string_value(json_object_get(extra, "dataset")),
+                       run->dataset_id, err);
+    if (status == SLUICE_OK)
+        status =
+            check_same(o->resume, "pipeline", json_string_value(json_object_get(extra, "pipeline")),
+                       fingerprint, err);
+    if (status == SLUICE_OK)
+        status = check_same_number(o->resume, "batch_size", extra, o->batch_size, err);
+    if (status == SLUICE_OK)
+        status = check_same_number(o->resume, "repeat", extra, o->repeat, err);
+    if (status == SLUICE_OK)
+        status = check_same_number(o->resume, "samples", extra, run->train.num_ids, err);
+    return status;
+}
+
+sluice_status run_resume(struct run *run, struct place *place, struct sluice_err *err)
+{
+    const char *path = run->options->resume;
+    char *text = NULL;
+    sluice_status status = sluice_trainer_load(run->trainer, path, &text, err);
+    if (status != SLUICE_OK)
+        return status;
+    json_t *extra = json_loads(text ? text : "", 0, NULL);
+    free(text);
+    const json_t *epoch = json_object_get(extra, "epoch");
+    const json_t *batch = json_object_get(extra, "batch");
+    if (!json_is_integer(epoch) || !json_is_integer(batch) || json_integer_value(epoch) < 0 ||
+        json_integer_value(batch) < 0) {
+        json_decref(extra);
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s does not say where its run stood", path);
+    }
+    *place = (struct place){
+        .epoch = (uint64_t)json_integer_value(epoch),
+        .batch = (uint64_t)json_integer_value(batch),
+    };
+    /* To evaluate, the weights alone matter. */
+    if (!run->options->is_evaluate)
+        status = check_extra(run, extra, err);
+    json_decref(extra);
+    if (status == SLUICE_OK)
+        sluice_log(SLUICE_LOG_INFO, "%s: going on at epoch %llu, batch %llu", path,
+                   (unsigned long long)place->epoch, (unsigned long long)place->batch);
+    return status;
+}

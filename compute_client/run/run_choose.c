@@ -1,0 +1,242 @@
+#include "compute_client/run/run_state.h"
+
+#include "base/cgroup.h"
+#include "base/log.h"
+#include "plan/model_file.h"
+
+#include <math.h>
+
+/* Of a fast link; a slow one is done with less. */
+#define MAX_PROBE_BYTES (32u << 20)
+
+/* What is believed of the machines before a sample has come. */
+static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
+                                 struct sluice_transport_cost *transport, struct sluice_err *err)
+{
+    const struct sluice_options *options = run->options;
+    const double storage =
+        options->remote_cpus ? (double)options->remote_cpus : run->info.prep_cores;
+    const double cores = sluice_cgroup_cores();
+    *rates = (struct sluice_rates){
+        .link_bytes_per_s = options->net_bw,
+        .storage_cores = storage > 0 ? storage : 1,
+        .compute_cores = fmin((double)options->workers, cores),
+        .gpu_samples_per_s = options->gpu_rate > 0       ? options->gpu_rate
+                             : options->consume_rate > 0 ? options->consume_rate
+                                                         : INFINITY,
+        .pcie_bytes_per_s = options->pcie_bw,
+    };
+    if (rates->link_bytes_per_s > 0)
+        return SLUICE_OK;
+    struct sluice_client_probed probed;
+    const sluice_status status = sluice_client_probe(run->client, MAX_PROBE_BYTES, &probed, err);
+    if (status != SLUICE_OK)
+        return status;
+    rates->link_bytes_per_s = probed.link_bytes_per_s;
+    sluice_transport_cost_set_receive(transport, probed.receive_s_per_byte);
+    sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
+               sluice_client_target(run->client), rates->link_bytes_per_s * 8e-6);
+    return SLUICE_OK;
+}
+
+/* SOPHON's rule, for all epochs. */
+static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
+{
+    struct sluice_choice_request request = {
+        .folder = run->options->profile_folder,
+        .num_samples = run->train.num_ids,
+        .num_total = run->train.num_total,
+    };
+    struct sluice_transport_cost transport = {0}; /* SOPHON's rule knows of none */
+    sluice_status status = first_rates(run, &request.rates, &transport, err);
+    request.rates.compute_cores = (double)run->options->workers;
+    if (status == SLUICE_OK)
+        status = sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
+    return status;
+}
+
+/* By what the model's CPU times are multiplied, so that its whole files take as long as the table
+ * says; 1 if that is of another implementation's ops, which keep their pixels in larger wraps. */
+static double speed_of(const struct run *run, const struct sluice_cost_table *table,
+                       const struct sluice_choice_model *model)
+{
+    const struct part *train = &run->train;
+    const unsigned last = sluice_pipeline_u8_split(train->pipeline);
+    double measured_s = 0, expected_s = 0;
+    for (size_t i = 0; i < train->num_ids && i < table->num_rows; i++) {
+        const struct sluice_sample_cost *row = &table->rows[i];
+        if (row->bytes[last] != sluice_pipeline_u8_bytes(train->pipeline))
+            continue;
+        const struct sluice_draw_key key = {
+            .seed = run->options->seed,
+            .sample_id = train->ids[i],
+        };
+        const struct sluice_sample_facts facts =
+            sluice_sample_facts_of(train->pipeline, &run->manifest->entries[train->ids[i]], &key);
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(model, &facts, cost);
+        expected_s += cost[0][SLUICE_LOAD_COMPUTE_CPU];
+        for (unsigned op = 1; op <= last; op++)
+            measured_s += row->op_s[op];
+    }
+    return measured_s > 0 && expected_s > 0 ? measured_s / expected_s : 1;
+}
+
+static void scale_cpu(struct sluice_choice_model *model, double factor)
+{
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
+                model->weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f] *= factor;
+                model->weights[class][c][SLUICE_SIDE_COMPUTE_CPU].per[f] *= factor;
+            }
+        }
+    }
+}
+
+/* What the disk read of the training subset's files in a second when it was profiled. */
+static double disk_rate(const struct run *run, const struct sluice_choice_model *model)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < run->train.num_ids; i++)
+        bytes += (double)run->manifest->entries[run->train.ids[i]].bytes;
+    const double seconds =
+        model->disk_s_per_sample * (double)run->train.num_ids + model->disk_s_per_byte * bytes;
+    return seconds > 0 ? bytes / seconds : INFINITY;
+}
+
+/* The weights of a profile, if it is of this data and has any; else the usual ones at the speed of
+ * its tables. */
+static sluice_status read_model(const struct run *run, struct sluice_choice_model *model,
+                                struct sluice_transport_cost *transport, double *disk_bytes_per_s,
+                                struct sluice_err *err)
+{
+    const char *folder = run->options->profile_folder;
+    struct sluice_cost_table table = {0};
+    struct sluice_model_file file;
+    struct sluice_err cause = {0};
+    sluice_status status = sluice_cost_table_read(folder, &table, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (table.num_rows != run->train.num_ids && table.num_rows != run->train.num_total) {
+        status = sluice_fail(err, SLUICE_E_INVALID,
+                             "the profile in %s has %zu samples and the training subset %zu: it "
+                             "was made for other data",
+                             folder, table.num_rows, run->train.num_total);
+        goto end;
+    }
+    status = sluice_model_file_read(folder, &file, &cause);
+    if (status == SLUICE_OK) {
+        *model = file.model;
+        *transport = file.transport;
+        *disk_bytes_per_s = disk_rate(run, &file.model);
+    } else if (status == SLUICE_E_NOT_FOUND) {
+        const double factor = speed_of(run, &table, model);
+        scale_cpu(model, factor);
+        sluice_log(SLUICE_LOG_INFO, "%s: the plan begins with the usual costs, CPU times x%.2f",
+                   cause.text, factor);
+        status = SLUICE_OK;
+    } else {
+        (void)sluice_fail(err, status, "%s", cause.text);
+    }
+end:
+    sluice_cost_table_clear(&table);
+    return status;
+}
+
+/* PCIe, unless it was given; nobody sees it while it runs, as uploads go on beside the training. */
+static sluice_status measure_upload(const struct run *run, struct sluice_rates *rates,
+                                    struct sluice_err *err)
+{
+    if (rates->pcie_bytes_per_s > 0)
+        return SLUICE_OK;
+    const sluice_status status =
+        sluice_trainer_measure_upload(run->trainer, &rates->pcie_bytes_per_s, err);
+    if (status == SLUICE_OK && rates->pcie_bytes_per_s < INFINITY)
+        sluice_log(SLUICE_LOG_INFO, "PCIe takes %.1f GB/s to the device",
+                   rates->pcie_bytes_per_s * 1e-9);
+    return status;
+}
+
+/* A plan that goes by what it sees. */
+static sluice_status make_chooser(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    struct sluice_auto_plan_options options = {
+        .model = sluice_choice_model_default(),
+        .transport = sluice_transport_cost_default(),
+        .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
+        .is_fixed = !o->has_replan,
+    };
+    sluice_status status = first_rates(run, &options.rates, &options.transport, err);
+    if (status == SLUICE_OK)
+        status = measure_upload(run, &options.rates, err);
+    if (status == SLUICE_OK && o->profile_folder)
+        status = read_model(run, &options.model, &options.transport,
+                            &options.rates.disk_bytes_per_s, err);
+    if (status != SLUICE_OK)
+        return status;
+    options.model.has_jpeg_index = run->info.has_jpeg_index;
+    /* What was given is not exceeded.  What was measured may be; and so many workers may have
+     * cores beside them for what their samples need before and after. */
+    options.most = options.rates;
+    options.most.disk_bytes_per_s = INFINITY;
+    if (o->net_bw <= 0)
+        options.most.link_bytes_per_s = INFINITY;
+    if (o->remote_cpus == 0)
+        options.most.storage_cores = INFINITY;
+    options.most.compute_cores = sluice_cgroup_cores();
+    if (o->gpu_rate <= 0)
+        options.most.gpu_samples_per_s = INFINITY;
+    return sluice_auto_chooser_create(&options, &run->auto_chooser, err);
+}
+
+/* The val subset has no profile: what is least on the wire, the file or the pixels. */
+static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, uint64_t file_bytes)
+{
+    const bool is_file_less = file_bytes <= sluice_pipeline_u8_bytes(pipeline);
+    return sluice_choice_at(pipeline, is_file_less ? 0 : sluice_pipeline_u8_split(pipeline));
+}
+
+/* Where the plan says the file, the server may have CPU to spare for a smaller one: the
+ * cut costs it less than a third of a decode and halves the bytes.  Packed pixels come as asked
+ * for: a file gives way to them only where no plan said so. */
+static void choose_form(const struct run *run, const struct part *part)
+{
+    const enum sluice_form form = run->options->remote_form;
+    if (!(run->info.forms >> form & 1))
+        return;
+    const bool is_planned = sluice_mode_is_planned(run->options->mode);
+    for (size_t i = 0; i < part->num_ids; i++) {
+        struct sluice_choice *choice = &part->choices[i];
+        if (form == SLUICE_FORM_JPEG_CROP)
+            *choice = sluice_choice_cut(part->pipeline, *choice);
+        else if (form == SLUICE_FORM_U8_PACKED && !(is_planned && choice->split == 0))
+            *choice = sluice_choice_packed(part->pipeline, *choice);
+    }
+}
+
+sluice_status run_choose(struct run *run, struct sluice_err *err)
+{
+    const enum sluice_mode mode = run->options->mode;
+    const bool is_planned = sluice_mode_is_planned(mode);
+    for (size_t i = 0; i < run->val.num_ids; i++) {
+        run->val.choices[i] =
+            is_planned
+                ? least_bytes(run->val.pipeline, run->manifest->entries[run->val.ids[i]].bytes)
+                : sluice_choice_fixed(mode, run->val.pipeline);
+    }
+    if (is_planned && !run->options->is_evaluate) {
+        const bool is_greedy = mode == SLUICE_MODE_SOPHON || run->options->is_greedy;
+        const sluice_status status = is_greedy ? plan_greedily(run, err) : make_chooser(run, err);
+        if (status != SLUICE_OK)
+            return status;
+    } else {
+        for (size_t i = 0; i < run->train.num_ids; i++)
+            run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
+    }
+    if (!run->auto_chooser) /* whose plan weighs forms */
+        choose_form(run, &run->train);
+    choose_form(run, &run->val);
+    return SLUICE_OK;
+}

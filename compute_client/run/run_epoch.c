@@ -1,0 +1,292 @@
+#include "compute_client/run/run_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/quit.h"
+#include "compute_client/load/fetcher.h"
+#include "compute_client/load/sampler.h"
+#include "compute_client/run/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pass {
+    struct sluice_epoch_stats stats;
+    struct sluice_train_totals totals;
+    double seconds, cpu_s;
+    uint64_t first_batch, batches; /* both counted from the epoch's begin */
+    bool is_stopped;
+};
+
+static void add_totals(struct sluice_train_totals *sum, const struct sluice_train_totals *more)
+{
+    sum->samples += more->samples;
+    sum->steps += more->steps;
+    sum->loss_sum += more->loss_sum;
+    sum->top1 += more->top1;
+    sum->top5 += more->top5;
+}
+
+static sluice_status collect(struct run *run, struct pass *pass, struct sluice_err *err)
+{
+    struct sluice_train_totals totals = {0};
+    const sluice_status status = sluice_trainer_collect(run->trainer, &totals, err);
+    if (status == SLUICE_OK)
+        add_totals(&pass->totals, &totals);
+    return status;
+}
+
+static void log_progress(const struct run *run, const struct part *part, uint64_t epoch,
+                         uint64_t num_batches, const struct pass *pass, uint64_t samples,
+                         double seconds)
+{
+    char loss[64] = "";
+    if (run->learns)
+        snprintf(loss, sizeof(loss), ", loss %.4f, top1 %.2f%%",
+                 pass->totals.loss_sum / (double)(pass->totals.samples ? pass->totals.samples : 1),
+                 100.0 * (double)pass->totals.top1 /
+                     (double)(pass->totals.samples ? pass->totals.samples : 1));
+    sluice_log(SLUICE_LOG_INFO, "%s epoch %llu [%llu/%llu] %.1f samples/s%s", part->name,
+               (unsigned long long)epoch, (unsigned long long)pass->batches,
+               (unsigned long long)num_batches, seconds > 0 ? (double)samples / seconds : 0, loss);
+}
+
+/* The batches of one epoch through the trainer.  The loader's epoch is finished in any case. */
+static sluice_status consume(struct run *run, const struct part *part, uint64_t epoch,
+                             uint64_t num_batches, bool is_training, struct pass *pass,
+                             struct sluice_err *err)
+{
+    const uint64_t start = sluice_clock_ns();
+    uint64_t trainer_ns = 0, samples = 0;
+    sluice_status status = SLUICE_OK;
+    for (;;) {
+        if (sluice_quit_requested()) {
+            pass->is_stopped = true;
+            break;
+        }
+        const struct sluice_batch *batch = NULL;
+        struct sluice_err cause = {0};
+        status = sluice_loader_next(run->loader, &batch, &cause);
+        if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
+            status = SLUICE_OK;
+            pass->is_stopped = true;
+            break;
+        }
+        if (status != SLUICE_OK) {
+            status = sluice_fail(err, status, "%s", cause.text);
+            break;
+        }
+        if (!batch)
+            break;
+        const uint64_t step_start = sluice_clock_ns();
+        const struct sluice_train_batch rows = {
+            .pixels = batch->pixels,
+            .labels = batch->labels,
+            .n = batch->n,
+        };
+        struct sluice_batch_entry entry = {
+            .epoch = epoch,
+            .batch = pass->first_batch + sluice_loader_position(run->loader) - 1,
+            .is_evaluation = !is_training,
+            .samples = batch->n,
+        };
+        memcpy(entry.stall_ns, batch->stall_ns, sizeof(entry.stall_ns));
+        samples += batch->n;
+        status = is_training ? sluice_trainer_step(run->trainer, &rows, err)
+                             : sluice_trainer_evaluate(run->trainer, &rows, err);
+        pass->batches = pass->first_batch + sluice_loader_position(run->loader);
+        run->epoch_now = epoch;
+        run->batches_now = pass->batches;
+        run->samples_now += batch->n;
+        if (status != SLUICE_OK)
+            break;
+        sluice_loader_release(run->loader);
+        if (run->options->print_freq && pass->batches % run->options->print_freq == 0 &&
+            sluice_log_is_enabled(SLUICE_LOG_INFO)) {
+            status = collect(run, pass, err);
+            if (status != SLUICE_OK)
+                break;
+            log_progress(run, part, epoch, num_batches, pass, samples,
+                         (double)(sluice_clock_ns() - start) * 1e-9);
+        }
+        entry.stall_ns[SLUICE_STALL_TRAINER] = sluice_clock_ns() - step_start;
+        trainer_ns += entry.stall_ns[SLUICE_STALL_TRAINER];
+        status = sluice_batch_log_add(run->batch_log, &entry, err);
+        if (status != SLUICE_OK)
+            break;
+    }
+    const uint64_t collect_start = sluice_clock_ns();
+    if (status == SLUICE_OK)
+        status = collect(run, pass, err);
+    const uint64_t end = sluice_clock_ns();
+    pass->stats = sluice_loader_finish(run->loader);
+    pass->stats.stall_ns[SLUICE_STALL_TRAINER] = trainer_ns + end - collect_start;
+    pass->seconds = (double)(end - start) * 1e-9;
+    return status;
+}
+
+static sluice_status run_pass(struct run *run, struct part *part, struct place place,
+                              bool is_training, struct pass *pass, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    const uint64_t cpu_start_ns = sluice_process_cpu_ns();
+    const struct sluice_sampler sampler = {
+        .seed = o->seed,
+        .num_samples = (uint32_t)part->num_ids,
+        .repeat = is_training ? (uint32_t)o->repeat : 1,
+        .is_shuffled = is_training,
+    };
+    size_t count = 0;
+    sluice_status status = sluice_sampler_count(&sampler, place.epoch, &count, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct sluice_sampler_item *items = malloc(count * sizeof(*items));
+    if (!items)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an epoch of %zu samples", count);
+    sluice_sampler_fill(&sampler, (uint32_t)place.epoch, items);
+    if (is_training && o->is_profiling)
+        count = run_profile_pick(run, items, count);
+    const uint64_t num_batches = (count + o->batch_size - 1) / o->batch_size;
+    if (place.batch > num_batches) {
+        free(items);
+        return sluice_fail(err, SLUICE_E_INVALID, "batch %llu of an epoch of %llu",
+                           (unsigned long long)place.batch, (unsigned long long)num_batches);
+    }
+    const size_t first = (size_t)(place.batch * o->batch_size);
+    status = run_make_source(run, part, err);
+    struct sluice_chooser chooser = sluice_chooser_fixed(part->choices);
+    if (status == SLUICE_OK && is_training && run->auto_chooser && first < count) {
+        const struct sluice_auto_epoch epoch = {
+            .pipeline = part->pipeline,
+            .manifest = run->manifest,
+            .ids = part->ids,
+            .seed = o->seed,
+            .items = items,
+            .num_items = count,
+            .first_item = first,
+        };
+        status = sluice_auto_chooser_begin(run->auto_chooser, &epoch, &chooser, err);
+    }
+    if (status == SLUICE_OK) {
+        const struct sluice_epoch epoch = {
+            .source = part->source,
+            .pipeline = part->pipeline,
+            .manifest = run->manifest,
+            .ids = part->ids,
+            .chooser = chooser,
+            .seed = o->seed,
+            .items = items,
+            .num_items = count,
+            .first_item = first < count ? first : count,
+            .profile = is_training && o->is_profiling ? &run->profile : NULL,
+        };
+        pass->first_batch = pass->batches = place.batch;
+        status = sluice_loader_start(run->loader, &epoch, err);
+    }
+    if (status == SLUICE_OK)
+        status = consume(run, part, place.epoch, num_batches, is_training, pass, err);
+    pass->cpu_s = (double)(sluice_process_cpu_ns() - cpu_start_ns) * 1e-9;
+    free(items);
+    return status;
+}
+
+static double lr_at(const struct sluice_options *options, uint64_t epoch)
+{
+    double lr = options->lr;
+    for (uint64_t i = 0; i < epoch / options->lr_step; i++)
+        lr *= options->lr_gamma;
+    return lr;
+}
+
+static uint64_t lost_streams(const struct run *run, const struct part *part)
+{
+    return run->client && part->source ? sluice_fetcher_stats(part->source).lost_streams : 0;
+}
+
+static sluice_status print_report(const struct run *run, const struct sluice_epoch_report *report,
+                                  struct sluice_err *err)
+{
+    char text[1024];
+    sluice_report_text(report, text, sizeof(text));
+    if (run->options->is_json) {
+        sluice_log(SLUICE_LOG_INFO, "%s", text);
+        return sluice_report_json(report, stdout, err);
+    }
+    if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "cannot write to the standard output");
+    return SLUICE_OK;
+}
+
+sluice_status run_evaluation(struct run *run, uint64_t epoch, struct sluice_err *err)
+{
+    struct pass pass = {0};
+    const sluice_status status =
+        run_pass(run, &run->val, (struct place){.epoch = epoch}, false, &pass, err);
+    if (status != SLUICE_OK || pass.is_stopped)
+        return status;
+    const struct sluice_epoch_report report = {
+        .epoch = epoch,
+        .mode = run->options->mode,
+        .is_evaluation = true,
+        .seconds = pass.seconds,
+        .stats = &pass.stats,
+        .manifest = run->manifest,
+        .has_loss = run->learns,
+        .totals = pass.totals,
+        .retries = lost_streams(run, &run->val),
+    };
+    return print_report(run, &report, err);
+}
+
+sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopped,
+                            struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    struct pass train = {0}, val = {0};
+    const uint64_t lost_before = lost_streams(run, &run->train);
+    const double lr = lr_at(o, place->epoch);
+    sluice_trainer_set_lr(run->trainer, lr);
+    sluice_status status = run_pass(run, &run->train, *place, true, &train, err);
+    if (status != SLUICE_OK)
+        return status;
+    const struct sluice_plan_stats plan = run->auto_chooser
+                                              ? sluice_auto_chooser_stats(run->auto_chooser)
+                                              : (struct sluice_plan_stats){0};
+    struct sluice_epoch_report report = {
+        .epoch = place->epoch,
+        .first_sample = place->batch * o->batch_size,
+        .mode = o->mode,
+        .seconds = train.seconds,
+        .stats = &train.stats,
+        .manifest = run->manifest,
+        .has_loss = run->learns,
+        .totals = train.totals,
+        .lr = lr,
+        .retries = lost_streams(run, &run->train) - lost_before,
+        .plan = run->auto_chooser ? &plan : NULL,
+        .cpu_s = train.cpu_s,
+    };
+    if (train.is_stopped) {
+        *is_stopped = true;
+        place->batch = train.batches;
+        sluice_log(SLUICE_LOG_INFO, "stopped in epoch %llu after batch %llu",
+                   (unsigned long long)place->epoch, (unsigned long long)place->batch);
+        return o->checkpoint ? run_save(run, *place, err) : SLUICE_OK;
+    }
+    if (o->has_val && run->learns && run->val.num_ids > 0 && !o->is_profiling) {
+        status = run_pass(run, &run->val, (struct place){.epoch = place->epoch}, false, &val, err);
+        if (status != SLUICE_OK)
+            return status;
+        report.has_val = !val.is_stopped;
+        report.val = val.totals;
+        report.val_seconds = val.seconds;
+        report.val_errors = val.stats.errors;
+    }
+    *is_stopped = val.is_stopped;
+    *place = (struct place){.epoch = place->epoch + 1};
+    status = print_report(run, &report, err);
+    if (status == SLUICE_OK && o->checkpoint)
+        status = run_save(run, *place, err);
+    return status;
+}

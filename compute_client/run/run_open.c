@@ -1,0 +1,243 @@
+#include "compute_client/run/run_state.h"
+
+#include "base/log.h"
+#include "compute_client/load/fetcher.h"
+#include "compute_client/load/local_source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN_SLOTS 3
+#define MAX_SLOTS 256
+#define MAX_ITEMS ((1u << 20) - 1)
+/* Of the memory for what is read ahead, for a trainer that is slow. */
+#define USUAL_PART 4
+
+/* A window below this would hold a single large file back for a round trip. */
+#define MIN_WINDOW_BYTES (8u << 20)
+
+/* --- pipelines and data --- */
+
+sluice_status run_make_pipelines(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *options = run->options;
+    const unsigned size = (unsigned)options->image_size;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet", size);
+    sluice_status status = sluice_pipeline_parse(options->pipeline ? options->pipeline : text,
+                                                 &run->train.pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    /* ImageNet's usual margin: 256 for 224. */
+    snprintf(text, sizeof(text), "decode,resize=%u,center_crop=%u,to_tensor,normalize=imagenet",
+             (size * 8 + 3) / 7, size);
+    status = sluice_pipeline_parse(options->val_pipeline ? options->val_pipeline : text,
+                                   &run->val.pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    const size_t row_bytes = sluice_pipeline_u8_bytes(run->train.pipeline);
+    if (row_bytes == 0 || row_bytes != sluice_pipeline_u8_bytes(run->val.pipeline))
+        return sluice_fail(
+            err, SLUICE_E_INVALID, "both pipelines must crop to one size: \"%s\" and \"%s\"",
+            sluice_pipeline_spec(run->train.pipeline), sluice_pipeline_spec(run->val.pipeline));
+    if (options->is_profiling &&
+        sluice_pipeline_num_ops(run->train.pipeline) + 1 != SLUICE_PROFILE_STAGES)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--profiling knows pipelines of %d ops, and this one has %u",
+                           SLUICE_PROFILE_STAGES - 1, sluice_pipeline_num_ops(run->train.pipeline));
+    return SLUICE_OK;
+}
+
+static sluice_status open_remote(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_client_options options = {
+        .target = run->options->target,
+        .retry_for_s = run->options->retry_for_s,
+    };
+    struct sluice_client *client = NULL;
+    sluice_status status = sluice_client_create(&options, &client, err);
+    if (status != SLUICE_OK)
+        return status;
+    run_set_client(run, client);
+    status = sluice_client_hello(client, run->train.pipeline, "", &run->info, err);
+    if (status == SLUICE_OK)
+        status = sluice_client_list(client, &run->manifest, err);
+    return status;
+}
+
+static sluice_status pick_subset(const struct run *run, struct part *part,
+                                 enum sluice_subset subset, struct sluice_err *err)
+{
+    const struct sluice_manifest *manifest = run->manifest;
+    part->ids = calloc(manifest->num_entries, sizeof(*part->ids));
+    part->choices = calloc(manifest->num_entries, sizeof(*part->choices));
+    if (!part->ids || !part->choices)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples",
+                           manifest->num_entries);
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        if (manifest->entries[i].subset == subset)
+            part->ids[part->num_total++] = (uint32_t)i;
+    }
+    part->num_ids = part->num_total;
+    if (run->options->limit_samples && run->options->limit_samples < part->num_ids)
+        part->num_ids = (size_t)run->options->limit_samples;
+    return SLUICE_OK;
+}
+
+sluice_status run_open_data(struct run *run, struct sluice_err *err)
+{
+    sluice_status status = run->options->mode == SLUICE_MODE_LOCAL
+                               ? sluice_manifest_open(run->options->dir, &run->manifest, err)
+                               : open_remote(run, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (run->manifest->num_entries > UINT32_MAX)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "a dataset of %zu samples",
+                           run->manifest->num_entries);
+    sluice_hash128_hex(sluice_manifest_id(run->manifest), run->dataset_id);
+    status = pick_subset(run, &run->train, SLUICE_SUBSET_TRAIN, err);
+    if (status == SLUICE_OK)
+        status = pick_subset(run, &run->val, SLUICE_SUBSET_VAL, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (run->options->is_evaluate && run->val.num_ids == 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "--evaluate: the dataset has no val subset");
+    if (!run->options->is_evaluate && run->train.num_ids == 0)
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "the dataset has no training samples");
+    return SLUICE_OK;
+}
+
+/* --- trainer, loader, sources --- */
+
+sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    struct sluice_train_options options = {
+        .model = o->arch,
+        .num_classes = (unsigned)(o->num_classes ? o->num_classes : run->manifest->num_classes),
+        .image_size = sluice_pipeline_output_size(run->train.pipeline),
+        .batch_size = (unsigned)o->batch_size,
+        .lr = o->lr,
+        .momentum = o->momentum,
+        .weight_decay = o->weight_decay,
+        .seed = o->seed,
+        .table = *sluice_pipeline_tail_table(run->train.pipeline),
+        .consume_rate = o->consume_rate,
+        .num_threads = (unsigned)o->train_threads,
+        .allow_tf32 = o->allow_tf32,
+        .dropout = o->dropout,
+    };
+    if (options.num_classes < run->manifest->num_classes)
+        return sluice_fail(err, SLUICE_E_INVALID, "--num-classes %u: the dataset has %zu",
+                           options.num_classes, run->manifest->num_classes);
+    static const char *const all[] = {"cuda", "cpu", "none"};
+    const bool is_auto = strcmp(o->device, "auto") == 0;
+    const char *const *devices = is_auto ? all : &o->device;
+    const size_t num_devices = is_auto ? SLUICE_ARRAY_LEN(all) : 1;
+    for (size_t i = 0; i < num_devices; i++) {
+        struct sluice_err cause = {0};
+        options.device = devices[i];
+        const sluice_status status = sluice_trainer_create(&options, &run->trainer, &cause);
+        if (status == SLUICE_OK)
+            break;
+        /* Only a device that is missing makes way: what else fails would fail unnoticed. */
+        if (i + 1 == num_devices || status != SLUICE_E_UNSUPPORTED)
+            return sluice_fail(err, status, "%s", cause.text);
+        sluice_log(SLUICE_LOG_DEBUG, "%s", cause.text);
+    }
+    run->learns = strcmp(options.device, "none") != 0;
+    if (run->learns && sluice_pipeline_num_ops(run->train.pipeline) ==
+                           sluice_pipeline_u8_split(run->train.pipeline))
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "a model needs a pipeline that ends in to_tensor or normalize");
+    if (!run->learns && (o->checkpoint || o->resume))
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: device none has no model",
+                           o->checkpoint ? "--checkpoint" : "--resume");
+    if (is_auto)
+        sluice_log(SLUICE_LOG_INFO, "device %s", options.device);
+    return SLUICE_OK;
+}
+
+static sluice_status alloc_pinned(void *ctx, size_t bytes, void **memory, struct sluice_err *err)
+{
+    return sluice_trainer_host_alloc(ctx, bytes, memory, err);
+}
+
+static void free_pinned(void *ctx, void *memory)
+{
+    sluice_trainer_host_free(ctx, memory);
+}
+
+static unsigned slots_in(size_t batches, uint64_t batch_size)
+{
+    const size_t slots = batches < MIN_SLOTS   ? MIN_SLOTS
+                         : batches > MAX_SLOTS ? MAX_SLOTS
+                                               : batches;
+    return slots * batch_size > MAX_ITEMS ? MIN_SLOTS : (unsigned)slots;
+}
+
+sluice_status run_make_loader(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    const size_t row_bytes = sluice_pipeline_u8_bytes(run->train.pipeline);
+    const size_t half = (size_t)(o->prefetch_bytes / 2);
+    const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
+    const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
+    /* A profile goes over its samples again and again. */
+    const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
+                                             : run->train.num_ids * (size_t)o->repeat;
+    const struct sluice_loader_options options = {
+        .num_workers = (unsigned)o->workers,
+        .batch_size = (unsigned)o->batch_size,
+        .num_slots = num_slots,
+        .usual_slots = slots_in(half / USUAL_PART / batch_bytes, o->batch_size),
+        .row_bytes = row_bytes,
+        .num_items = num_items,
+        .payload_bytes = half,
+        .on_error = o->on_error,
+        .has_digest = o->has_digest,
+        .measures_ops = o->is_profiling,
+        .max_image_pixels = run->info.max_image_pixels,
+        .pool = run->pool,
+        .alloc = alloc_pinned,
+        .free = free_pinned,
+        .memory_ctx = run->trainer,
+    };
+    struct sluice_loader *loader = NULL;
+    const sluice_status status = sluice_loader_create(&options, &loader, err);
+    if (status == SLUICE_OK)
+        run_set_loader(run, loader);
+    return status;
+}
+
+sluice_status run_make_source(struct run *run, struct part *part, struct sluice_err *err)
+{
+    if (part->source)
+        return SLUICE_OK;
+    const struct sluice_options *o = run->options;
+    if (!run->client) {
+        const struct sluice_local_source_options options = {
+            .root = o->dir,
+            .pool = run->pool,
+            .num_threads = (unsigned)o->workers,
+            .max_items = sluice_loader_max_items(run->loader),
+            .jpeg_index = o->jpeg_index,
+            .events = sluice_loader_events(run->loader),
+        };
+        return sluice_local_source_create(&options, &part->source, err);
+    }
+    const uint64_t half = o->prefetch_bytes / 2;
+    const struct sluice_fetcher_options options = {
+        .client = run->client,
+        .pipeline = part->pipeline,
+        .dataset_id = run->dataset_id,
+        .max_items = sluice_loader_max_items(run->loader),
+        .window_bytes = half < MIN_WINDOW_BYTES ? MIN_WINDOW_BYTES : half,
+        .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
+        .max_image_pixels = run->info.max_image_pixels,
+        .events = sluice_loader_events(run->loader),
+    };
+    return sluice_fetcher_create(&options, &part->source, err);
+}

@@ -1,0 +1,107 @@
+#include "compute_client/run/run_profile_forms.h"
+
+#include "base/log.h"
+#include "plan/choice_fit.h"
+#include "plan/form_table.h"
+#include "plan/model_file.h"
+#include "plan/table_fill.h"
+
+#include <stdlib.h>
+
+/* A link slower than this is not worth waiting for the whole probe. */
+#define PROBE_BYTES (64u << 20)
+
+size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count)
+{
+    const uint64_t num_samples = run->options->profile_samples;
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (sluice_cost_table_is_sampled(items[i].position, run->train.num_ids, num_samples))
+            items[kept++] = items[i];
+    }
+    return kept;
+}
+
+/* --- what follows from it --- */
+
+static sluice_status write_model(struct run *run, const struct sluice_form_table *forms,
+                                 const struct profile_forms *measured, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    struct sluice_model_file file = {
+        .num_samples = o->profile_samples && o->profile_samples < run->train.num_ids
+                           ? o->profile_samples
+                           : run->train.num_ids,
+        .transport = sluice_transport_cost_default(),
+        .storage_cores = run->client ? run->info.prep_cores : 0,
+        .compute_cores = run_profile_compute_cores(run),
+    };
+    sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
+    struct sluice_client_probed probed = {0};
+    if (status == SLUICE_OK && run->client)
+        status = sluice_client_probe(run->client, PROBE_BYTES, &probed, err);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_choice_model_set_disk(&file.model, &run->profile, o->profile_samples);
+    if (run->client) {
+        file.model.has_jpeg_index = run->info.has_jpeg_index;
+        file.link_bytes_per_s = probed.link_bytes_per_s;
+        sluice_transport_cost_fit(&file.transport, measured->read_s, measured->seen,
+                                  measured->num_seen);
+        sluice_transport_cost_set_receive(&file.transport, probed.receive_s_per_byte);
+    }
+    return sluice_model_file_write(o->write_profile_folder, &file, err);
+}
+
+/* Rows of samples that were not asked for, by what the others say. */
+static sluice_status fill_table(struct run *run, struct sluice_err *err)
+{
+    const size_t n = run->train.num_ids;
+    struct sluice_sample_facts *facts = calloc(n, sizeof(*facts));
+    bool *is_measured = calloc(n, sizeof(*is_measured));
+    sluice_status status = SLUICE_OK;
+    if (!facts || !is_measured)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a profile of %zu samples", n);
+    for (uint32_t i = 0; status == SLUICE_OK && i < n; i++) {
+        facts[i] = run_profile_facts(run, i);
+        is_measured[i] = sluice_cost_table_is_sampled(i, n, run->options->profile_samples);
+    }
+    if (status == SLUICE_OK)
+        sluice_cost_table_fill(&run->profile, facts, is_measured);
+    free(facts);
+    free(is_measured);
+    return status;
+}
+
+static sluice_status write_forms(struct run *run, const struct profile_forms *measured,
+                                 struct sluice_err *err)
+{
+    struct sluice_form_table forms = {0};
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < measured->num_rows; i++)
+        status = sluice_form_table_add(&forms, &measured->rows[i], err);
+    if (status == SLUICE_OK)
+        status = sluice_form_table_write(run->options->write_profile_folder, &forms, err);
+    if (status == SLUICE_OK && forms.num_rows > 0)
+        status = write_model(run, &forms, measured, err);
+    if (status == SLUICE_OK)
+        sluice_log(SLUICE_LOG_INFO, "%s: %zu measurements of forms",
+                   run->options->write_profile_folder, forms.num_rows);
+    sluice_form_table_clear(&forms);
+    return status;
+}
+
+sluice_status run_profile_write(struct run *run, bool *is_stopped, struct sluice_err *err)
+{
+    struct profile_forms forms = {0};
+    sluice_status status = run_profile_forms(run, &forms, is_stopped, err);
+    if (status == SLUICE_OK && !*is_stopped)
+        status = fill_table(run, err);
+    if (status == SLUICE_OK && !*is_stopped)
+        status = sluice_cost_table_write(run->options->write_profile_folder, &run->profile, err);
+    if (status == SLUICE_OK && !*is_stopped)
+        status = write_forms(run, &forms, err);
+    run_profile_forms_clear(&forms);
+    return status;
+}

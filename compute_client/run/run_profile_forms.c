@@ -1,0 +1,363 @@
+#include "compute_client/run/run_profile_forms.h"
+
+#include "base/cgroup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/quit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is asked for between two looks at the CPU time of both processes: as much as fills the
+ * memory that an epoch's samples are spread over, as memory that is in no cache costs more; and no
+ * more than this, so that all choices meet the same weather.  Where samples are few, each comes so
+ * often at most. */
+#define MAX_PHASE_ITEMS 1024
+#define MAX_REPEAT 4
+
+/* What is soon done is done again, so that a bad moment of the machines is a small part of it. */
+#define MAX_ROUNDS 4
+#define ENOUGH_NS 5000000000u
+
+/* What the samples of a phase are asked for, by turns, as numbers of form_menu.h's list. */
+struct mix {
+    uint8_t choices[4];
+    uint8_t num_choices;
+    bool is_rare; /* a plan hardly ever asks for it, and it takes long: each sample once */
+};
+static const struct mix mixes[] = {
+    {{0}, 1, false},    {{SLUICE_CHOICE_U8_PACKED}, 1, false},
+    {{3}, 1, false},    {{SLUICE_CHOICE_JPEG_CROP}, 1, false},
+    {{0, 3}, 2, false}, /* as where both CPUs are the limit */
+    {{2}, 1, false},    {{1}, 1, true},
+    {{5}, 1, true}, /* floats after to_tensor are as many */
+};
+
+double run_profile_compute_cores(const struct run *run)
+{
+    return fmin((double)run->options->workers, sluice_cgroup_cores());
+}
+
+struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t position)
+{
+    const uint32_t id = run->train.ids[position];
+    const struct sluice_draw_key key = {
+        .seed = run->options->seed, .epoch = (uint32_t)run->options->start_epoch, .sample_id = id};
+    struct sluice_manifest_entry entry = run->manifest->entries[id];
+    const struct sluice_sample_cost *row = &run->profile.rows[position];
+    if (row->width > 0) { /* it was decoded, which says more than a list */
+        entry.bytes = row->bytes[0];
+        entry.width = row->width;
+        entry.height = row->height;
+        entry.coding = row->coding;
+    }
+    return sluice_sample_facts_of(run->train.pipeline, &entry, &key);
+}
+
+/* --- a phase --- */
+
+/* All that was measured of a sample in one choice. */
+struct cell {
+    double storage_s, compute_s;
+    uint64_t bytes;
+    unsigned count;
+};
+
+struct measuring {
+    struct run *run;
+    bool is_remote;
+    double storage_cores, compute_cores;
+    uint32_t *positions; /* of the samples that are measured */
+    size_t num_positions;
+    struct cell (*cells)[SLUICE_NUM_CHOICES]; /* by index in positions */
+    struct sluice_sampler_item *items;        /* of a phase */
+
+    /* The phase that runs: over positions[first .. first + count), as often as it takes. */
+    const struct mix *mix;
+    size_t first, count;
+    struct sluice_transport_seen *seen;
+    pthread_mutex_t lock; /* for seen and cells */
+};
+
+static unsigned choice_at(const struct measuring *measuring, size_t item)
+{
+    const struct mix *mix = measuring->mix;
+    return mix->choices[(item + item / measuring->count) % mix->num_choices];
+}
+
+static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item,
+                                const struct sluice_expected *under_way)
+{
+    (void)item;
+    (void)under_way;
+    return (struct sluice_ask){
+        .choice = sluice_choice_listed((uint8_t)choice_at(ctx, index)),
+        .max_away = UINT32_MAX,
+        .max_unfinished = UINT32_MAX,
+    };
+}
+
+static void on_row(void *ctx, const struct sluice_row_seen *row)
+{
+    struct measuring *measuring = ctx;
+    if (row->status != SLUICE_OK || row->got.split != row->asked.split ||
+        row->got.form != row->asked.form)
+        return;
+    const unsigned choice = choice_at(measuring, row->index);
+    const double storage_s = (double)row->storage_cpu_ns * 1e-9;
+    const double compute_s = (double)row->compute_cpu_ns * 1e-9;
+    struct cell *cell = &measuring->cells[measuring->first + row->index % measuring->count][choice];
+    pthread_mutex_lock(&measuring->lock);
+    cell->storage_s += storage_s;
+    cell->compute_s += compute_s;
+    cell->bytes = row->payload_bytes;
+    cell->count++;
+    measuring->seen->num_samples++;
+    measuring->seen->bytes += (double)row->payload_bytes;
+    measuring->seen->compute_s -= compute_s;
+    if (choice) {
+        measuring->seen->num_jobs++;
+        measuring->seen->storage_s -= storage_s;
+    }
+    pthread_mutex_unlock(&measuring->lock);
+}
+
+/* The loader's batches, which nobody trains on. */
+static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    const struct sluice_batch *batch = NULL;
+    do {
+        struct sluice_err cause = {0};
+        status = sluice_loader_next(run->loader, &batch, &cause);
+        if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
+            *is_stopped = true;
+            status = SLUICE_OK;
+            break;
+        }
+        if (status != SLUICE_OK)
+            (void)sluice_fail(err, status, "%s", cause.text);
+        else if (batch)
+            sluice_loader_release(run->loader);
+    } while (status == SLUICE_OK && batch);
+    (void)sluice_loader_finish(run->loader);
+    return status;
+}
+
+static sluice_status server_cpu(struct run *run, double *cpu_s, struct sluice_err *err)
+{
+    *cpu_s = 0;
+    return run->client ? sluice_client_server_cpu(run->client, cpu_s, err) : SLUICE_OK;
+}
+
+/* What both processes took beside the work on the samples of a part. */
+static sluice_status run_phase(struct measuring *measuring, const struct mix *mix, size_t num_items,
+                               struct sluice_transport_seen *seen, bool *is_stopped,
+                               struct sluice_err *err)
+{
+    struct run *run = measuring->run;
+    measuring->mix = mix;
+    measuring->seen = seen;
+    *seen = (struct sluice_transport_seen){0};
+    for (size_t i = 0; i < num_items; i++)
+        measuring->items[i] = (struct sluice_sampler_item){
+            .position = measuring->positions[measuring->first + i % measuring->count],
+            .draw_epoch = (uint32_t)run->options->start_epoch,
+        };
+    const struct sluice_epoch epoch = {
+        .source = run->train.source,
+        .pipeline = run->train.pipeline,
+        .manifest = run->manifest,
+        .ids = run->train.ids,
+        .chooser = {.choose = choose, .on_row = on_row, .ctx = measuring},
+        .seed = run->options->seed,
+        .items = measuring->items,
+        .num_items = num_items,
+    };
+    double server_before_s, server_after_s;
+    sluice_status status = server_cpu(run, &server_before_s, err);
+    const uint64_t before_ns = sluice_process_cpu_ns(), start_ns = sluice_clock_ns();
+    if (status == SLUICE_OK)
+        status = sluice_loader_start(run->loader, &epoch, err);
+    if (status == SLUICE_OK)
+        status = drain(run, is_stopped, err);
+    const double wall_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+    const double compute_s = (double)(sluice_process_cpu_ns() - before_ns) * 1e-9;
+    if (status == SLUICE_OK)
+        status = server_cpu(run, &server_after_s, err);
+    if (status != SLUICE_OK)
+        return status;
+    const double storage_s = server_after_s > 0 ? server_after_s - server_before_s : NAN;
+    seen->compute_s += compute_s;
+    seen->storage_s += storage_s;
+    seen->compute_share = compute_s / (wall_s * measuring->compute_cores);
+    seen->storage_share = storage_s / (wall_s * measuring->storage_cores);
+    return SLUICE_OK;
+}
+
+static bool is_offered(const struct run *run, unsigned choice)
+{
+    if (choice == SLUICE_CHOICE_JPEG_CROP)
+        return (run->info.forms >> SLUICE_FORM_JPEG_CROP & 1) &&
+               sluice_pipeline_can_crop_jpeg(run->train.pipeline);
+    if (choice == SLUICE_CHOICE_U8_PACKED)
+        return (run->info.forms >> SLUICE_FORM_U8_PACKED & 1) &&
+               sluice_pipeline_u8_split(run->train.pipeline) == sluice_form_menu_split(choice);
+    return true;
+}
+
+static bool is_mix_offered(const struct measuring *measuring, const struct mix *mix)
+{
+    if (!measuring->is_remote)
+        return mix == &mixes[0];
+    for (unsigned i = 0; i < mix->num_choices; i++) {
+        if (!is_offered(measuring->run, mix->choices[i]))
+            return false;
+    }
+    return true;
+}
+
+/* The same of every mix; the first comes once more before, for memory that nobody has touched. */
+static sluice_status run_part(struct measuring *measuring, struct profile_forms *forms,
+                              bool *is_stopped, struct sluice_err *err)
+{
+    const size_t n = measuring->count, most = sluice_loader_max_items(measuring->run->loader);
+    size_t wanted = most < MAX_PHASE_ITEMS ? most : MAX_PHASE_ITEMS;
+    wanted = wanted < MAX_REPEAT * n ? wanted : MAX_REPEAT * n;
+    const size_t num_items = wanted > n ? wanted : n;
+    sluice_status status = SLUICE_OK;
+    if (forms->num_seen == 0) {
+        struct sluice_transport_seen unused;
+        status = run_phase(measuring, &mixes[0], num_items, &unused, is_stopped, err);
+        memset(measuring->cells, 0, n * sizeof(*measuring->cells));
+    }
+    for (size_t m = 0; m < SLUICE_ARRAY_LEN(mixes) && status == SLUICE_OK && !*is_stopped; m++) {
+        if (!is_mix_offered(measuring, &mixes[m]))
+            continue;
+        struct sluice_transport_seen *seen = &forms->seen[forms->num_seen++];
+        status = run_phase(measuring, &mixes[m], mixes[m].is_rare ? n : num_items, seen, is_stopped,
+                           err);
+        if (status != SLUICE_OK || seen->num_samples == 0)
+            continue;
+        sluice_log(
+            SLUICE_LOG_DEBUG,
+            "%s%s: beside the work %.1f us of storage CPU (%.0f %% busy) and %.1f of compute "
+            "CPU (%.0f %%) for a sample",
+            sluice_form_menu_name(mixes[m].choices[0]),
+            mixes[m].num_choices > 1 ? " by turns with others" : "",
+            seen->storage_s * 1e6 / (double)seen->num_samples, 100 * seen->storage_share,
+            seen->compute_s * 1e6 / (double)seen->num_samples, 100 * seen->compute_share);
+    }
+    return status;
+}
+
+static sluice_status run_parts(struct measuring *measuring, struct profile_forms *forms,
+                               bool *is_stopped, struct sluice_err *err)
+{
+    const size_t n = measuring->num_positions;
+    const size_t num_parts = (n + MAX_PHASE_ITEMS - 1) / MAX_PHASE_ITEMS;
+    forms->seen =
+        calloc(MAX_ROUNDS * num_parts * SLUICE_ARRAY_LEN(mixes) + 1, sizeof(*forms->seen));
+    if (!forms->seen)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu parts of a profile",
+                           num_parts);
+    const uint64_t start_ns = sluice_clock_ns();
+    sluice_status status = SLUICE_OK;
+    for (unsigned round = 0; round < MAX_ROUNDS; round++) {
+        for (size_t part = 0; part < num_parts; part++) {
+            measuring->first = part * n / num_parts;
+            measuring->count = (part + 1) * n / num_parts - measuring->first;
+            status = run_part(measuring, forms, is_stopped, err);
+            if (status != SLUICE_OK || *is_stopped)
+                return status;
+        }
+        if (sluice_clock_ns() - start_ns >= ENOUGH_NS)
+            break;
+    }
+    return status;
+}
+
+/* Reading its file, all that a sample costs the storage node as a file, is in what its other
+ * choices cost there: it is taken out and counted as transport. */
+static void take_reading_out(struct measuring *measuring, struct profile_forms *forms)
+{
+    double sum_s = 0;
+    size_t num_read = 0;
+    for (size_t i = 0; i < measuring->num_positions; i++) {
+        const struct cell *file = &measuring->cells[i][0];
+        if (file->count) {
+            sum_s += file->storage_s / file->count;
+            num_read++;
+        }
+    }
+    forms->read_s = num_read ? sum_s / (double)num_read : 0;
+    for (size_t i = 0; i < forms->num_seen; i++)
+        forms->seen[i].storage_s += (double)forms->seen[i].num_jobs * forms->read_s;
+}
+
+static void make_rows(const struct measuring *measuring, struct profile_forms *forms)
+{
+    for (size_t i = 0; i < measuring->num_positions; i++) {
+        const struct cell *file = &measuring->cells[i][0];
+        const double read_s = file->count ? file->storage_s / file->count : forms->read_s;
+        for (unsigned choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+            const struct cell *cell = &measuring->cells[i][choice];
+            if (!cell->count)
+                continue;
+            forms->rows[forms->num_rows++] = (struct sluice_form_row){
+                .index = measuring->positions[i],
+                .epoch = (uint32_t)measuring->run->options->start_epoch,
+                .facts = run_profile_facts(measuring->run, measuring->positions[i]),
+                .choice = (uint8_t)choice,
+                .bytes = cell->bytes,
+                .storage_s = measuring->is_remote && choice
+                                 ? fmax(cell->storage_s / cell->count - read_s, 0)
+                                 : NAN,
+                .compute_s = cell->compute_s / cell->count,
+            };
+        }
+    }
+}
+
+sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bool *is_stopped,
+                                struct sluice_err *err)
+{
+    const size_t n = run->train.num_ids;
+    struct measuring measuring = {
+        .run = run,
+        .is_remote = run->client != NULL,
+        .storage_cores = run->client ? run->info.prep_cores : 1,
+        .compute_cores = run_profile_compute_cores(run),
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+    };
+    measuring.positions = calloc(n + 1, sizeof(*measuring.positions));
+    for (uint32_t i = 0; measuring.positions && i < n; i++) {
+        if (sluice_cost_table_is_sampled(i, n, run->options->profile_samples))
+            measuring.positions[measuring.num_positions++] = i;
+    }
+    measuring.items = calloc(MAX_PHASE_ITEMS, sizeof(*measuring.items));
+    measuring.cells = calloc(measuring.num_positions + 1, sizeof(*measuring.cells));
+    forms->rows = calloc(measuring.num_positions * SLUICE_NUM_CHOICES + 1, sizeof(*forms->rows));
+    sluice_status status = SLUICE_OK;
+    if (!measuring.positions || !measuring.items || !measuring.cells || !forms->rows)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to measure %zu samples", n);
+    if (status == SLUICE_OK)
+        status = run_parts(&measuring, forms, is_stopped, err);
+    if (status == SLUICE_OK && !*is_stopped) {
+        take_reading_out(&measuring, forms);
+        make_rows(&measuring, forms);
+    }
+    free(measuring.positions);
+    free(measuring.items);
+    free(measuring.cells);
+    pthread_mutex_destroy(&measuring.lock);
+    return status;
+}
+
+void run_profile_forms_clear(struct profile_forms *forms)
+{
+    free(forms->rows);
+    free(forms->seen);
+    *forms = (struct profile_forms){0};
+}

@@ -1,0 +1,31 @@
+#ifndef SLUICE_COMPUTE_CLIENT_RUN_RUN_PROFILE_FORMS_H
+#define SLUICE_COMPUTE_CLIENT_RUN_RUN_PROFILE_FORMS_H
+
+#include "compute_client/run/run_state.h"
+#include "plan/form_table.h"
+#include "plan/transport_cost.h"
+
+/* What --profiling measures beside its epoch; for run_profile.c, which writes it. */
+
+/* What asking for samples in every form gave. */
+struct profile_forms {
+    struct sluice_form_row *rows; /* one of each sample and choice: means */
+    size_t num_rows;
+    struct sluice_transport_seen *seen; /* one of each phase, in which all was asked for alike */
+    size_t num_seen;
+    double read_s; /* CPU time of reading a file on the storage node */
+};
+
+/* After the epoch that filled run->profile.  *forms is {0} before, and the caller's to clear,
+ * whatever this returns. */
+SLUICE_MUST_USE sluice_status run_profile_forms(struct run *run, struct profile_forms *forms,
+                                                bool *is_stopped, struct sluice_err *err);
+void run_profile_forms_clear(struct profile_forms *forms);
+
+/* Cores that this process may use. */
+double run_profile_compute_cores(const struct run *run);
+
+/* Of a sample of the train subset: from its row in run->profile, or else from the manifest. */
+struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t position);
+
+#endif

@@ -1,0 +1,335 @@
+#include "plan/choice_cost.h"
+
+#include "datasets/indexed_file.h"
+#include "image/coding.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *sluice_choice_side_name(enum sluice_choice_side side)
+{
+    static const char *const names[SLUICE_NUM_CHOICE_SIDES] = {"storage_cpu", "compute_cpu",
+                                                               "bytes"};
+    return names[side];
+}
+
+const char *sluice_choice_class_name(enum sluice_choice_class class)
+{
+    static const char *const names[SLUICE_NUM_CHOICE_CLASSES] = {"window", "jpeg", "png"};
+    return names[class];
+}
+
+const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
+{
+    static const char *const names[SLUICE_NUM_CHOICE_FEATURES] = {
+        "sample",     "file_byte",     "pixel",    "byte_to_crop", "crop_byte",
+        "crop_pixel", "chroma_sample", "crop_row", "output_pixel", "detail",
+    };
+    return names[feature];
+}
+
+enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts)
+{
+    switch (sluice_coding_kind(facts->coding)) {
+    case SLUICE_CODING_PNG:
+        return SLUICE_CLASS_PNG;
+    case SLUICE_CODING_JPEG_OTHER:
+        return SLUICE_CLASS_JPEG;
+    default:
+        return sluice_coding_is_progressive(facts->coding) ? SLUICE_CLASS_JPEG
+                                                           : SLUICE_CLASS_WINDOW;
+    }
+}
+
+/* --- features --- */
+
+struct grid {
+    uint32_t mcu_width, mcu_height;
+    double chroma; /* samples beside luma, for each pixel */
+};
+
+static struct grid grid_of(uint8_t coding)
+{
+    switch (sluice_coding_kind(coding)) {
+    case SLUICE_CODING_JPEG_444:
+    case SLUICE_CODING_JPEG_OTHER:
+        return (struct grid){8, 8, 2};
+    case SLUICE_CODING_JPEG_422:
+        return (struct grid){16, 8, 1};
+    case SLUICE_CODING_JPEG_440:
+        return (struct grid){8, 16, 1};
+    case SLUICE_CODING_JPEG_GRAY:
+        return (struct grid){8, 8, 0};
+    case SLUICE_CODING_PNG:
+        return (struct grid){1, 1, 2};
+    default: /* what cameras write, and most of ImageNet is */
+        return (struct grid){16, 16, 0.5};
+    }
+}
+
+/* Pixels of the MCUs under [from, from + count), with the margin that smooth upsampling needs
+ * where chroma is sampled down. */
+static double covered(uint32_t from, uint32_t count, uint32_t size, uint32_t step)
+{
+    const uint64_t margin = step == 16;
+    const uint64_t first = from > margin ? (from - margin) / step * step : 0;
+    uint64_t end = ((uint64_t)from + count + margin + step - 1) / step * step;
+    end = end < size ? end : size;
+    return (double)(end - first);
+}
+
+void sluice_choice_features(const struct sluice_sample_facts *facts,
+                            double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    const struct grid grid = grid_of(facts->coding);
+    const double bytes = (double)facts->file_bytes;
+    const double pixels = (double)facts->width * facts->height;
+    const double rows =
+        covered(0, facts->crop.top + facts->crop.height, facts->height, grid.mcu_height);
+    const double window =
+        covered(facts->crop.left, facts->crop.width, facts->width, grid.mcu_width) *
+        covered(facts->crop.top, facts->crop.height, facts->height, grid.mcu_height);
+    const double crop_pixels = (double)facts->crop.width * facts->crop.height;
+    const double side = facts->output_size ? facts->output_size : sqrt(crop_pixels);
+    const double output = side * side;
+    feature[SLUICE_CHOICE_PER_SAMPLE] = 1;
+    feature[SLUICE_CHOICE_PER_FILE_BYTE] = bytes;
+    feature[SLUICE_CHOICE_PER_PIXEL] = pixels;
+    feature[SLUICE_CHOICE_PER_BYTE_TO_CROP] = bytes * rows / facts->height;
+    feature[SLUICE_CHOICE_PER_CROP_BYTE] = bytes * window / pixels;
+    feature[SLUICE_CHOICE_PER_CROP_PIXEL] = crop_pixels;
+    feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE] = crop_pixels * grid.chroma;
+    feature[SLUICE_CHOICE_PER_CROP_ROW] = facts->crop.height * side;
+    feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL] = output;
+    feature[SLUICE_CHOICE_PER_DETAIL] = output * cbrt(bytes / pixels * sqrt(crop_pixels / output));
+}
+
+/* --- what is read --- */
+
+/* Before the rows and behind them: the mean over 200 photographs of ImageNet. */
+#define HEAD_BYTES 1800.0
+
+/* Whole files and all of their pixels need all of the file. */
+static bool needs_crop_alone(unsigned choice)
+{
+    return choice > 1;
+}
+
+double sluice_choice_read_bytes(const struct sluice_choice_model *model,
+                                const struct sluice_sample_facts *facts, unsigned choice)
+{
+    const double bytes = (double)facts->file_bytes;
+    if (!model->has_jpeg_index || !needs_crop_alone(choice) ||
+        sluice_choice_class_of(facts) != SLUICE_CLASS_WINDOW)
+        return bytes;
+    const double rows = covered(facts->crop.top, facts->crop.height, facts->height,
+                                grid_of(facts->coding).mcu_height);
+    const double read = HEAD_BYTES + (bytes - HEAD_BYTES) * rows / facts->height;
+    return read * 100 < bytes * SLUICE_INDEXED_MAX_PARTIAL_PERCENT ? read : bytes;
+}
+
+/* --- the default --- */
+
+#define PER_SAMPLE(x) [SLUICE_CHOICE_PER_SAMPLE] = (x)
+#define FILE_BYTE(x) [SLUICE_CHOICE_PER_FILE_BYTE] = (x)
+#define PIXEL(x) [SLUICE_CHOICE_PER_PIXEL] = (x)
+#define BYTE_TO_CROP(x) [SLUICE_CHOICE_PER_BYTE_TO_CROP] = (x)
+#define CROP_BYTE(x) [SLUICE_CHOICE_PER_CROP_BYTE] = (x)
+#define CROP_PIXEL(x) [SLUICE_CHOICE_PER_CROP_PIXEL] = (x)
+#define CHROMA(x) [SLUICE_CHOICE_PER_CHROMA_SAMPLE] = (x)
+#define CROP_ROW(x) [SLUICE_CHOICE_PER_CROP_ROW] = (x)
+#define OUTPUT_PIXEL(x) [SLUICE_CHOICE_PER_OUTPUT_PIXEL] = (x)
+#define DETAIL(x) [SLUICE_CHOICE_PER_DETAIL] = (x)
+
+/* Steps that the choices are sums of.  Seconds of one core of an AMD EPYC (Zen 4) with AVX-512,
+ * and bytes, fitted to what `offload_train --profiling` measured, a core for each node: files as
+ * cameras and the web have them by 5 crops each of 200 photographs of ImageNet and 2 of 42 of 1024
+ * pixels, progressive ones and PNGs by 2 crops each of 67 that were coded anew; to_float to what
+ * `offload_profile run` measured.
+ *
+ * CUT of window files, CUT_FILE_TO_PIXELS, ALL_TO_PIXELS, pack, unpack, take_over, flip and
+ * from_float are fitted to profiles of another hour: 2 crops each of the same photographs, of each
+ * sample and choice the median over 6 and 2 profiles (ImageNet) and 3 and 2 (1024 pixels).  Those
+ * seconds are divided by how much longer TO_PIXELS took in them than it does here, 1.18 on the
+ * storage node and 1.24 on the other, and either set of photographs has the same say.  All had 224
+ * output pixels a side, so what does not vary with the file is shared out between PER_SAMPLE and
+ * OUTPUT_PIXEL by judgement.
+ *
+ * The ratios travel better than the times. */
+enum step {
+    TO_PIXELS,       /* a file to what the crop needs of it, resized */
+    WHOLE,           /* a file to all of its pixels */
+    WHOLE_TO_PIXELS, /* from there */
+    CUT,
+    CUT_TO_PIXELS,
+    CUT_BYTES,
+    PACKED_BYTES,
+    NUM_STEPS,
+};
+
+#define CUT_FILE_TO_PIXELS                                                                         \
+    {                                                                                              \
+        {                                                                                          \
+            PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.48e-9), CROP_BYTE(3.0e-9), CROP_PIXEL(1.17e-9),      \
+                CHROMA(0.385e-9)                                                                   \
+        }                                                                                          \
+    }
+#define ALL_TO_PIXELS                                                                              \
+    {                                                                                              \
+        {                                                                                          \
+            PER_SAMPLE(10e-6), OUTPUT_PIXEL(0.42e-9), PIXEL(0.33e-9), CROP_PIXEL(0.29e-9)          \
+        }                                                                                          \
+    }
+
+static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_STEPS] =
+    {
+        [SLUICE_CLASS_WINDOW] =
+            {
+                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(0.9e-9), PIXEL(0.085e-9),
+                                BYTE_TO_CROP(2.1e-9), CROP_BYTE(2.53e-9), CROP_PIXEL(0.98e-9),
+                                CHROMA(0.54e-9), CROP_ROW(0.15e-9)}},
+                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(5.4e-9), PIXEL(1.3e-9)}},
+                [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
+                [CUT] = {{PER_SAMPLE(39e-6), BYTE_TO_CROP(2.17e-9), PIXEL(0.1e-9),
+                          CROP_PIXEL(0.19e-9)}},
+                [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
+                [CUT_BYTES] = {{PER_SAMPLE(180), CROP_BYTE(0.965), CHROMA(0.0195)}},
+                [PACKED_BYTES] = {{DETAIL(1.49)}},
+            },
+        [SLUICE_CLASS_JPEG] =
+            {
+                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(1.3e-9), FILE_BYTE(26e-9),
+                                PIXEL(3.9e-9), CROP_PIXEL(0.5e-9)}},
+                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(26.3e-9), PIXEL(4.0e-9)}},
+                [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
+                [CUT] = {{PER_SAMPLE(25e-6), FILE_BYTE(27.2e-9), PIXEL(2.6e-9),
+                          CROP_PIXEL(2.3e-9)}},
+                [CUT_TO_PIXELS] = CUT_FILE_TO_PIXELS,
+                [CUT_BYTES] = {{PER_SAMPLE(180), CROP_BYTE(1.03), CHROMA(0.077)}},
+                [PACKED_BYTES] = {{DETAIL(1.58)}},
+            },
+        [SLUICE_CLASS_PNG] =
+            {
+                [TO_PIXELS] = {{PER_SAMPLE(20e-6), OUTPUT_PIXEL(1.4e-9), FILE_BYTE(3.8e-9),
+                                PIXEL(13.5e-9), CROP_ROW(1.9e-9)}},
+                [WHOLE] = {{PER_SAMPLE(10e-6), FILE_BYTE(3.77e-9), PIXEL(14.2e-9)}},
+                [WHOLE_TO_PIXELS] = ALL_TO_PIXELS,
+                [PACKED_BYTES] = {{DETAIL(0.99)}},
+            },
+};
+
+static const struct sluice_choice_weights pack = {{PER_SAMPLE(10e-6), OUTPUT_PIXEL(7.2e-9)}};
+static const struct sluice_choice_weights unpack = {{PER_SAMPLE(5e-6), OUTPUT_PIXEL(4.8e-9)}};
+static const struct sluice_choice_weights take_over = {{PER_SAMPLE(3e-6), OUTPUT_PIXEL(0.39e-9)}};
+static const struct sluice_choice_weights flip = {{OUTPUT_PIXEL(0.2e-9)}}; /* of every other */
+static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.4e-9)}};
+static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(6e-9)}};
+static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
+
+static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
+{
+    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+        sum->per[f] += step->per[f];
+}
+
+static void set_class(struct sluice_choice_weights (*of)[SLUICE_NUM_CHOICE_SIDES],
+                      const struct sluice_choice_weights *step)
+{
+    enum { S = SLUICE_SIDE_STORAGE_CPU, C = SLUICE_SIDE_COMPUTE_CPU, B = SLUICE_SIDE_BYTES };
+    enum { CROP = SLUICE_CHOICE_JPEG_CROP, PACKED = SLUICE_CHOICE_U8_PACKED };
+    add(&of[0][C], &step[TO_PIXELS]);
+    add(&of[1][S], &step[WHOLE]);
+    add(&of[1][C], &step[WHOLE_TO_PIXELS]);
+    for (int split = 2; split < SLUICE_PROFILE_STAGES; split++) {
+        add(&of[split][S], &step[TO_PIXELS]);
+        if (split >= 4)
+            add(&of[split][S], &to_float);
+        add(&of[split][C], split < 4 ? &take_over : &from_float);
+        if (split == 2)
+            add(&of[split][C], &flip);
+    }
+    add(&of[CROP][S], &step[CUT]);
+    add(&of[CROP][C], &step[CUT_TO_PIXELS]);
+    add(&of[CROP][B], &step[CUT_BYTES]);
+    add(&of[PACKED][S], &step[TO_PIXELS]);
+    add(&of[PACKED][S], &pack);
+    add(&of[PACKED][C], &unpack);
+    add(&of[PACKED][B], &step[PACKED_BYTES]);
+    for (int c = 0; c < SLUICE_NUM_CHOICES; c++)
+        add(&of[c][S], &serve);
+}
+
+struct sluice_choice_model sluice_choice_model_default(void)
+{
+    struct sluice_choice_model model = {.disk_s_per_sample = 20e-6, .disk_s_per_byte = 0.3e-9};
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++)
+        set_class(model.weights[class], steps[class]);
+    return model;
+}
+
+/* --- costs --- */
+
+double sluice_choice_predict(const struct sluice_choice_weights *weights,
+                             const double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    double sum = 0;
+    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+        sum += weights->per[f] * feature[f];
+    return sum;
+}
+
+bool sluice_choice_has_exact_bytes(unsigned choice)
+{
+    return choice < SLUICE_PROFILE_STAGES;
+}
+
+static double bytes_of(const struct sluice_choice_weights *weights, unsigned choice,
+                       const double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    const double file = feature[SLUICE_CHOICE_PER_FILE_BYTE];
+    const double pixels = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+    switch (choice) {
+    case 0:
+        return file;
+    case 1:
+        return 3 * feature[SLUICE_CHOICE_PER_PIXEL];
+    case 2:
+    case 3:
+        return pixels;
+    case 4:
+    case 5:
+        return 4 * pixels;
+    default: {
+        /* No form is sent that is larger than what it stands for. */
+        const double most = choice == SLUICE_CHOICE_JPEG_CROP ? file : pixels;
+        const double bytes = sluice_choice_predict(weights, feature);
+        return bytes < most ? bytes : most;
+    }
+    }
+}
+
+void sluice_choice_model_costs(const struct sluice_choice_model *model,
+                               const struct sluice_sample_facts *facts,
+                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+{
+    const enum sluice_choice_class class = sluice_choice_class_of(facts);
+    double feature[SLUICE_NUM_CHOICE_FEATURES];
+    sluice_choice_features(facts, feature);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        const struct sluice_choice_weights *weights = model->weights[class][c];
+        cost[c][SLUICE_LOAD_DISK] =
+            model->disk_s_per_sample +
+            model->disk_s_per_byte * sluice_choice_read_bytes(model, facts, c);
+        cost[c][SLUICE_LOAD_STORAGE_CPU] =
+            sluice_choice_predict(&weights[SLUICE_SIDE_STORAGE_CPU], feature);
+        cost[c][SLUICE_LOAD_NET_DOWN] =
+            bytes_of(&weights[SLUICE_SIDE_BYTES], c, feature) + SLUICE_REPLY_BYTES;
+        cost[c][SLUICE_LOAD_RECEIVE] = 0;
+        cost[c][SLUICE_LOAD_COMPUTE_CPU] =
+            sluice_choice_predict(&weights[SLUICE_SIDE_COMPUTE_CPU], feature);
+        cost[c][SLUICE_LOAD_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+        cost[c][SLUICE_LOAD_GPU] = 1;
+    }
+    if (class == SLUICE_CLASS_PNG)
+        memcpy(cost[SLUICE_CHOICE_JPEG_CROP], cost[0], sizeof(cost[0]));
+}

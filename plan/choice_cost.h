@@ -1,0 +1,97 @@
+#ifndef SLUICE_PLAN_CHOICE_COST_H
+#define SLUICE_PLAN_CHOICE_COST_H
+
+#include "plan/form_menu.h"
+#include "plan/sample_facts.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What each choice of form_menu.h costs a sample on every resource, as a function of what is known
+ * before the sample is fetched.
+ *
+ * A cost is a weighted sum of the features below, with one set of weights for each choice, each of
+ * storage CPU, compute CPU and bytes, and each class of files: those that the window decoder covers
+ * take another way through the machine than other JPEGs, and PNGs a third.  No weight is negative,
+ * so no cost is, and more of anything never costs less.  Bytes that follow from the sizes alone
+ * (files, plain pixels, floats) are exact.
+ *
+ * Storage and compute CPU seconds are of one core of the machine that runs it.
+ *
+ * Threads: pure functions; a model is a plain value. */
+
+enum sluice_choice_feature {
+    SLUICE_CHOICE_PER_SAMPLE,
+    SLUICE_CHOICE_PER_FILE_BYTE,
+    SLUICE_CHOICE_PER_PIXEL,         /* of the whole image */
+    SLUICE_CHOICE_PER_BYTE_TO_CROP,  /* file bytes down to the last MCU row of the crop */
+    SLUICE_CHOICE_PER_CROP_BYTE,     /* file bytes by the share of the image that its MCUs are */
+    SLUICE_CHOICE_PER_CROP_PIXEL,    /* before it is resized */
+    SLUICE_CHOICE_PER_CHROMA_SAMPLE, /* of the crop: beside luma */
+    SLUICE_CHOICE_PER_CROP_ROW,      /* pixels of the resized width */
+    SLUICE_CHOICE_PER_OUTPUT_PIXEL,
+    /* Output pixels by the cube root of bytes per pixel of the file times how much the crop is
+     * scaled down: what is left of a picture's detail. */
+    SLUICE_CHOICE_PER_DETAIL,
+    SLUICE_NUM_CHOICE_FEATURES,
+};
+
+enum sluice_choice_class {
+    SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg_window.h covers, and what is not known */
+    SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
+    SLUICE_CLASS_PNG,
+    SLUICE_NUM_CHOICE_CLASSES,
+};
+
+enum sluice_choice_side {
+    SLUICE_SIDE_STORAGE_CPU, /* seconds */
+    SLUICE_SIDE_COMPUTE_CPU, /* seconds */
+    SLUICE_SIDE_BYTES,       /* of payload */
+    SLUICE_NUM_CHOICE_SIDES,
+};
+const char *sluice_choice_side_name(enum sluice_choice_side side); /* "storage_cpu", ... */
+const char *sluice_choice_class_name(enum sluice_choice_class class);
+const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
+
+struct sluice_choice_weights {
+    double per[SLUICE_NUM_CHOICE_FEATURES];
+};
+
+struct sluice_choice_model {
+    struct sluice_choice_weights weights[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
+                                        [SLUICE_NUM_CHOICE_SIDES];
+    double disk_s_per_sample, disk_s_per_byte; /* reading the file */
+    bool has_jpeg_index; /* the storage node has one: see sluice_choice_read_bytes() */
+};
+
+/* Measured by one core of an AMD EPYC (Zen 4); the .c says how. */
+struct sluice_choice_model sluice_choice_model_default(void);
+
+enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts);
+void sluice_choice_features(const struct sluice_sample_facts *facts,
+                            double feature[SLUICE_NUM_CHOICE_FEATURES]);
+
+/* What one side of a choice takes, by the weights alone: what is exact or bounded is not. */
+double sluice_choice_predict(const struct sluice_choice_weights *weights,
+                             const double feature[SLUICE_NUM_CHOICE_FEATURES]);
+
+/* Whether the bytes of a choice follow from sizes alone, whatever its weights say. */
+bool sluice_choice_has_exact_bytes(unsigned choice);
+
+/* What the storage node reads of the file for a choice: all of it, but with an index of its JPEGs
+ * (datasets/indexed_file.h), of one that the window decoder covers and where the crop is all that
+ * the choice needs, the headers and the MCU rows under the crop, which are taken to have as many
+ * bytes as others. */
+double sluice_choice_read_bytes(const struct sluice_choice_model *model,
+                                const struct sluice_sample_facts *facts, unsigned choice);
+
+/* What a reply has on the wire beside its payload. */
+#define SLUICE_REPLY_BYTES 40
+
+/* Fills the cost of every choice: finite, at least 0, in the units of menu.h (the GPU in samples).
+ * A choice that a file cannot be asked for (a cut PNG) costs what its file does. */
+void sluice_choice_model_costs(const struct sluice_choice_model *model,
+                               const struct sluice_sample_facts *facts,
+                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS]);
+
+#endif

@@ -1,0 +1,242 @@
+#include "plan/choice_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define F SLUICE_NUM_CHOICE_FEATURES
+
+/* Sweeps of coordinate descent: enough by far for ten weights. */
+#define NUM_SWEEPS 2000
+
+/* How many samples a prior counts as.  Without one, enough to share weight among features that say
+ * the same (a crop that is the whole image). */
+#define PRIOR_WEIGHT 1.0
+#define NO_PRIOR_WEIGHT 1e-6
+
+static double measured_of(const struct sluice_form_row *row, enum sluice_choice_side side)
+{
+    switch (side) {
+    case SLUICE_SIDE_STORAGE_CPU:
+        return row->storage_s;
+    case SLUICE_SIDE_COMPUTE_CPU:
+        return row->compute_s;
+    default:
+        return (double)row->bytes;
+    }
+}
+
+void sluice_weights_fit_add(struct sluice_weights_fit *fit, const double feature[F],
+                            double measured)
+{
+    if (!(measured > 0))
+        return;
+    for (int f = 0; f < F; f++) {
+        const double x = feature[f] / measured;
+        for (int g = 0; g < F; g++)
+            fit->a[f][g] += x * (feature[g] / measured);
+        fit->b[f] += x;
+        fit->sum_feature[f] += feature[f];
+    }
+    fit->sum_measured += measured;
+    fit->num_rows++;
+}
+
+/* The w >= 0 that minimises w'aw - 2 w'b + pull |w - prior|^2, from the prior on. */
+static void descend(double a[F][F], const double b[F], const double prior[F], double pull,
+                    double w[F])
+{
+    for (int f = 0; f < F; f++)
+        w[f] = prior[f];
+    for (int sweep = 0; sweep < NUM_SWEEPS; sweep++) {
+        double moved = 0;
+        for (int f = 0; f < F; f++) {
+            double gradient = b[f] + pull * (prior[f] - w[f]);
+            for (int g = 0; g < F; g++)
+                gradient -= a[f][g] * w[g];
+            double next = w[f] + gradient / (a[f][f] + pull);
+            next = next > 0 ? next : 0;
+            moved += fabs(next - w[f]);
+            w[f] = next;
+        }
+        if (moved < 1e-9)
+            break;
+    }
+}
+
+/* So that its predictions of all that was added sum up to the measurements. */
+static void bring_to_sum(const struct sluice_weights_fit *fit,
+                         struct sluice_choice_weights *weights)
+{
+    const double predicted = sluice_choice_predict(weights, fit->sum_feature);
+    for (int f = 0; predicted > 0 && f < F; f++)
+        weights->per[f] *= fit->sum_measured / predicted;
+}
+
+struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weights_fit *fit,
+                                                      const struct sluice_choice_weights *prior)
+{
+    struct sluice_choice_weights weights = {{0}};
+    if (prior)
+        weights = *prior;
+    if (fit->num_rows == 0)
+        return weights;
+    bring_to_sum(fit, &weights);
+
+    /* A weight's unit is that share of the mean cost which it is of the mean sample. */
+    const double n = (double)fit->num_rows, mean_cost = fit->sum_measured / n;
+    double unit[F], a[F][F], b[F], near[F], w[F];
+    for (int f = 0; f < F; f++)
+        unit[f] = fit->sum_feature[f] > 0 ? mean_cost / (fit->sum_feature[f] / n) : mean_cost;
+    for (int f = 0; f < F; f++) {
+        for (int g = 0; g < F; g++)
+            a[f][g] = fit->a[f][g] * unit[f] * unit[g];
+        b[f] = fit->b[f] * unit[f];
+        near[f] = weights.per[f] / unit[f];
+    }
+    descend(a, b, near, prior ? PRIOR_WEIGHT : NO_PRIOR_WEIGHT, w);
+    for (int f = 0; f < F; f++)
+        weights.per[f] = w[f] * unit[f];
+    bring_to_sum(fit, &weights);
+    return weights;
+}
+
+/* --- a model --- */
+
+struct fits {
+    struct sluice_weights_fit of[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
+                                [SLUICE_NUM_CHOICE_SIDES];
+};
+
+/* One side of all choices.  A machine that is faster at what was measured is so at the rest; but
+ * how well pictures pack says nothing of other bytes. */
+static void solve_side(const struct fits *fits, enum sluice_choice_side side,
+                       struct sluice_choice_model *model)
+{
+    double measured = 0, expected = 0;
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+            const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
+            measured += fit->sum_measured;
+            expected +=
+                sluice_choice_predict(&model->weights[class][choice][side], fit->sum_feature);
+        }
+    }
+    const double speed =
+        side != SLUICE_SIDE_BYTES && measured > 0 && expected > 0 ? measured / expected : 1;
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+            const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
+            struct sluice_choice_weights *weights = &model->weights[class][choice][side];
+            if (fit->num_rows > 0)
+                *weights = sluice_weights_fit_solve(fit, weights);
+            for (int f = 0; fit->num_rows == 0 && f < F; f++)
+                weights->per[f] *= speed;
+        }
+    }
+}
+
+sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, const bool *is_used,
+                                      const struct sluice_choice_model *prior,
+                                      struct sluice_choice_model *model, struct sluice_err *err)
+{
+    struct fits *fits = calloc(1, sizeof(*fits));
+    if (!fits)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit a model");
+    size_t num_used = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_form_row *row = &table->rows[i];
+        if (is_used && !is_used[i])
+            continue;
+        num_used++;
+        double feature[F];
+        sluice_choice_features(&row->facts, feature);
+        struct sluice_weights_fit *of = fits->of[sluice_choice_class_of(&row->facts)][row->choice];
+        for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
+            if (side != SLUICE_SIDE_BYTES || !sluice_choice_has_exact_bytes(row->choice))
+                sluice_weights_fit_add(&of[side], feature, measured_of(row, side));
+        }
+    }
+    if (num_used > 0) {
+        struct sluice_choice_model fitted = *prior;
+        for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++)
+            solve_side(fits, side, &fitted);
+        *model = fitted;
+    }
+    free(fits);
+    if (num_used == 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "there are no measurements to fit to");
+    return SLUICE_OK;
+}
+
+void sluice_choice_model_set_disk(struct sluice_choice_model *model,
+                                  const struct sluice_cost_table *table, uint64_t num_samples)
+{
+    double seconds = 0, expected = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        if (!sluice_cost_table_is_sampled(i, table->num_rows, num_samples))
+            continue;
+        seconds += table->rows[i].op_s[0];
+        expected +=
+            model->disk_s_per_sample + model->disk_s_per_byte * (double)table->rows[i].bytes[0];
+    }
+    if (!(seconds >= 0) || !(expected > 0))
+        return;
+    model->disk_s_per_sample *= seconds / expected;
+    model->disk_s_per_byte *= seconds / expected;
+}
+
+/* --- how good it is --- */
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double model_of(const struct sluice_choice_model *model,
+                       const struct sluice_sample_facts *facts, unsigned choice,
+                       enum sluice_choice_side side)
+{
+    static const enum sluice_load loads[SLUICE_NUM_CHOICE_SIDES] = {
+        SLUICE_LOAD_STORAGE_CPU, SLUICE_LOAD_COMPUTE_CPU, SLUICE_LOAD_NET_DOWN};
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(model, facts, cost);
+    return cost[choice][loads[side]] - (side == SLUICE_SIDE_BYTES ? SLUICE_REPLY_BYTES : 0);
+}
+
+sluice_status sluice_choice_model_try(const struct sluice_form_table *table, const bool *is_used,
+                                      bool used, const struct sluice_choice_model *model,
+                                      enum sluice_choice_class class, unsigned choice,
+                                      enum sluice_choice_side side,
+                                      struct sluice_choice_quality *quality, struct sluice_err *err)
+{
+    double *errors = calloc(table->num_rows + 1, sizeof(*errors));
+    if (!errors)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to try %zu rows", table->num_rows);
+    struct sluice_choice_quality tried = {0};
+    double sum_predicted = 0, sum_measured = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_form_row *row = &table->rows[i];
+        if ((is_used && is_used[i] != used) || row->choice != choice)
+            continue;
+        if (class != SLUICE_NUM_CHOICE_CLASSES && sluice_choice_class_of(&row->facts) != class)
+            continue;
+        const double measured = measured_of(row, side);
+        if (!(measured > 0))
+            continue;
+        const double predicted = model_of(model, &row->facts, choice, side);
+        errors[tried.num_rows++] = fabs(predicted / measured - 1);
+        sum_predicted += predicted;
+        sum_measured += measured;
+    }
+    if (tried.num_rows > 0) {
+        qsort(errors, tried.num_rows, sizeof(*errors), compare);
+        tried.median = errors[(tried.num_rows - 1) / 2];
+        tried.p90 = errors[(tried.num_rows - 1) * 9 / 10];
+        tried.sum = sum_predicted / sum_measured - 1;
+        tried.mean = sum_measured / (double)tried.num_rows;
+    }
+    free(errors);
+    *quality = tried;
+    return SLUICE_OK;
+}

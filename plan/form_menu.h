@@ -1,0 +1,83 @@
+#ifndef SLUICE_PLAN_FORM_MENU_H
+#define SLUICE_PLAN_FORM_MENU_H
+
+#include "base/error.h"
+#include "plan/menu.h"
+#include "plan/planner_lp.h"
+#include "plan/sample_cost.h"
+#include "plan/sophon.h"
+#include "plan/transport_cost.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The splits and forms that a sample of a cost table may be asked for, and the
+ * plan over all resources among them.
+ *
+ * Choice k < 6 is split k in its plain form, so a plan of splits is a plan of
+ * choices.  Costs are either a model's (choice_cost.h), or the rows' own; those
+ * do not know of cut files and packed pixels, which then cost as much more or less
+ * than the row's decoding as they do by the default model.  A sample that was never
+ * decoded is asked for as its file.
+ *
+ * Threads: pure functions; a menu is read-only once made. */
+
+enum {
+    SLUICE_CHOICE_JPEG_CROP = SLUICE_PROFILE_STAGES, /* jpeg_crop@0 */
+    SLUICE_CHOICE_U8_PACKED,                         /* u8_packed@3 */
+    SLUICE_NUM_CHOICES,
+};
+
+/* "raw@0", "u8@3", "jpeg_crop@0" ... */
+const char *sluice_form_menu_name(unsigned choice);
+unsigned sluice_form_menu_split(unsigned choice);
+
+struct sluice_choice_model;
+struct sluice_sample_facts;
+
+struct sluice_form_menu {
+    const struct sluice_cost_table *table;   /* borrowed */
+    bool has_choice[SLUICE_NUM_CHOICES];     /* which the server offers */
+    const struct sluice_choice_model *model; /* borrowed; NULL: costs are the rows' own */
+    /* Borrowed; of every row.  NULL: those of a typical crop. */
+    const struct sluice_sample_facts *facts;
+    /* Added to what the ops take, as is, by rows, what turning floats back into pixels takes; NULL:
+     * a plan counts the ops alone, as SOPHON does. */
+    const struct sluice_transport_cost *transport; /* borrowed */
+    /* The storage node has an index of its JPEGs, whatever the model says of that.  A row's time of
+     * the disk is that of the whole file; a part takes as much of it as by the usual model. */
+    bool has_jpeg_index;
+};
+
+/* The plain forms alone, at the rows' own costs, the ops alone. */
+struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table);
+
+struct sluice_choice_forecast {
+    double busy_s[SLUICE_NUM_RESOURCES]; /* for one epoch */
+    double primal_s;                     /* the slowest of them */
+    enum sluice_resource slowest;
+    uint64_t wire_bytes;
+    uint64_t choices[SLUICE_NUM_CHOICES];
+};
+
+/* What the model says of any plan.  Cannot fail. */
+struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,
+                                                        const struct sluice_rates *rates,
+                                                        const uint8_t *choice);
+
+/* What an epoch takes beside its slowest resource: its first batch is waited for by the GPU, its
+ * last one is trained on when all else is done, so it is one batch of the faster of the two sides.
+ * batch_size > 0; 0 without a GPU that takes time. */
+double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *forecast,
+                                     uint64_t num_samples, uint64_t batch_size);
+
+/* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
+ * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
+ * at most 40 MB.  SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
+ * SLUICE_E_NO_MEMORY. */
+SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
+                                                    const struct sluice_rates *rates,
+                                                    uint8_t *choice, double *bound_s,
+                                                    struct sluice_err *err);
+
+#endif

@@ -1,0 +1,55 @@
+#ifndef SLUICE_PLAN_FORM_TABLE_H
+#define SLUICE_PLAN_FORM_TABLE_H
+
+#include "base/error.h"
+#include "plan/sample_facts.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What was measured of samples in the forms that they can be asked for, and the file it is kept
+ * in, prep_forms.csv beside the original's two: a line that names the version, one that names the
+ * columns, and a line for each sample and choice, ';' between fields:
+ *
+ *   index;epoch;file_bytes;width;height;coding;top;left;crop_height;crop_width;output_size;
+ *   choice;bytes;storage_s;compute_s
+ *
+ * index is the sample's place in the training subset; coding and choice are names
+ * (image/coding.h, form_menu.h); what was not measured is "-".
+ *
+ * Threads: a table belongs to one thread at a time. */
+
+#define SLUICE_FORM_TABLE_FILE "prep_forms.csv"
+
+struct sluice_form_row {
+    uint64_t index;
+    uint32_t epoch;
+    struct sluice_sample_facts facts;
+    uint8_t choice;
+    uint64_t bytes;              /* of payload */
+    double storage_s, compute_s; /* of one core; NAN: not measured */
+};
+
+struct sluice_form_table {
+    struct sluice_form_row *rows; /* owned */
+    size_t num_rows, capacity;
+};
+
+void sluice_form_table_clear(struct sluice_form_table *table); /* idempotent; fine on {0} */
+
+SLUICE_MUST_USE sluice_status sluice_form_table_add(struct sluice_form_table *table,
+                                                    const struct sluice_form_row *row,
+                                                    struct sluice_err *err);
+
+/* FOLDER/prep_forms.csv, whole or not at all; the folder must exist. */
+SLUICE_MUST_USE sluice_status sluice_form_table_write(const char *folder,
+                                                      const struct sluice_form_table *table,
+                                                      struct sluice_err *err);
+
+/* SLUICE_E_NOT_FOUND: there is no such file; SLUICE_E_CORRUPT names line and column.  *table is
+ * untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_form_table_read(const char *folder,
+                                                     struct sluice_form_table *table,
+                                                     struct sluice_err *err);
+
+#endif

@@ -1,0 +1,45 @@
+#include "plan/menu.h"
+
+#include <assert.h>
+
+#define MOST_SHARES 65535
+
+const char *sluice_load_name(enum sluice_load load)
+{
+    static const char *const names[SLUICE_NUM_LOADS] = {
+        "disk", "storage_cpu", "net_down", "receive", "compute_cpu", "pcie", "gpu"};
+    return names[load];
+}
+
+void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
+                     const double cost[][SLUICE_NUM_LOADS])
+{
+    assert(num_choices >= 1 && num_choices <= SLUICE_MENU_CHOICES);
+    for (int load = 0; load < SLUICE_NUM_LOADS; load++) {
+        double most = 0;
+        for (unsigned c = 0; c < num_choices; c++) {
+            assert(cost[c][load] >= 0 && cost[c][load] <= 1e30);
+            most = cost[c][load] > most ? cost[c][load] : most;
+        }
+        menu->unit[load] = (float)(most / MOST_SHARES);
+        /* A cost too small for a float is none. */
+        const double shares_per_cost = menu->unit[load] > 0 ? MOST_SHARES / most : 0;
+        for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
+            menu->share[load][c] =
+                (uint16_t)(cost[c < num_choices ? c : 0][load] * shares_per_cost + 0.5);
+    }
+}
+
+static const struct sluice_menu *get_from_array(void *context, uint64_t first, size_t count,
+                                                struct sluice_menu *scratch)
+{
+    (void)count;
+    (void)scratch;
+    return (const struct sluice_menu *)context + first;
+}
+
+struct sluice_menu_source sluice_menu_array(const struct sluice_menu *menus, size_t num_samples)
+{
+    return (struct sluice_menu_source){
+        .num_samples = num_samples, .get = get_from_array, .context = (void *)(uintptr_t)menus};
+}

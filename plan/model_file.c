@@ -1,0 +1,191 @@
+#include "plan/model_file.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION 1
+#define MAX_FILE_BYTES ((size_t)16 << 20)
+#define MOST 1e30 /* as menus allow */
+
+/* --- writing --- */
+
+static json_t *weights_to_json(const struct sluice_choice_weights *weights)
+{
+    json_t *json = json_object();
+    for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
+        if (weights->per[f] != 0)
+            json_object_set_new(json, sluice_choice_feature_name(f), json_real(weights->per[f]));
+    }
+    return json;
+}
+
+static json_t *model_to_json(const struct sluice_choice_model *model)
+{
+    json_t *classes = json_object();
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        json_t *choices = json_object();
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            json_t *sides = json_object();
+            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++)
+                json_object_set_new(sides, sluice_choice_side_name(side),
+                                    weights_to_json(&model->weights[class][c][side]));
+            json_object_set_new(choices, sluice_form_menu_name(c), sides);
+        }
+        json_object_set_new(classes, sluice_choice_class_name(class), choices);
+    }
+    return classes;
+}
+
+sluice_status sluice_model_file_write(const char *folder, const struct sluice_model_file *file,
+                                      struct sluice_err *err)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    sluice_status status = sluice_path_in(folder, SLUICE_MODEL_FILE, path, err);
+    if (status != SLUICE_OK)
+        return status;
+    const struct sluice_transport_cost *transport = &file->transport;
+    json_t *json = json_pack(
+        "{s:i, s:I, s:f, s:f, s:f, s:b, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, "
+        "s:o}",
+        "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
+        file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
+        file->compute_cores, "jpeg_index", file->model.has_jpeg_index, "disk", "sample",
+        file->model.disk_s_per_sample, "file_byte", file->model.disk_s_per_byte, "transport",
+        "storage_sample", transport->storage_s_per_sample, "storage_job",
+        transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
+        "compute_sample", transport->compute_s_per_sample, "compute_byte",
+        transport->compute_s_per_byte, "compute_job", transport->compute_s_per_job,
+        "receive_sample", transport->receive_s_per_sample, "receive_byte",
+        transport->receive_s_per_byte, "weights", model_to_json(&file->model));
+    char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(json);
+    if (!text)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
+    status = sluice_file_write_atomic(path, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+/* --- reading --- */
+
+struct reader {
+    const char *path;
+    sluice_status status;
+    struct sluice_err *err;
+};
+
+/* The number of that name, 0 if there is none; the first that is none of ours is the error. */
+static double number_of(struct reader *reader, const json_t *json, const char *name)
+{
+    const json_t *found = json_object_get(json, name);
+    const double number = found ? json_number_value(found) : 0;
+    if (found && (!json_is_number(found) || !(number >= 0) || number > MOST) &&
+        reader->status == SLUICE_OK)
+        reader->status =
+            sluice_fail(reader->err, SLUICE_E_CORRUPT, "%s: \"%s\" is not a number of at least 0",
+                        reader->path, name);
+    return number;
+}
+
+/* False if there is none of that name. */
+static bool flag_of(struct reader *reader, const json_t *json, const char *name)
+{
+    const json_t *found = json_object_get(json, name);
+    if (found && !json_is_boolean(found) && reader->status == SLUICE_OK)
+        reader->status = sluice_fail(reader->err, SLUICE_E_CORRUPT,
+                                     "%s: \"%s\" is neither true nor false", reader->path, name);
+    return json_is_true(found);
+}
+
+static uint64_t count_of(struct reader *reader, const json_t *json, const char *name)
+{
+    const double number = number_of(reader, json, name);
+    return number < 1e15 ? (uint64_t)number : (uint64_t)1e15;
+}
+
+static void read_model(struct reader *reader, const json_t *weights,
+                       struct sluice_choice_model *model)
+{
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        const json_t *choices = json_object_get(weights, sluice_choice_class_name(class));
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const json_t *sides = json_object_get(choices, sluice_form_menu_name(c));
+            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
+                const json_t *per = json_object_get(sides, sluice_choice_side_name(side));
+                for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
+                    model->weights[class][c][side].per[f] =
+                        number_of(reader, per, sluice_choice_feature_name(f));
+            }
+        }
+    }
+}
+
+static struct sluice_transport_cost read_transport(struct reader *reader, const json_t *json)
+{
+    return (struct sluice_transport_cost){
+        .storage_s_per_sample = number_of(reader, json, "storage_sample"),
+        .storage_s_per_job = number_of(reader, json, "storage_job"),
+        .storage_s_per_byte = number_of(reader, json, "storage_byte"),
+        .compute_s_per_sample = number_of(reader, json, "compute_sample"),
+        .compute_s_per_job = number_of(reader, json, "compute_job"),
+        .compute_s_per_byte = number_of(reader, json, "compute_byte"),
+        .receive_s_per_sample = number_of(reader, json, "receive_sample"),
+        .receive_s_per_byte = number_of(reader, json, "receive_byte"),
+    };
+}
+
+static sluice_status read_file(const json_t *json, const char *path, struct sluice_model_file *file,
+                               struct sluice_err *err)
+{
+    const json_t *version = json_object_get(json, "sluice_cost_model");
+    if (!json_is_integer(version))
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s: not a cost model", path);
+    if (json_integer_value(version) != VERSION)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: a cost model of version %lld, not %d",
+                           path, (long long)json_integer_value(version), VERSION);
+    struct reader reader = {.path = path, .err = err};
+    const json_t *disk = json_object_get(json, "disk");
+    struct sluice_model_file read = {
+        .num_samples = count_of(&reader, json, "samples"),
+        .link_bytes_per_s = number_of(&reader, json, "link_bytes_per_s"),
+        .storage_cores = number_of(&reader, json, "storage_cores"),
+        .compute_cores = number_of(&reader, json, "compute_cores"),
+        .model = {.disk_s_per_sample = number_of(&reader, disk, "sample"),
+                  .disk_s_per_byte = number_of(&reader, disk, "file_byte"),
+                  .has_jpeg_index = flag_of(&reader, json, "jpeg_index")},
+    };
+    read_model(&reader, json_object_get(json, "weights"), &read.model);
+    const json_t *transport = json_object_get(json, "transport");
+    read.transport =
+        transport ? read_transport(&reader, transport) : sluice_transport_cost_default();
+    if (reader.status != SLUICE_OK)
+        return reader.status;
+    *file = read;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_model_file_read(const char *folder, struct sluice_model_file *file,
+                                     struct sluice_err *err)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    struct sluice_buf *text = NULL;
+    sluice_status status = sluice_path_in(folder, SLUICE_MODEL_FILE, path, err);
+    if (status == SLUICE_OK)
+        status = sluice_file_read(path, MAX_FILE_BYTES, NULL, &text, err);
+    if (status != SLUICE_OK)
+        return status;
+    json_error_t why;
+    json_t *json = json_loadb((const char *)text->data, text->len, JSON_REJECT_DUPLICATES, &why);
+    sluice_buf_unref(text);
+    if (!json)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%d: %s", path, why.line, why.text);
+    status = read_file(json, path, file, err);
+    json_decref(json);
+    return status;
+}

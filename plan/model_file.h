@@ -1,0 +1,44 @@
+#ifndef SLUICE_PLAN_MODEL_FILE_H
+#define SLUICE_PLAN_MODEL_FILE_H
+
+#include "plan/choice_cost.h"
+#include "plan/transport_cost.h"
+
+/* cost_model.json of a profile's folder: the model that was fitted, and what the machines looked
+ * like when it was.
+ *
+ *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
+ *      "compute_cores": 8, "jpeg_index": false, "disk": {"sample": .., "file_byte": ..},
+ *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
+ *                    "compute_sample": .., "compute_job": .., "compute_byte": ..,
+ *                    "receive_sample": .., "receive_byte": ..},
+ *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
+ *
+ * A weight that is not there is 0; without "transport" it is the usual one, without "jpeg_index"
+ * there is none.
+ *
+ * Threads: pure but for the file. */
+
+#define SLUICE_MODEL_FILE "cost_model.json"
+
+struct sluice_model_file {
+    struct sluice_choice_model model;
+    struct sluice_transport_cost transport;
+    uint64_t num_samples;    /* that it was fitted to */
+    double link_bytes_per_s; /* 0: not measured, like the next two */
+    double storage_cores, compute_cores;
+};
+
+/* Whole or not at all; the folder must exist. */
+SLUICE_MUST_USE sluice_status sluice_model_file_write(const char *folder,
+                                                      const struct sluice_model_file *file,
+                                                      struct sluice_err *err);
+
+/* SLUICE_E_NOT_FOUND: the folder has none; SLUICE_E_UNSUPPORTED: of another version;
+ * SLUICE_E_CORRUPT: not such a file, or a number in it is negative or not finite.  *file is
+ * untouched on failure. */
+SLUICE_MUST_USE sluice_status sluice_model_file_read(const char *folder,
+                                                     struct sluice_model_file *file,
+                                                     struct sluice_err *err);
+
+#endif

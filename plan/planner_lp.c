@@ -1,0 +1,690 @@
+#include "plan/planner_lp.h"
+
+#include "base/compiler.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_LOADS SLUICE_NUM_LOADS
+#define MAX_CUTS 96
+#define MAX_PASSES 400
+
+/* Prices are first found on a part of the samples: this many, then 16 times as many, and so on. */
+#define FIRST_PART 4096
+#define PART_GROWTH 16
+
+/* Where the search ends: the mixture of plans is this close to the bound. */
+#define PART_TOLERANCE 1e-4
+#define WHOLE_TOLERANCE 3e-5
+#define ROUNDED_TOLERANCE 1e-4 /* nothing to repair */
+
+/* A sum of seven products in float is off by at most 11 half-units of 2^-24, and the last three
+ * bits are not compared, so the choice that looks cheapest costs at most 38 of them (2.3e-6) more
+ * than the cheapest. */
+#define BOUND_SLACK 4e-6
+
+/* --- one pass over the samples --- */
+
+struct problem {
+    const struct sluice_menu_source *source;
+    struct sluice_menu *scratch;  /* SLUICE_MENU_BLOCK */
+    double per_unit_s[NUM_LOADS]; /* 1 / capacity; 0: left out of the search */
+    double price_s[NUM_LOADS];    /* of a unit, from outside */
+};
+
+/* The loads that no choice changes.  They are in every plan's time and in no decision: they would
+ * only hide what the choices do to the rest. */
+struct given {
+    unsigned num_loads;
+    unsigned char load[NUM_LOADS];
+};
+
+/* Keeps those of which all eight choices of each menu load the same. */
+static void keep_given(struct given *given, const struct sluice_menu *menus, size_t num_menus)
+{
+    for (size_t i = 0; i < num_menus; i++) {
+        for (unsigned k = 0; k < given->num_loads; k++) {
+            uint64_t shares[2];
+            memcpy(shares, menus[i].share[given->load[k]], sizeof(shares));
+            if (shares[0] != shares[1] || shares[0] != (shares[0] & 0xffff) * 0x1000100010001u)
+                given->load[k--] = given->load[--given->num_loads];
+        }
+    }
+}
+
+static bool is_given(const struct given *given, int load)
+{
+    return memchr(given->load, load, given->num_loads) != NULL;
+}
+
+/* A plan of least priced cost: what it loads (seconds) and at which prices.  Since the plan is
+ * cheapest there, loads . p is D(p), and above D at all other prices.  What the plan costs at the
+ * prices from outside is in every load: the prices p sum to 1, so it is in loads . p once. */
+struct cut {
+    double load_s[NUM_LOADS];
+    double price[NUM_LOADS];
+    bool is_estimate; /* made from a part of the samples */
+};
+
+static void weights_at(const struct problem *problem, const double price[NUM_LOADS],
+                       float weight[NUM_LOADS])
+{
+    double w[NUM_LOADS], most = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        w[r] = price[r] * problem->per_unit_s[r] + problem->price_s[r];
+        most = w[r] > most ? w[r] : most;
+    }
+    /* Only ratios matter; near 1 they are far from the ends of a float's range. */
+    for (int r = 0; r < NUM_LOADS; r++)
+        weight[r] = most > 0 ? (float)(w[r] / most) : 0;
+}
+
+/* Two times four lanes, in whatever registers the machine has; the same operations on all. */
+typedef uint16_t shares_x8 __attribute__((vector_size(16)));
+typedef int32_t ints_x8 __attribute__((vector_size(32)));
+typedef int32_t ints_x4 __attribute__((vector_size(16)));
+typedef float floats_x4 __attribute__((vector_size(16)));
+
+/* Floats that are not negative order like their bits.  The last three bits of each sum give way to
+ * the choice, so one minimum finds both; of sums that are equal in the others, the first wins. */
+static inline unsigned cheapest(const struct sluice_menu *menu, const float weight[NUM_LOADS],
+                                const unsigned char *active, unsigned num_active)
+{
+    floats_x4 low_sum = {0}, high_sum = {0};
+    for (unsigned a = 0; a < num_active; a++) {
+        const unsigned r = active[a];
+        const float per_share = weight[r] * menu->unit[r];
+        shares_x8 packed;
+        memcpy(&packed, menu->share[r], sizeof(packed));
+        const ints_x8 shares = __builtin_convertvector(packed, ints_x8);
+        low_sum += per_share * __builtin_convertvector(
+                                   __builtin_shufflevector(shares, shares, 0, 1, 2, 3), floats_x4);
+        high_sum += per_share * __builtin_convertvector(
+                                    __builtin_shufflevector(shares, shares, 4, 5, 6, 7), floats_x4);
+    }
+    const ints_x4 low = ((ints_x4)low_sum & ~7) | (ints_x4){0, 1, 2, 3};
+    const ints_x4 high = ((ints_x4)high_sum & ~7) | (ints_x4){4, 5, 6, 7};
+    const ints_x4 is_low = low < high;
+    const ints_x4 four = (low & is_low) | (high & ~is_low);
+    const int32_t even = four[0] < four[2] ? four[0] : four[2];
+    const int32_t odd = four[1] < four[3] ? four[1] : four[3];
+    return (unsigned)(even < odd ? even : odd) & 7;
+}
+
+static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[NUM_LOADS])
+{
+    unsigned num_active = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (weight[r] > 0)
+            active[num_active++] = (unsigned char)r;
+    }
+    return num_active;
+}
+
+/* choice[0 .. num_menus) at the prices in weight.
+ *
+ * Apart from its callers because of gcc 12: where this is merged into add_loads(), the loop that
+ * adds up is rewritten (-fivopts) to store through an integer, and the analysis that follows
+ * (-fipa-modref and pure-const) no longer sees the parameter in it, calls the function pure, and
+ * its callers go on with the sums from before the call.  Without -fivopts or -fipa-modref, or
+ * with the attribute here, the sums are right; noinline on add_loads() does not help. */
+static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_t num_menus,
+                                          const float weight[NUM_LOADS], uint8_t *choice)
+{
+    unsigned char active[NUM_LOADS];
+    const unsigned num_active = find_active(weight, active);
+    for (size_t i = 0; i < num_menus; i++)
+        choice[i] = (uint8_t)cheapest(&menus[i], weight, active, num_active);
+}
+
+static void add_loads(const struct sluice_menu *menus, size_t num_menus,
+                      const float weight[NUM_LOADS], double units[NUM_LOADS], struct given *given)
+{
+    if (given)
+        keep_given(given, menus, num_menus);
+    uint8_t choice[SLUICE_MENU_BLOCK];
+    choose_cheapest(menus, num_menus, weight, choice);
+    for (size_t i = 0; i < num_menus; i++) {
+        for (int r = 0; r < NUM_LOADS; r++)
+            units[r] += sluice_menu_cost(&menus[i], (enum sluice_load)r, choice[i]);
+    }
+}
+
+static double priced(const struct problem *problem, const double units[NUM_LOADS])
+{
+    double sum_s = 0;
+    for (int r = 0; r < NUM_LOADS; r++)
+        sum_s += units[r] * problem->price_s[r];
+    return sum_s;
+}
+
+/* Fills cut->load_s for cut->price, from one sample in `stride`, scaled up.  *given, unless it is
+ * NULL, keeps what these samples agree with. */
+static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut,
+                     struct given *given)
+{
+    const struct sluice_menu_source *source = problem->source;
+    const uint64_t n = source->num_samples;
+    float weight[NUM_LOADS];
+    weights_at(problem, cut->price, weight);
+
+    double units[NUM_LOADS] = {0};
+    double scale = 1;
+    if (stride == 1) {
+        for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
+            const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
+            add_loads(source->get(source->context, i, count, problem->scratch), count, weight,
+                      units, given);
+        }
+    } else {
+        const uint64_t num_taken = n / stride;
+        for (uint64_t i = 0; i < num_taken; i++) {
+            /* Anywhere in its stride, so that no period of the data can hide. */
+            const uint64_t at = i * stride + (i * 0x9e3779b97f4a7c15u >> 32) % stride;
+            add_loads(source->get(source->context, at, 1, problem->scratch), 1, weight, units,
+                      given);
+        }
+        scale = (double)n / (double)num_taken;
+    }
+    const double priced_s = priced(problem, units) * scale;
+    for (int r = 0; r < NUM_LOADS; r++)
+        cut->load_s[r] = units[r] * scale * problem->per_unit_s[r] + priced_s;
+    cut->is_estimate = stride != 1;
+}
+
+static double value_at(const struct cut *cut, const double price[NUM_LOADS])
+{
+    double value = 0;
+    for (int r = 0; r < NUM_LOADS; r++)
+        value += cut->load_s[r] * price[r];
+    return value;
+}
+
+/* --- the best mixture of plans --- */
+
+static double slowest_of(const double busy_s[NUM_LOADS])
+{
+    double slowest = 0;
+    for (int r = 0; r < NUM_LOADS; r++)
+        slowest = busy_s[r] > slowest ? busy_s[r] : slowest;
+    return slowest;
+}
+
+struct mixture {
+    double part[MAX_CUTS];   /* of each cut; sum to 1 */
+    double price[NUM_LOADS]; /* where the lowest of the planes is highest */
+    double worst_s;          /* the slowest resource under the mixture */
+};
+
+/* min over mixtures of the slowest resource: a matrix game.  With v its value and y = part / v,
+ *
+ *     maximise  sum y   so that   sum_k load[k][r] y[k] <= 1  for every r,   y >= 0
+ *
+ * and the multipliers are price / v.  Seven rows, so a dense tableau; y = 0 is where it starts.
+ * Dantzig's rule, Bland's after a while so that it must end. */
+static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_estimates,
+                          struct mixture *mixture)
+{
+    enum { MAX_COLUMNS = MAX_CUTS + NUM_LOADS + 1 };
+    double row[NUM_LOADS + 1][MAX_COLUMNS]; /* the last: reduced costs */
+    const unsigned num_columns = num_cuts + NUM_LOADS, rhs = num_columns;
+    unsigned basis[NUM_LOADS];
+    memset(mixture, 0, sizeof(*mixture));
+    double scale = INFINITY; /* the best single plan, so that what matters is near 1 */
+    for (unsigned k = 0; k < num_cuts; k++) {
+        if (!has_estimates && cuts[k].is_estimate)
+            continue;
+        const double slowest_s = slowest_of(cuts[k].load_s);
+        if (slowest_s == 0) { /* nothing is better than a plan that costs nothing */
+            mixture->part[k] = 1;
+            memcpy(mixture->price, cuts[k].price, sizeof(mixture->price));
+            return;
+        }
+        scale = slowest_s < scale ? slowest_s : scale;
+    }
+    memset(row, 0, sizeof(row));
+    for (int r = 0; r < NUM_LOADS; r++) {
+        for (unsigned k = 0; k < num_cuts; k++)
+            row[r][k] = cuts[k].load_s[r] / scale;
+        row[r][num_cuts + r] = 1;
+        row[r][rhs] = 1;
+        basis[r] = num_cuts + r;
+    }
+    for (unsigned k = 0; k < num_cuts; k++)
+        row[NUM_LOADS][k] = !has_estimates && cuts[k].is_estimate ? -1 : 1;
+
+    for (int pivots = 0; pivots < 2000; pivots++) {
+        unsigned in = num_columns;
+        double steepest = 1e-11;
+        for (unsigned k = 0; k < num_columns; k++) {
+            if (row[NUM_LOADS][k] > steepest &&
+                !(k < num_cuts && !has_estimates && cuts[k].is_estimate)) {
+                in = k;
+                if (pivots > 500)
+                    break;
+                steepest = row[NUM_LOADS][k];
+            }
+        }
+        if (in == num_columns)
+            break;
+        int out = -1;
+        double least = 0;
+        for (int r = 0; r < NUM_LOADS; r++) {
+            if (row[r][in] <= 1e-12)
+                continue;
+            const double ratio = row[r][rhs] / row[r][in];
+            if (out < 0 || ratio < least || (ratio == least && basis[r] < basis[out])) {
+                least = ratio;
+                out = r;
+            }
+        }
+        if (out < 0)
+            break; /* every plan loads something, so this is rounding */
+        const double pivot = row[out][in];
+        for (unsigned k = 0; k <= num_columns; k++)
+            row[out][k] /= pivot;
+        for (int r = 0; r <= NUM_LOADS; r++) {
+            const double factor = row[r][in];
+            if (r == out || factor == 0)
+                continue;
+            for (unsigned k = 0; k <= num_columns; k++)
+                row[r][k] -= factor * row[out][k];
+        }
+        basis[out] = in;
+    }
+
+    double sum_part = 0, sum_price = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (basis[r] < num_cuts && row[r][rhs] > 0) {
+            mixture->part[basis[r]] = row[r][rhs];
+            sum_part += row[r][rhs];
+        }
+        const double multiplier = -row[NUM_LOADS][num_cuts + r];
+        mixture->price[r] = multiplier > 0 ? multiplier : 0;
+        sum_price += mixture->price[r];
+    }
+    double mixed_s[NUM_LOADS] = {0};
+    for (unsigned k = 0; k < num_cuts; k++) {
+        mixture->part[k] /= sum_part;
+        for (int r = 0; r < NUM_LOADS; r++)
+            mixed_s[r] += mixture->part[k] * cuts[k].load_s[r];
+    }
+    for (int r = 0; r < NUM_LOADS; r++) {
+        mixture->price[r] /= sum_price;
+        mixture->worst_s = mixed_s[r] > mixture->worst_s ? mixed_s[r] : mixture->worst_s;
+    }
+}
+
+/* --- the search for the prices --- */
+
+struct search {
+    struct cut cuts[MAX_CUTS];
+    unsigned num_cuts;
+    double best_s; /* highest D so far, of this stride */
+    double best_price[NUM_LOADS];
+    unsigned num_passes;
+    struct mixture mixture; /* of the last step */
+};
+
+/* Makes room by dropping the plane that is highest above the best prices and not in use. */
+static struct cut *add_cut(struct search *search)
+{
+    if (search->num_cuts < MAX_CUTS)
+        return &search->cuts[search->num_cuts++];
+    unsigned drop = 0;
+    double highest = -1;
+    for (unsigned k = 0; k < search->num_cuts; k++) {
+        const double value = value_at(&search->cuts[k], search->best_price);
+        if (search->mixture.part[k] == 0 && value > highest) {
+            highest = value;
+            drop = k;
+        }
+    }
+    return &search->cuts[drop];
+}
+
+/* Evaluates `cut` at its prices; true if the bound rose. */
+static bool probe(const struct problem *problem, uint64_t stride, struct search *search,
+                  struct cut *cut, struct given *given)
+{
+    evaluate(problem, stride, cut, given);
+    if (stride == 1)
+        search->num_passes++;
+    const double value_s = value_at(cut, cut->price);
+    if (value_s <= search->best_s)
+        return false;
+    search->best_s = value_s;
+    memcpy(search->best_price, cut->price, sizeof(search->best_price));
+    return true;
+}
+
+/* False: some load that was left out is not given, and *given says what is; the search is to begin
+ * anew. */
+static bool search_prices(const struct problem *problem, uint64_t stride, double tolerance,
+                          struct search *search, struct given *given)
+{
+    const unsigned num_given = given->num_loads;
+    /* The bound of a part says nothing about the whole: only its prices and its planes, as
+     * estimates, are of use. */
+    search->best_s = -1;
+    for (unsigned k = 0; k < search->num_cuts; k++)
+        search->cuts[k].is_estimate = true;
+    struct cut *cut = add_cut(search);
+    memcpy(cut->price, search->best_price, sizeof(cut->price));
+    probe(problem, stride, search, cut, given);
+    if (given->num_loads < num_given)
+        return false;
+    cut->is_estimate = false;
+
+    double inward = 0.5; /* how far to stay on the side of the best prices */
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        struct mixture *mixture = &search->mixture;
+        solve_mixture(search->cuts, search->num_cuts, true, mixture);
+        struct cut *heaviest = NULL;
+        double most = 1e-9;
+        for (unsigned k = 0; k < search->num_cuts; k++) {
+            if (search->cuts[k].is_estimate && mixture->part[k] > most) {
+                most = mixture->part[k];
+                heaviest = &search->cuts[k];
+            }
+        }
+        if (heaviest) { /* an estimate that matters: see what it is */
+            probe(problem, stride, search, heaviest, NULL);
+            heaviest->is_estimate = false;
+            continue;
+        }
+        if (mixture->worst_s - search->best_s <= tolerance * search->best_s)
+            break;
+        cut = add_cut(search);
+        for (int r = 0; r < NUM_LOADS; r++)
+            cut->price[r] = inward * search->best_price[r] + (1 - inward) * mixture->price[r];
+        const bool is_better = probe(problem, stride, search, cut, NULL);
+        cut->is_estimate = false;
+        /* A plane that does not reach the mixture's prices leaves them where they are: go there. */
+        const bool cuts_off =
+            value_at(cut, mixture->price) < mixture->worst_s * (1 - tolerance / 16);
+        if (!is_better && !cuts_off) {
+            if (inward == 0)
+                break; /* the limit of double */
+            inward = 0;
+        } else {
+            inward = 0.5;
+        }
+    }
+    /* What is left of estimates at the end of the passes is no part of a plan. */
+    solve_mixture(search->cuts, search->num_cuts, false, &search->mixture);
+    return true;
+}
+
+/* Leaves the given loads out and begins where the others have equal prices. */
+static void begin_search(struct problem *problem, const struct sluice_capacities *capacities,
+                         const struct given *given, struct search *search)
+{
+    const unsigned num_searched = NUM_LOADS - given->num_loads;
+    search->num_cuts = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        const bool is_left_out = is_given(given, r);
+        problem->per_unit_s[r] = is_left_out ? 0 : 1 / capacities->per_s[r];
+        search->best_price[r] = num_searched == 0 ? 1.0 / NUM_LOADS
+                                : is_left_out     ? 0
+                                                  : 1.0 / num_searched;
+    }
+}
+
+/* What is given is guessed from the first samples, so that no pass is spent on that alone, and
+ * checked in the first pass over each part and over the whole. */
+static void search_all(struct problem *problem, const struct sluice_capacities *capacities,
+                       struct search *search, struct given *given)
+{
+    const struct sluice_menu_source *source = problem->source;
+    const uint64_t n = source->num_samples;
+    const size_t count = n < SLUICE_MENU_BLOCK ? (size_t)n : SLUICE_MENU_BLOCK;
+    if (count > 0)
+        keep_given(given, source->get(source->context, 0, count, problem->scratch), count);
+    uint64_t first_stride = 1;
+    while (n / first_stride / PART_GROWTH >= FIRST_PART)
+        first_stride *= PART_GROWTH;
+
+    uint64_t stride = first_stride;
+    begin_search(problem, capacities, given, search);
+    while (stride > 0) {
+        const double tolerance = stride > 1 ? PART_TOLERANCE : WHOLE_TOLERANCE;
+        if (search_prices(problem, stride, tolerance, search, given)) {
+            stride /= PART_GROWTH;
+        } else {
+            begin_search(problem, capacities, given, search);
+            stride = first_stride;
+        }
+    }
+}
+
+/* --- from a mixture to a plan --- */
+
+static void make_price_plan(const struct problem *problem, const struct search *search,
+                            struct sluice_price_plan *plan)
+{
+    double mixed_s[NUM_LOADS] = {0};
+    memset(plan, 0, sizeof(*plan));
+    double sum = 0;
+    for (unsigned k = 0; k < search->num_cuts; k++) {
+        const double part = search->mixture.part[k];
+        if (part <= 1e-12 || plan->num_prices == NUM_LOADS + 1)
+            continue;
+        weights_at(problem, search->cuts[k].price, plan->weight[plan->num_prices]);
+        plan->part[plan->num_prices++] = part;
+        sum += part;
+        for (int r = 0; r < NUM_LOADS; r++)
+            mixed_s[r] += part * search->cuts[k].load_s[r];
+    }
+    for (unsigned k = 0; k < plan->num_prices; k++)
+        plan->part[k] /= sum;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        /* A resource with time to spare may take an error for the sake of the others, unless it
+         * is paid for. */
+        const bool is_tight = mixed_s[r] > 0.99 * search->mixture.worst_s;
+        plan->scale[r] = problem->per_unit_s[r] * (is_tight ? 1 : 0x1p-10) + problem->price_s[r];
+    }
+}
+
+unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
+                                  struct sluice_price_balance *balance,
+                                  const struct sluice_menu *menu)
+{
+    uint8_t wanted[NUM_LOADS + 1] = {0};
+    bool is_agreed = true;
+    for (unsigned k = 0; k < plan->num_prices; k++) {
+        choose_cheapest(menu, 1, plan->weight[k], &wanted[k]);
+        is_agreed = is_agreed && wanted[k] == wanted[0];
+    }
+    if (is_agreed)
+        return wanted[0];
+
+    /* What the mixture would do to each load, plus what is owed from before; then the choice that
+     * leaves the least to owe. */
+    double due[NUM_LOADS];
+    for (int r = 0; r < NUM_LOADS; r++) {
+        due[r] = balance->error[r];
+        for (unsigned k = 0; k < plan->num_prices; k++)
+            due[r] += plan->part[k] * sluice_menu_cost(menu, (enum sluice_load)r, wanted[k]);
+    }
+    unsigned best = wanted[0];
+    double least = INFINITY;
+    for (unsigned k = 0; k < plan->num_prices; k++) {
+        double owed = 0;
+        for (int r = 0; r < NUM_LOADS; r++) {
+            const double error =
+                plan->scale[r] * (due[r] - sluice_menu_cost(menu, (enum sluice_load)r, wanted[k]));
+            owed += error * error;
+        }
+        if (owed < least) {
+            least = owed;
+            best = wanted[k];
+        }
+    }
+    for (int r = 0; r < NUM_LOADS; r++)
+        balance->error[r] = due[r] - sluice_menu_cost(menu, (enum sluice_load)r, best);
+    return best;
+}
+
+/* *choice gets the plan, unless it is NULL; units[] what it loads. */
+static void round_plan(const struct problem *problem, const struct sluice_price_plan *plan,
+                       uint8_t *choice, double units[NUM_LOADS])
+{
+    const struct sluice_menu_source *source = problem->source;
+    const uint64_t n = source->num_samples;
+    struct sluice_price_balance balance = {0};
+    memset(units, 0, NUM_LOADS * sizeof(*units));
+    for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
+        const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
+        const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
+        for (size_t j = 0; j < count; j++) {
+            const unsigned c = sluice_price_plan_choose(plan, &balance, &menus[j]);
+            if (choice)
+                choice[i + j] = (uint8_t)c;
+            for (int r = 0; r < NUM_LOADS; r++)
+                units[r] += sluice_menu_cost(&menus[j], (enum sluice_load)r, c);
+        }
+    }
+}
+
+/* How far the loads are above the bound, squared and summed: falls when a change helps one
+ * resource without hurting another as much, even while the slowest stays where it is. */
+static double excess_of(const double busy_s[NUM_LOADS], double bound_s)
+{
+    double excess = 0;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        const double over = busy_s[r] - bound_s;
+        excess += over > 0 ? over * over : 0;
+    }
+    return excess;
+}
+
+/* Again and again the one change of one sample that helps most. */
+static void repair(const struct problem *problem, double bound_s, uint8_t *choice,
+                   double busy_s[NUM_LOADS], double *priced_s)
+{
+    enum { MAX_CHANGES = 64 };
+    const double good_enough_s = bound_s * (1 + ROUNDED_TOLERANCE);
+    const uint64_t n = problem->source->num_samples;
+    uint64_t samples_left = 1u << 22; /* about a tenth of a second */
+    for (int change = 0; change < MAX_CHANGES; change++) {
+        if (slowest_of(busy_s) + *priced_s <= good_enough_s || samples_left < n)
+            return;
+        samples_left -= n;
+        double least = excess_of(busy_s, bound_s - *priced_s) * (1 - 1e-9);
+        uint64_t best = n;
+        unsigned best_choice = 0;
+        double best_busy_s[NUM_LOADS], best_priced_s = 0;
+        for (uint64_t i = 0; i < n; i++) {
+            /* One at a time: choice[] and menus stay side by side. */
+            const struct sluice_menu *menu =
+                problem->source->get(problem->source->context, i, 1, problem->scratch);
+            for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
+                if (c == choice[i])
+                    continue;
+                double after_s[NUM_LOADS], after_priced_s = *priced_s;
+                for (int r = 0; r < NUM_LOADS; r++) {
+                    const int shares = menu->share[r][c] - menu->share[r][choice[i]];
+                    const double units = (double)menu->unit[r] * shares;
+                    after_s[r] = busy_s[r] + problem->per_unit_s[r] * units;
+                    after_priced_s += problem->price_s[r] * units;
+                }
+                const double excess = excess_of(after_s, bound_s - after_priced_s);
+                if (excess < least) {
+                    least = excess;
+                    best = i;
+                    best_choice = c;
+                    memcpy(best_busy_s, after_s, sizeof(best_busy_s));
+                    best_priced_s = after_priced_s;
+                }
+            }
+        }
+        if (best == n)
+            return;
+        choice[best] = (uint8_t)best_choice;
+        memcpy(busy_s, best_busy_s, sizeof(best_busy_s));
+        *priced_s = best_priced_s;
+    }
+}
+
+/* --- all of it --- */
+
+static sluice_status check_capacities(const struct sluice_capacities *capacities,
+                                      struct sluice_err *err)
+{
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (!(capacities->per_s[r] > 0))
+            return sluice_fail(err, SLUICE_E_INVALID, "the capacity of %s must be above 0, not %g",
+                               sluice_load_name((enum sluice_load)r), capacities->per_s[r]);
+        if (!(capacities->price_s[r] >= 0 && isfinite(capacities->price_s[r])))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "the price of %s must be finite and at least 0, not %g",
+                               sluice_load_name((enum sluice_load)r), capacities->price_s[r]);
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
+                             const struct sluice_capacities *capacities, uint8_t *choice,
+                             struct sluice_lp_result *result, struct sluice_err *err)
+{
+    const sluice_status status = check_capacities(capacities, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct search *search = calloc(1, sizeof(*search));
+    struct problem problem = {.source = source,
+                              .scratch = malloc(SLUICE_MENU_BLOCK * sizeof(*problem.scratch))};
+    if (!search || !problem.scratch) {
+        free(search);
+        free(problem.scratch);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to plan");
+    }
+    bool is_priced = false;
+    for (int r = 0; r < NUM_LOADS; r++) {
+        problem.price_s[r] = capacities->price_s[r];
+        is_priced |= capacities->price_s[r] > 0;
+    }
+    /* With prices from outside, how far it is worth to unburden the rest depends on the time that
+     * is given. */
+    struct given given = {0};
+    for (unsigned r = 0; r < NUM_LOADS && !is_priced; r++)
+        given.load[given.num_loads++] = (unsigned char)r;
+    search_all(&problem, capacities, search, &given);
+
+    struct sluice_lp_result made = {0};
+    double units[NUM_LOADS];
+    make_price_plan(&problem, search, &made.plan);
+    round_plan(&problem, &made.plan, choice, units);
+    made.priced_s = priced(&problem, units);
+    for (int r = 0; r < NUM_LOADS; r++)
+        made.busy_s[r] = units[r] * problem.per_unit_s[r];
+    made.num_passes = search->num_passes + 1;
+    made.dual_s = search->best_s > 0 ? search->best_s * (1 - BOUND_SLACK) : 0;
+    if (choice)
+        repair(&problem, made.dual_s, choice, made.busy_s, &made.priced_s);
+    memcpy(made.price, search->best_price, sizeof(made.price));
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (!is_given(&given, r))
+            continue;
+        made.busy_s[r] = units[r] / capacities->per_s[r];
+        if (made.busy_s[r] * (1 - BOUND_SLACK) > made.dual_s) {
+            made.dual_s = made.busy_s[r] * (1 - BOUND_SLACK);
+            memset(made.price, 0, sizeof(made.price));
+            made.price[r] = 1;
+        }
+    }
+    for (int r = 0; r < NUM_LOADS; r++) {
+        if (made.busy_s[r] > made.primal_s) {
+            made.primal_s = made.busy_s[r];
+            made.slowest = (enum sluice_load)r;
+        }
+    }
+    made.primal_s += made.priced_s;
+    made.gap = made.dual_s > 0 ? made.primal_s / made.dual_s - 1 : 0;
+    *result = made;
+    free(search);
+    free(problem.scratch);
+    return SLUICE_OK;
+}

@@ -1,0 +1,68 @@
+#ifndef SLUICE_PLAN_SAMPLE_COST_H
+#define SLUICE_PLAN_SAMPLE_COST_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a profile knows of each sample, and the two files it is kept in, in the
+ * original implementation's formats:
+ *
+ *   prep_sizes.csv  ';'-separated: index, raw, decoding, original_shape,
+ *                   RandomResizedCrop, RandomHorizontalFlip, ToTensor, Normalize
+ *                   (bytes at each stage; original_shape is "(width, height)")
+ *   prep_times.csv  ','-separated: index, loader, decoding, RandomResizedCrop,
+ *                   RandomHorizontalFlip, ToTensor, Normalize (seconds; `loader`
+ *                   is reading the file)
+ *
+ * Row i is sample i of the training subset.
+ *
+ * Threads: a table belongs to one thread at a time; reading it is pure. */
+
+#define SLUICE_PROFILE_STAGES 6 /* raw, decoding, crop, flip, to_tensor, normalize */
+
+struct sluice_sample_cost {
+    uint64_t bytes[SLUICE_PROFILE_STAGES]; /* [k]: payload at split k; [0] is the file */
+    double op_s[SLUICE_PROFILE_STAGES]; /* [0]: reading the file; [k]: the op that makes stage k */
+    uint32_t width, height;             /* of the decoded image; 0: not known */
+    uint8_t coding;                     /* image/coding.h; not in the files */
+};
+
+struct sluice_cost_table {
+    struct sluice_sample_cost *rows; /* owned */
+    size_t num_rows;
+};
+
+void sluice_cost_table_clear(struct sluice_cost_table *table);
+
+/* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
+bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);
+
+/* Reads FOLDER/prep_sizes.csv and FOLDER/prep_times.csv.  An error names file,
+ * line and column.  A missing prep_times.csv is SLUICE_E_NOT_FOUND and says what
+ * can be done (profile, or model the times). */
+SLUICE_MUST_USE sluice_status sluice_cost_table_read(const char *folder,
+                                                     struct sluice_cost_table *table,
+                                                     struct sluice_err *err);
+
+/* The two halves by themselves; times needs the rows that sizes made. */
+SLUICE_MUST_USE sluice_status sluice_cost_table_read_sizes(const char *path,
+                                                           struct sluice_cost_table *table,
+                                                           struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_cost_table_read_times(const char *path,
+                                                           struct sluice_cost_table *table,
+                                                           struct sluice_err *err);
+
+/* Fills op_s from bytes and pixels by a linear model (the constants and their
+ * origin stand in the .c). */
+void sluice_cost_table_model_times(struct sluice_cost_table *table);
+
+/* Writes both files into `folder`, which is made if it is missing; each appears
+ * whole or not at all (written beside, then renamed). */
+SLUICE_MUST_USE sluice_status sluice_cost_table_write(const char *folder,
+                                                      const struct sluice_cost_table *table,
+                                                      struct sluice_err *err);
+
+#endif

@@ -1,0 +1,139 @@
+#include "plan/sophon.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *sluice_resource_name(enum sluice_resource resource)
+{
+    static const char *const names[SLUICE_NUM_RESOURCES] = {
+        "disk", "storage_cpu", "network", "compute_cpu", "gpu", "pcie", "receive"};
+    return names[resource];
+}
+
+/* What crosses PCIe, whatever crossed the network. */
+#define U8_STAGE 3
+
+/* One sample's best stage and what taking it is worth. */
+struct candidate {
+    size_t index;
+    double efficiency; /* bytes saved per second of storage CPU */
+    double op_s;       /* storage CPU time up to the stage */
+    uint64_t saved;
+    uint8_t stage;
+};
+
+static struct candidate find_candidate(const struct sluice_sample_cost *row, size_t index)
+{
+    struct candidate best = {.index = index};
+    for (uint8_t stage = 1; stage < SLUICE_PROFILE_STAGES; stage++) {
+        if (row->bytes[stage] < row->bytes[best.stage])
+            best.stage = stage;
+    }
+    for (uint8_t op = 1; op <= best.stage; op++)
+        best.op_s += row->op_s[op];
+    best.saved = row->bytes[0] - row->bytes[best.stage];
+    if (best.saved > 0)
+        best.efficiency = best.op_s > 0 ? (double)best.saved / best.op_s : INFINITY;
+    return best;
+}
+
+static int compare_candidates(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->efficiency != y->efficiency)
+        return x->efficiency > y->efficiency ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static sluice_status check_rates(const struct sluice_rates *rates, struct sluice_err *err)
+{
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {
+        {"link_bytes_per_s", rates->link_bytes_per_s},
+        {"storage_cores", rates->storage_cores},
+        {"compute_cores", rates->compute_cores},
+        {"gpu_samples_per_s", rates->gpu_samples_per_s},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(all); i++) {
+        if (!(all[i].value > 0))
+            return sluice_fail(err, SLUICE_E_INVALID, "the rate %s must be above 0, not %g",
+                               all[i].name, all[i].value);
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_plan_sophon(const struct sluice_cost_table *table,
+                                 const struct sluice_rates *rates, uint8_t *split,
+                                 struct sluice_err *err)
+{
+    const sluice_status status = check_rates(rates, err);
+    if (status != SLUICE_OK)
+        return status;
+    struct candidate *candidates =
+        calloc(table->num_rows ? table->num_rows : 1, sizeof(*candidates));
+    if (!candidates)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to order %zu samples",
+                           table->num_rows);
+    uint64_t net_bytes = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        candidates[i] = find_candidate(&table->rows[i], i);
+        net_bytes += table->rows[i].bytes[0];
+    }
+    qsort(candidates, table->num_rows, sizeof(*candidates), compare_candidates);
+
+    memset(split, 0, table->num_rows);
+    double storage_s = 0;
+    for (size_t i = 0; i < table->num_rows && candidates[i].saved > 0; i++) {
+        const uint64_t net_with = net_bytes - candidates[i].saved;
+        const double storage_with = storage_s + candidates[i].op_s;
+        if (!((double)net_with / rates->link_bytes_per_s >= storage_with / rates->storage_cores))
+            break;
+        net_bytes = net_with;
+        storage_s = storage_with;
+        split[candidates[i].index] = candidates[i].stage;
+    }
+    free(candidates);
+    return SLUICE_OK;
+}
+
+void sluice_plan_fixed(const struct sluice_cost_table *table, uint8_t split, uint8_t *out)
+{
+    memset(out, split, table->num_rows);
+}
+
+struct sluice_forecast sluice_plan_forecast(const struct sluice_cost_table *table,
+                                            const struct sluice_rates *rates, const uint8_t *split)
+{
+    struct sluice_forecast forecast = {0};
+    double disk_s = 0, storage_s = 0, compute_s = 0, pcie_bytes = 0;
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_sample_cost *row = &table->rows[i];
+        disk_s += row->op_s[0];
+        for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++) {
+            if (op <= split[i])
+                storage_s += row->op_s[op];
+            else
+                compute_s += row->op_s[op];
+        }
+        pcie_bytes += (double)row->bytes[U8_STAGE];
+        forecast.wire_bytes += row->bytes[split[i]];
+        forecast.choices[split[i]]++;
+    }
+    forecast.busy_s[SLUICE_DISK] = disk_s;
+    forecast.busy_s[SLUICE_STORAGE_CPU] = storage_s / rates->storage_cores;
+    forecast.busy_s[SLUICE_NETWORK] = (double)forecast.wire_bytes / rates->link_bytes_per_s;
+    forecast.busy_s[SLUICE_COMPUTE_CPU] = compute_s / rates->compute_cores;
+    forecast.busy_s[SLUICE_GPU] = (double)table->num_rows / rates->gpu_samples_per_s;
+    if (rates->pcie_bytes_per_s > 0)
+        forecast.busy_s[SLUICE_PCIE] = pcie_bytes / rates->pcie_bytes_per_s;
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        if (forecast.busy_s[r] > forecast.primal_s) {
+            forecast.primal_s = forecast.busy_s[r];
+            forecast.slowest = (enum sluice_resource)r;
+        }
+    }
+    return forecast;
+}

@@ -1,0 +1,63 @@
+#ifndef SLUICE_PLAN_TRANSPORT_COST_H
+#define SLUICE_PLAN_TRANSPORT_COST_H
+
+#include "plan/menu.h"
+
+#include <stddef.h>
+
+/* CPU time that a sample takes on either node beside its ops: reading the file, handing it from
+ * thread to thread, sending and receiving, the digest.  Where a node's CPU is the limit, these
+ * threads share the cores with those that run the ops, so a plan has to add them.
+ *
+ * What a compute node receives from a server goes through one thread, which however many cores do
+ * not make faster: a load of its own.
+ *
+ * Threads: pure functions; a plain value. */
+
+struct sluice_transport_cost {
+    double
+        storage_s_per_sample;  /* reading is in it; a file takes no more than this and its bytes */
+    double storage_s_per_job;  /* more for what a prep worker has worked on */
+    double storage_s_per_byte; /* of payload */
+    double compute_s_per_sample;
+    double compute_s_per_job; /* more for what a prep worker sent: it comes one by one */
+    double compute_s_per_byte;
+    double receive_s_per_sample; /* of these, the receiving thread's while there is always more */
+    double receive_s_per_byte;
+};
+
+/* Of one core of an AMD EPYC (Zen 4); the .c says how it was measured. */
+struct sluice_transport_cost sluice_transport_cost_default(void);
+
+/* Brings the receiving thread to the speed at which it takes the bytes of a probe, which nobody
+ * works on: `probed_s_per_byte` of its CPU time.  What is far from the usual counts as a quarter or
+ * four times of it. */
+void sluice_transport_cost_set_receive(struct sluice_transport_cost *transport,
+                                       double probed_s_per_byte);
+
+/* What the processes of both nodes took beside the work on a number of samples, and how busy these
+ * kept their CPUs meanwhile. */
+struct sluice_transport_seen {
+    size_t num_samples, num_jobs; /* a job: for a prep worker */
+    double bytes;                 /* of payload */
+    double storage_s, compute_s;  /* CPU time, that of reading files included; NAN: not known */
+    double storage_share,
+        compute_share; /* of the node's cores that its process kept busy: 0 to 1 */
+};
+
+/* Brings it to machines, and a link between them, that a profile has seen; reading a file takes the
+ * storage node read_s, and a sample no less.
+ *
+ * The least squares of what a sample takes, each phase weighted by the square of how busy the node
+ * was: messages that come one by one cost more than those that wait in a row, and what matters is
+ * what they cost where that node's CPU is the limit.  The usual costs, brought to these by one
+ * factor (a quarter to four), decide where little was seen. */
+void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
+                               const struct sluice_transport_seen *seen, size_t num_seen);
+
+/* Adds to the cost of a choice of form_menu.h's list, whose payload is cost[SLUICE_LOAD_NET_DOWN].
+ */
+void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
+                               double cost[SLUICE_NUM_LOADS]);
+
+#endif

@@ -1,0 +1,203 @@
+#include "compute_client/load/choice.h"
+
+#include "plan/form_menu.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIPELINE "decode,random_resized_crop=8,hflip=0.5,to_tensor,normalize=imagenet"
+
+static struct sluice_pipeline *parse(const char *text)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(text, &pipeline, NULL), SLUICE_OK);
+    return pipeline;
+}
+
+static void every_mode_has_its_name_and_the_originals_alias(void)
+{
+    for (int m = 0; m < SLUICE_NUM_MODES; m++) {
+        enum sluice_mode mode = SLUICE_NUM_MODES;
+        CU_ASSERT_TRUE(sluice_mode_parse(sluice_mode_name((enum sluice_mode)m), &mode));
+        CU_ASSERT_EQUAL((int)mode, m);
+    }
+    enum sluice_mode mode;
+    CU_ASSERT_TRUE(sluice_mode_parse("remote_smartoff", &mode));
+    CU_ASSERT_EQUAL(mode, SLUICE_MODE_SOPHON);
+    CU_ASSERT_FALSE(sluice_mode_parse("remote", &mode));
+    CU_ASSERT_TRUE(sluice_mode_is_planned(SLUICE_MODE_AUTO));
+    CU_ASSERT_FALSE(sluice_mode_is_planned(SLUICE_MODE_PILOFF));
+}
+
+static void fixed_modes_ask_for_what_their_name_says(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    const struct {
+        enum sluice_mode mode;
+        unsigned split;
+        enum sluice_form form;
+    } cases[] = {
+        {SLUICE_MODE_LOCAL, 0, SLUICE_FORM_RAW},
+        {SLUICE_MODE_NOOFF, 0, SLUICE_FORM_RAW},
+        {SLUICE_MODE_PILOFF, 3, SLUICE_FORM_U8},
+        {SLUICE_MODE_ALLOFF, 5, SLUICE_FORM_F32},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        const struct sluice_choice choice = sluice_choice_fixed(cases[i].mode, pipeline);
+        CU_ASSERT_EQUAL(choice.split, cases[i].split);
+        CU_ASSERT_EQUAL(choice.form, cases[i].form);
+    }
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 0), 777), 777);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 3), 777), 192);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 4), 777), 768);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void only_files_before_a_crop_are_asked_for_cut(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
+    struct sluice_choice choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 0));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(choice.split, 0);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777); /* the most that comes */
+    choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 3));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_U8);
+    choice = sluice_choice_cut(val, sluice_choice_at(val, 0));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_RAW);
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(val);
+}
+
+static void packed_pixels_are_asked_for_where_pixels_come(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
+    const size_t u8_bytes = sluice_pipeline_u8_bytes(pipeline);
+    struct sluice_choice choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 3));
+    CU_ASSERT(choice.split == 3 && choice.form == SLUICE_FORM_U8_PACKED);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), u8_bytes); /* the most */
+    choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 0));
+    CU_ASSERT(choice.split == 1 && choice.form == SLUICE_FORM_U8_PACKED);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, choice, 777), 777);
+    choice = sluice_choice_packed(pipeline, sluice_choice_at(pipeline, 5));
+    CU_ASSERT(choice.split == 5 && choice.form == SLUICE_FORM_F32);
+    /* Of the decoded image all is needed here, which is more than the file. */
+    choice = sluice_choice_packed(val, sluice_choice_at(val, 0));
+    CU_ASSERT(choice.split == 0 && choice.form == SLUICE_FORM_RAW);
+    choice = sluice_choice_packed(val, sluice_choice_at(val, 2));
+    CU_ASSERT(choice.split == 2 && choice.form == SLUICE_FORM_U8_PACKED);
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(val);
+}
+
+/* Sample i's file has 1000 * (i + 1) bytes; cropping saves from the second on. */
+static const char *write_profile(size_t num_rows)
+{
+    static char folder[600];
+    struct sluice_cost_table table = {.num_rows = num_rows};
+    table.rows = calloc(num_rows, sizeof(*table.rows));
+    for (size_t i = 0; i < num_rows; i++) {
+        table.rows[i] = (struct sluice_sample_cost){
+            .bytes = {1000 * (i + 1), 90000, 1500, 1500, 6000, 6000},
+            .op_s = {1e-4, 1e-3, 1e-3, 1e-4, 1e-4, 1e-4},
+            .width = 200,
+            .height = 150,
+        };
+    }
+    snprintf(folder, sizeof(folder), "%s/profile-%zu", sluice_test_dir(), num_rows);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, &table, NULL), SLUICE_OK);
+    free(table.rows);
+    return folder;
+}
+
+/* SOPHON's. */
+static sluice_status plan(const char *folder, const struct sluice_pipeline *pipeline,
+                          const struct sluice_rates *rates, size_t num_samples, size_t num_total,
+                          struct sluice_choice *choices, struct sluice_err *err)
+{
+    const struct sluice_choice_request request = {
+        .folder = folder, .rates = *rates, .num_samples = num_samples, .num_total = num_total};
+    return sluice_choice_plan(&request, pipeline, choices, err);
+}
+
+static void the_plan_is_the_planners_in_the_plain_forms(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    const char *folder = write_profile(10);
+    /* So slow a link that whatever saves is taken. */
+    struct sluice_rates rates = {.link_bytes_per_s = 1,
+                                 .storage_cores = 4,
+                                 .compute_cores = 4,
+                                 .gpu_samples_per_s = INFINITY};
+    struct sluice_choice choices[10];
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(choices[0].split, 0);
+    CU_ASSERT_EQUAL(choices[0].form, SLUICE_FORM_RAW);
+    for (int i = 1; i < 10; i++) {
+        CU_ASSERT_EQUAL(choices[i].split, 2);
+        CU_ASSERT_EQUAL(choices[i].form, SLUICE_FORM_U8);
+    }
+    /* So fast a link that nothing is worth a core. */
+    rates.link_bytes_per_s = 1e15;
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 10, 10, choices, &err), SLUICE_OK);
+    for (int i = 0; i < 10; i++)
+        CU_ASSERT_EQUAL(choices[i].split, 0);
+    /* The first samples of a larger profile. */
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 4, 10, choices, &err), SLUICE_OK);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void every_listed_choice_has_the_name_it_is_reported_by(void)
+{
+    for (unsigned k = 0; k < SLUICE_NUM_CHOICES; k++) {
+        const struct sluice_choice choice = sluice_choice_listed(k);
+        char name[32];
+        snprintf(name, sizeof(name), "%s@%u", sluice_form_name((enum sluice_form)choice.form),
+                 choice.split);
+        CU_ASSERT_STRING_EQUAL(name, sluice_form_menu_name(k));
+    }
+}
+
+static void a_profile_of_other_data_or_stages_is_refused(void)
+{
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    struct sluice_pipeline *other = parse("decode,resize=10,center_crop=8,hflip,to_tensor,"
+                                          "normalize=imagenet");
+    const char *folder = write_profile(7);
+    const struct sluice_rates rates = {.link_bytes_per_s = 1e6,
+                                       .storage_cores = 4,
+                                       .compute_cores = 4,
+                                       .gpu_samples_per_s = INFINITY};
+    struct sluice_choice choices[8];
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(plan(folder, pipeline, &rates, 8, 8, choices, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "7"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "8"));
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(plan(folder, other, &rates, 7, 7, choices, &err), SLUICE_E_INVALID);
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(plan("/nonexistent", pipeline, &rates, 7, 7, choices, &err),
+                    SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexistent"));
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(other);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_mode_has_its_name_and_the_originals_alias),
+        SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
+        SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
+        SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
+        SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
+        SLUICE_TEST(every_listed_choice_has_the_name_it_is_reported_by),
+        SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
+    };
+    return sluice_test_run("choice", tests, SLUICE_TEST_COUNT(tests));
+}

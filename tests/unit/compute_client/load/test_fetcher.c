@@ -1,0 +1,467 @@
+#include "compute_client/load/fetcher.h"
+
+#include "base/log.h"
+#include "fake_server.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_SAMPLES 30
+#define MAX_ITEMS 120
+
+static struct fake_dataset dataset;
+static struct sluice_pipeline *pipeline;
+
+/* Everything that a fetcher says, by ticket. */
+struct record {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned answers[MAX_ITEMS];
+    sluice_status status[MAX_ITEMS];
+    unsigned ops_done[MAX_ITEMS];
+    bool is_jpeg_crop[MAX_ITEMS];
+    char error[MAX_ITEMS][200];
+    uint64_t order[MAX_ITEMS]; /* tickets as they came */
+    size_t num_answers, num_good, num_wrong;
+    bool has_failed;
+    sluice_status failure;
+    char failure_text[320];
+    struct sluice_source *source; /* told of what was consumed unless keeps_payload */
+    bool keeps_payload;
+    size_t kept_bytes;
+};
+
+static void on_result(void *ctx, struct sluice_source_result *result)
+{
+    struct record *r = ctx;
+    pthread_mutex_lock(&r->lock);
+    const uint64_t t = result->ticket;
+    if (t >= MAX_ITEMS)
+        abort(); /* CUnit's asserts are for the main thread */
+    r->answers[t]++;
+    r->status[t] = result->status;
+    r->ops_done[t] = result->sample.ops_done;
+    r->is_jpeg_crop[t] = result->sample.is_jpeg_crop;
+    memcpy(r->error[t], result->error, sizeof(result->error));
+    if (r->num_answers < MAX_ITEMS)
+        r->order[r->num_answers] = t;
+    r->num_answers++;
+    r->num_good += result->status == SLUICE_OK;
+    if (result->status == SLUICE_OK && (sluice_source_gather(result, NULL, NULL) != SLUICE_OK ||
+                                        result->sample.key.sample_id != t % NUM_SAMPLES ||
+                                        result->payload_bytes != result->sample.data->len))
+        r->num_wrong++;
+    if (r->keeps_payload)
+        r->kept_bytes += result->payload_bytes;
+    struct sluice_source *source = r->source;
+    const bool is_consumed = !r->keeps_payload && result->payload_bytes;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    sluice_source_result_clear(result);
+    if (is_consumed)
+        source->consumed(source, result->payload_bytes);
+}
+
+static void on_failed(void *ctx, sluice_status status, const char *text)
+{
+    struct record *r = ctx;
+    pthread_mutex_lock(&r->lock);
+    r->num_wrong += r->has_failed;
+    r->has_failed = true;
+    r->failure = status;
+    snprintf(r->failure_text, sizeof(r->failure_text), "%s", text);
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* True once so many answers are in, false if the source failed before. */
+static bool wait_answers(struct record *r, size_t count)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->num_answers < count && !r->has_failed)
+        pthread_cond_wait(&r->changed, &r->lock);
+    const bool is_there = r->num_answers >= count;
+    pthread_mutex_unlock(&r->lock);
+    return is_there;
+}
+
+static void wait_failed(struct record *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (!r->has_failed)
+        pthread_cond_wait(&r->changed, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+}
+
+struct bench {
+    struct fake_server *server;
+    struct sluice_client *client;
+    struct sluice_source *source;
+    struct record record;
+};
+
+static void bench_open_at(struct bench *b, const char *target, double retry_for_s,
+                          uint64_t window_bytes)
+{
+    const struct sluice_client_options client = {.target = target, .retry_for_s = retry_for_s};
+    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->client, NULL), SLUICE_OK);
+    pthread_mutex_init(&b->record.lock, NULL);
+    pthread_cond_init(&b->record.changed, NULL);
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
+    const struct sluice_fetcher_options options = {
+        .client = b->client,
+        .pipeline = pipeline,
+        .dataset_id = id,
+        .max_items = MAX_ITEMS,
+        .window_bytes = window_bytes,
+        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &b->record},
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&options, &b->source, NULL), SLUICE_OK);
+    b->record.source = b->source;
+}
+
+static void bench_open(struct bench *b, const struct fake_server_options *server,
+                       double retry_for_s, uint64_t window_bytes)
+{
+    *b = (struct bench){0};
+    struct fake_server_options options = *server;
+    options.dataset = &dataset;
+    b->server = fake_server_start(&options);
+    bench_open_at(b, fake_server_target(b->server), retry_for_s, window_bytes);
+}
+
+static void bench_close(struct bench *b)
+{
+    b->source->destroy(b->source);
+    CU_ASSERT_EQUAL(b->record.num_wrong, 0);
+    sluice_client_destroy(b->client);
+    if (b->server)
+        fake_server_stop(b->server);
+    pthread_cond_destroy(&b->record.changed);
+    pthread_mutex_destroy(&b->record.lock);
+}
+
+/* Tickets first .. first + count, for samples ticket % NUM_SAMPLES at `split`. */
+static sluice_status ask(struct bench *b, uint64_t first, size_t count, unsigned split)
+{
+    struct sluice_source_item items[MAX_ITEMS];
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (struct sluice_source_item){
+            .ticket = first + i,
+            .key = {.seed = 1, .epoch = 2, .sample_id = (first + i) % NUM_SAMPLES},
+            .path = "",
+            .split = split,
+            .form = split == 0  ? SLUICE_FORM_RAW
+                    : split < 4 ? SLUICE_FORM_U8
+                                : SLUICE_FORM_F32,
+        };
+    }
+    return b->source->request(b->source, items, count);
+}
+
+static void check_each_once(const struct bench *b, size_t count)
+{
+    for (size_t i = 0; i < MAX_ITEMS; i++)
+        CU_ASSERT_EQUAL(b->record.answers[i], i < count ? 1 : 0);
+    CU_ASSERT_EQUAL(b->record.num_good, count);
+}
+
+static void everything_is_answered_once_in_any_order(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.repeat_every = 3, .stray_every = 5}, 5, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 50, 0), SLUICE_OK);
+    CU_ASSERT_EQUAL(ask(&b, 50, 50, 3), SLUICE_OK);
+    CU_ASSERT_EQUAL(ask(&b, 100, 20, 5), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    b.source->close(b.source);
+    check_each_once(&b, 120);
+    bool is_in_order = true;
+    for (size_t i = 1; i < 120; i++)
+        is_in_order = is_in_order && b.record.order[i] > b.record.order[i - 1];
+    CU_ASSERT_FALSE(is_in_order);
+    for (size_t i = 0; i < 120; i++)
+        CU_ASSERT_EQUAL(b.record.ops_done[i], i < 50 ? 0 : i < 100 ? 3 : 5);
+    bench_close(&b);
+}
+
+static void late_and_repeated_replies_are_dropped(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.repeat_every = 1, .stray_every = 1}, 5, 1 << 20);
+    for (unsigned round = 0; round < 4; round++) {
+        CU_ASSERT_EQUAL(ask(&b, round * 30, 30, 3), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, (round + 1) * 30));
+    }
+    check_each_once(&b, 120);
+    /* All but the last round's tail must have arrived by now. */
+    CU_ASSERT(sluice_fetcher_stats(b.source).dropped >= 2 * 90);
+    bench_close(&b);
+}
+
+static void a_lost_stream_is_opened_again_and_the_unanswered_asked_again(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.lose_after = 7, .lose_times = 5}, 20, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 120, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    b.source->close(b.source);
+    check_each_once(&b, 120);
+    const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
+    CU_ASSERT_EQUAL(stats.lost_streams, 5);
+    CU_ASSERT(stats.repeated > 0);
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, 6);
+    bench_close(&b);
+}
+
+static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.garble_after = 11, .garble_times = 3}, 20,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    b.source->close(b.source);
+    check_each_once(&b, 100);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 3);
+    bench_close(&b);
+}
+
+static void again_and_closed_are_asked_again(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.again_every = 3}, 20, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    check_each_once(&b, 60);
+    CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= 20);
+    bench_close(&b);
+}
+
+static void fewer_ops_than_asked_for_are_an_answer(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.reduce_every = 2}, 5, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 5), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    check_each_once(&b, 60);
+    size_t reduced = 0;
+    for (size_t i = 0; i < 60; i++)
+        reduced += b.record.ops_done[i] == 0;
+    CU_ASSERT_EQUAL(reduced, 30);
+    bench_close(&b);
+}
+
+static void a_payload_that_is_not_what_the_reply_says_is_that_samples_error(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 5, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    CU_ASSERT_EQUAL(b.record.num_good, 54);
+    for (size_t i = 0; i < 60; i++) {
+        CU_ASSERT_EQUAL(b.record.answers[i], 1);
+        if (b.record.status[i] != SLUICE_OK) {
+            CU_ASSERT_EQUAL(b.record.status[i], SLUICE_E_CORRUPT);
+            CU_ASSERT_NOT_EQUAL(b.record.error[i][0], '\0');
+        }
+    }
+    bench_close(&b);
+}
+
+static void a_cut_file_is_told_from_a_whole_one(void)
+{
+    for (unsigned split = 0; split <= 2; split += 2) {
+        struct bench b;
+        bench_open(&b, &(struct fake_server_options){.cut_every = 10}, 5, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, 60, split), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+        size_t num_cut = 0, num_bad = 0;
+        for (size_t i = 0; i < 60; i++) {
+            num_cut += b.record.is_jpeg_crop[i];
+            num_bad += b.record.status[i] == SLUICE_E_CORRUPT;
+        }
+        /* Pixels are never a cut file. */
+        CU_ASSERT_EQUAL(num_cut, split == 0 ? 6 : 0);
+        CU_ASSERT_EQUAL(num_bad, split == 0 ? 0 : 6);
+        bench_close(&b);
+    }
+}
+
+static void keeps_to_what_the_server_queues(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.max_in_flight = 5}, 5, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 120, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    check_each_once(&b, 120);
+    CU_ASSERT(fake_server_stats(b.server).most_in_flight <= 5);
+    bench_close(&b);
+}
+
+static void grants_only_what_was_consumed(void)
+{
+    struct bench b;
+    const uint64_t window = 10 * FAKE_ROW_BYTES;
+    bench_open(&b, &(struct fake_server_options){0}, 5, window);
+    b.record.keeps_payload = true;
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    /* Nothing is consumed, so the window is all there is. */
+    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).replies, 10);
+    /* Consuming lets the rest come. */
+    pthread_mutex_lock(&b.record.lock);
+    b.record.keeps_payload = false;
+    const size_t kept = b.record.kept_bytes;
+    pthread_mutex_unlock(&b.record.lock);
+    CU_ASSERT_EQUAL(kept, window);
+    b.source->consumed(b.source, kept);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    check_each_once(&b, 60);
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).most_unconsumed, window);
+    bench_close(&b);
+}
+
+static void a_new_streams_window_leaves_out_what_is_still_held(void)
+{
+    struct bench b;
+    const uint64_t window = 20 * FAKE_ROW_BYTES;
+    bench_open(&b, &(struct fake_server_options){.lose_after = 5, .lose_times = 2}, 20, window);
+    b.record.keeps_payload = true;
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 20));
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).replies, 20);
+    pthread_mutex_lock(&b.record.lock);
+    b.record.keeps_payload = false;
+    pthread_mutex_unlock(&b.record.lock);
+    b.source->consumed(b.source, window);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    check_each_once(&b, 60);
+    bench_close(&b);
+}
+
+static void counts_the_messages_bytes(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){0}, 5, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 100, 5), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    CU_ASSERT_EQUAL(b.source->wire_bytes(b.source), fake_server_stats(b.server).message_bytes);
+    CU_ASSERT(b.source->wire_bytes(b.source) >= 100 * 4 * FAKE_ROW_BYTES);
+    bench_close(&b);
+}
+
+static void a_restarted_server_costs_time_only(void)
+{
+    struct bench b;
+    const int port = sluice_test_port();
+    bench_open(&b, &(struct fake_server_options){.max_in_flight = 3, .port = port}, 30, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 5));
+    fake_server_stop(b.server);
+    CU_ASSERT_EQUAL(ask(&b, 60, 60, 3), SLUICE_OK);
+    b.server = fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
+    CU_ASSERT_TRUE(wait_answers(&b.record, 120));
+    b.source->close(b.source);
+    check_each_once(&b, 120);
+    bench_close(&b);
+}
+
+static void another_dataset_after_a_restart_is_refused(void)
+{
+    struct bench b;
+    const int port = sluice_test_port();
+    bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    fake_server_stop(b.server);
+    b.server = fake_server_start(&(struct fake_server_options){
+        .dataset = &dataset, .port = port, .dataset_id = "00112233445566778899aabbccddeeff"});
+    (void)ask(&b, 10, 10, 3);
+    wait_failed(&b.record);
+    CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
+    CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "00112233445566778899aabbccddeeff"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, id));
+    CU_ASSERT_EQUAL(ask(&b, 20, 1, 3), SLUICE_E_CLOSED);
+    bench_close(&b);
+}
+
+static void a_server_that_refuses_the_stream_is_not_asked_again(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.refuse_fetch = SLUICE_RPC_FAILED_PRECONDITION},
+               30, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    wait_failed(&b.record);
+    CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "refused on purpose"));
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, 1);
+    bench_close(&b);
+}
+
+static void gives_up_when_nothing_was_answered_for_so_long(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){0}, 0.2, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    fake_server_stop(b.server);
+    b.server = NULL;
+    (void)ask(&b, 10, 10, 3);
+    wait_failed(&b.record);
+    CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "tried for"));
+    CU_ASSERT_EQUAL(b.record.num_answers, 10);
+    bench_close(&b);
+}
+
+static void close_ends_the_waiting_and_refuses_requests(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){0}, 1000, 1 << 20);
+    fake_server_stop(b.server);
+    b.server = NULL;
+    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    b.source->close(b.source);
+    b.source->close(b.source);
+    CU_ASSERT_EQUAL(ask(&b, 10, 1, 3), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(b.record.num_answers, 0);
+    b.source->consumed(b.source, 0);
+    bench_close(&b);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(everything_is_answered_once_in_any_order),
+        SLUICE_TEST(late_and_repeated_replies_are_dropped),
+        SLUICE_TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again),
+        SLUICE_TEST(a_message_that_cannot_be_read_costs_the_stream_alone),
+        SLUICE_TEST(again_and_closed_are_asked_again),
+        SLUICE_TEST(fewer_ops_than_asked_for_are_an_answer),
+        SLUICE_TEST(a_payload_that_is_not_what_the_reply_says_is_that_samples_error),
+        SLUICE_TEST(a_cut_file_is_told_from_a_whole_one),
+        SLUICE_TEST(keeps_to_what_the_server_queues),
+        SLUICE_TEST(grants_only_what_was_consumed),
+        SLUICE_TEST(a_new_streams_window_leaves_out_what_is_still_held),
+        SLUICE_TEST(counts_the_messages_bytes),
+        SLUICE_TEST(a_restarted_server_costs_time_only),
+        SLUICE_TEST(another_dataset_after_a_restart_is_refused),
+        SLUICE_TEST(a_server_that_refuses_the_stream_is_not_asked_again),
+        SLUICE_TEST(gives_up_when_nothing_was_answered_for_so_long),
+        SLUICE_TEST(close_ends_the_waiting_and_refuses_requests),
+    };
+    sluice_log_set_level(SLUICE_LOG_ERROR);
+    fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);
+    if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
+        return 1;
+    const int failed = sluice_test_run("fetcher", tests, SLUICE_TEST_COUNT(tests));
+    sluice_pipeline_destroy(pipeline);
+    fake_dataset_clear(&dataset);
+    return failed;
+}

@@ -1,0 +1,844 @@
+#include "compute_client/load/loader.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "compute_client/load/digest.h"
+#include "compute_client/load/fetcher.h"
+#include "fake_server.h"
+#include "support/capture.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NUM_SAMPLES 50
+#define BATCH 8
+#define SEED 11
+
+static struct sluice_pipeline *pipeline;
+static struct fake_dataset good, bad; /* bad: sample `bad_id` is cut */
+static uint32_t ids[NUM_SAMPLES];
+static uint32_t bad_id;
+
+/* --- the reference: one sample after the other, in one thread, in one place --- */
+
+struct reference {
+    uint8_t pixels[NUM_SAMPLES][FAKE_ROW_BYTES];
+    uint32_t labels[NUM_SAMPLES];
+    char digest[33];
+};
+
+static void make_reference(const struct fake_dataset *dataset,
+                           const struct sluice_sampler_item *items, size_t num_items,
+                           struct reference *reference)
+{
+    struct sluice_scratch *scratch = NULL;
+    struct sluice_hasher *hasher = NULL, *chain = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_hasher_create(&hasher, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_hasher_create(&chain, NULL), SLUICE_OK);
+    for (size_t i = 0; i < num_items; i++) {
+        const uint32_t id = ids[items[i].position];
+        struct sluice_sample sample = {
+            .key = {.seed = SEED, .epoch = items[i].draw_epoch, .sample_id = id},
+            .kind = SLUICE_KIND_FILE,
+            .data = sluice_buf_ref(dataset->files[id]),
+        };
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, scratch, &sample,
+                                                        reference->pixels[i], FAKE_ROW_BYTES, NULL),
+                              SLUICE_OK);
+        reference->labels[i] = dataset->manifest->entries[id].label;
+        sluice_digest_chain(chain, sluice_digest_sample(hasher, reference->pixels[i],
+                                                        FAKE_ROW_BYTES, reference->labels[i]));
+    }
+    sluice_hash128_hex(sluice_hasher_digest(chain), reference->digest);
+    sluice_hasher_destroy(hasher);
+    sluice_hasher_destroy(chain);
+    sluice_scratch_destroy(scratch);
+}
+
+/* --- a loader with plain memory --- */
+
+static sluice_status alloc_memory(void *ctx, size_t bytes, void **memory, struct sluice_err *err)
+{
+    (void)ctx, (void)err;
+    *memory = malloc(bytes);
+    return *memory ? SLUICE_OK : SLUICE_E_NO_MEMORY;
+}
+
+static void free_memory(void *ctx, void *memory)
+{
+    (void)ctx;
+    free(memory);
+}
+
+static struct sluice_loader *make_loader(struct sluice_loader_options options)
+{
+    if (!options.num_workers)
+        options.num_workers = 2;
+    if (!options.num_slots)
+        options.num_slots = 3;
+    if (!options.payload_bytes)
+        options.payload_bytes = 1 << 20;
+    options.batch_size = BATCH;
+    options.row_bytes = FAKE_ROW_BYTES;
+    options.alloc = alloc_memory;
+    options.free = free_memory;
+    struct sluice_loader *loader = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_create(&options, &loader, &err), SLUICE_OK);
+    return loader;
+}
+
+/* What an epoch asks for. */
+struct drawn {
+    struct sluice_sampler_item items[NUM_SAMPLES];
+    struct sluice_choice choices[NUM_SAMPLES];
+};
+
+static struct drawn draw_by_turns(uint32_t epoch, const unsigned *splits, size_t num_splits)
+{
+    const struct sluice_sampler sampler = {
+        .seed = SEED, .num_samples = NUM_SAMPLES, .repeat = 1, .is_shuffled = true};
+    struct drawn drawn;
+    sluice_sampler_fill(&sampler, epoch, drawn.items);
+    for (size_t i = 0; i < NUM_SAMPLES; i++)
+        drawn.choices[i] = sluice_choice_at(pipeline, splits[i % num_splits]);
+    return drawn;
+}
+
+static struct drawn draw(uint32_t epoch, unsigned split)
+{
+    return draw_by_turns(epoch, &split, 1);
+}
+
+struct net {
+    struct fake_server *server;
+    struct sluice_client *client;
+    struct sluice_source *source;
+    struct sluice_loader *loader;
+};
+
+static void net_open(struct net *net, struct fake_server_options server,
+                     struct sluice_loader_options options)
+{
+    if (!server.dataset)
+        server.dataset = &good;
+    net->server = fake_server_start(&server);
+    const struct sluice_client_options client = {
+        .target = fake_server_target(net->server),
+        .retry_for_s = 20,
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &net->client, NULL), SLUICE_OK);
+    net->loader = make_loader(options);
+    const struct sluice_fetcher_options fetcher = {
+        .client = net->client,
+        .pipeline = pipeline,
+        .dataset_id = "",
+        .max_items = sluice_loader_max_items(net->loader),
+        .window_bytes = 1 << 20,
+        .events = sluice_loader_events(net->loader),
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&fetcher, &net->source, NULL), SLUICE_OK);
+}
+
+static void net_close(struct net *net)
+{
+    net->source->close(net->source);
+    sluice_loader_destroy(net->loader);
+    net->source->destroy(net->source);
+    sluice_client_destroy(net->client);
+    fake_server_stop(net->server);
+}
+
+static void start_epoch(struct sluice_loader *loader, struct sluice_source *source,
+                        const struct fake_dataset *dataset, const struct drawn *drawn, size_t first,
+                        struct sluice_cost_table *profile)
+{
+    const struct sluice_epoch epoch = {
+        .source = source,
+        .pipeline = pipeline,
+        .manifest = dataset->manifest,
+        .ids = ids,
+        .chooser = sluice_chooser_fixed(drawn->choices),
+        .seed = SEED,
+        .items = drawn->items,
+        .num_items = NUM_SAMPLES,
+        .first_item = first,
+        .profile = profile,
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+}
+
+/* Takes every batch and compares it with the reference, row by row. */
+static void check_batches(struct sluice_loader *loader, const struct reference *reference,
+                          size_t first)
+{
+    size_t row = first;
+    for (;;) {
+        const struct sluice_batch *batch = NULL;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, &err), SLUICE_OK);
+        if (!batch)
+            break;
+        CU_ASSERT_EQUAL(batch->n, NUM_SAMPLES - row < BATCH ? NUM_SAMPLES - row : BATCH);
+        for (unsigned i = 0; i < batch->n; i++, row++) {
+            CU_ASSERT_EQUAL(batch->labels[i], reference->labels[row]);
+            CU_ASSERT_EQUAL(
+                memcmp(batch->pixels + i * FAKE_ROW_BYTES, reference->pixels[row], FAKE_ROW_BYTES),
+                0);
+        }
+        sluice_loader_release(loader);
+    }
+    CU_ASSERT_EQUAL(row, NUM_SAMPLES);
+}
+
+/* --- tests --- */
+
+static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
+{
+    static const unsigned all[] = {0, 1, 2, 3, 4, 5};
+    const struct {
+        const unsigned *splits;
+        size_t num_splits;
+    } cases[] = {{all, 1},     {all + 1, 1}, {all + 2, 1}, {all + 3, 1},
+                 {all + 4, 1}, {all + 5, 1}, {all, 6}};
+    struct reference reference;
+    for (unsigned workers = 1; workers <= 4; workers += 3) {
+        struct net net = {0};
+        net_open(&net, (struct fake_server_options){.reduce_every = 7},
+                 (struct sluice_loader_options){.num_workers = workers, .has_digest = true});
+        for (uint32_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+            const struct drawn drawn = draw_by_turns(k, cases[k].splits, cases[k].num_splits);
+            make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+            start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
+            check_batches(net.loader, &reference, 0);
+            const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+            CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+            CU_ASSERT_EQUAL(stats.samples, NUM_SAMPLES);
+            CU_ASSERT_EQUAL(stats.errors, 0);
+            CU_ASSERT(stats.wire_bytes > stats.payload_bytes);
+            uint64_t counted = 0;
+            for (int s = 0; s <= SLUICE_MAX_OPS; s++) {
+                for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+                    counted += stats.choices[s][f];
+            }
+            CU_ASSERT_EQUAL(counted, NUM_SAMPLES);
+            CU_ASSERT(k == 0 ? stats.reduced == 0 : stats.reduced > 0);
+        }
+        net_close(&net);
+    }
+}
+
+static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
+{
+    struct reference reference;
+    const unsigned splits[] = {3, 0, 5};
+    const struct drawn drawn = draw_by_turns(4, splits, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net,
+             (struct fake_server_options){.lose_after = 6,
+                                          .lose_times = 3,
+                                          .garble_after = 9,
+                                          .garble_times = 1,
+                                          .repeat_every = 2,
+                                          .stray_every = 3,
+                                          .again_every = 11},
+             (struct sluice_loader_options){.has_digest = true});
+    start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
+    check_batches(net.loader, &reference, 0);
+    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(net.source).lost_streams, 4);
+    net_close(&net);
+}
+
+static void a_broken_off_epoch_goes_on_at_its_batch(void)
+{
+    struct reference reference;
+    const struct drawn drawn = draw(0, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
+    start_epoch(net.loader, net.source, &good, &drawn, 3 * BATCH, NULL);
+    check_batches(net.loader, &reference, 3 * BATCH);
+    CU_ASSERT_EQUAL(sluice_loader_position(net.loader), (NUM_SAMPLES + BATCH - 1) / BATCH - 3);
+    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    CU_ASSERT_EQUAL(stats.samples, NUM_SAMPLES - 3 * BATCH);
+    CU_ASSERT_STRING_EQUAL(stats.digest, ""); /* not asked for */
+    net_close(&net);
+}
+
+/* The digest of an epoch in which one sample is cut, with the choice `split` for all. */
+static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned split)
+{
+    const struct drawn drawn = draw(1, split);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.dataset = &bad},
+             (struct sluice_loader_options){.has_digest = true, .on_error = on_error});
+    start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
+    for (;;) {
+        const struct sluice_batch *batch = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(net.loader, &batch, NULL), SLUICE_OK);
+        if (!batch)
+            break;
+        sluice_loader_release(net.loader);
+    }
+    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    net_close(&net);
+    return stats;
+}
+
+static void a_bad_sample_is_counted_named_and_the_same_in_every_mode(void)
+{
+    char digests[2][33];
+    for (int k = 0; k < 2; k++) {
+        const enum sluice_on_error on_error = k ? SLUICE_ON_ERROR_SUBSTITUTE : SLUICE_ON_ERROR_SKIP;
+        for (unsigned split = 0; split <= 5; split++) {
+            const struct sluice_epoch_stats stats = run_bad(on_error, split);
+            CU_ASSERT_EQUAL(stats.errors, 1);
+            CU_ASSERT_EQUAL(stats.samples, (uint64_t)(k ? NUM_SAMPLES : NUM_SAMPLES - 1));
+            CU_ASSERT_EQUAL_FATAL(stats.num_named, 1);
+            CU_ASSERT_EQUAL(stats.named[0].sample_id, bad_id);
+            CU_ASSERT_EQUAL(stats.named[0].status, SLUICE_E_CORRUPT);
+            CU_ASSERT_NOT_EQUAL(stats.named[0].text[0], '\0');
+            if (split == 0)
+                memcpy(digests[k], stats.digest, 33);
+            CU_ASSERT_STRING_EQUAL(stats.digest, digests[k]);
+        }
+    }
+    CU_ASSERT_STRING_NOT_EQUAL(digests[0], digests[1]);
+}
+
+static void on_error_fail_ends_with_the_samples_name(void)
+{
+    const struct drawn drawn = draw(1, 0);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.dataset = &bad},
+             (struct sluice_loader_options){.on_error = SLUICE_ON_ERROR_FAIL});
+    start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
+    struct sluice_err err = {0};
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK) {
+        const struct sluice_batch *batch = NULL;
+        status = sluice_loader_next(net.loader, &batch, &err);
+        if (status == SLUICE_OK) {
+            CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+            sluice_loader_release(net.loader);
+        }
+    }
+    CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad.manifest->entries[bad_id].path));
+    (void)sluice_loader_finish(net.loader);
+    net_close(&net);
+}
+
+static void profiling_measures_every_stage_and_delivers_the_same(void)
+{
+    struct reference reference;
+    struct sluice_sample_cost rows[NUM_SAMPLES];
+    struct sluice_cost_table profile = {.rows = rows, .num_rows = NUM_SAMPLES};
+    memset(rows, 0, sizeof(rows));
+    const struct drawn drawn = draw(0, 0);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_loader_options){.has_digest = true, .measures_ops = true});
+    const uint64_t start_ns = sluice_clock_ns();
+    start_epoch(net.loader, net.source, &good, &drawn, 0, &profile);
+    check_batches(net.loader, &reference, 0);
+    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+    CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+    for (size_t i = 0; i < NUM_SAMPLES; i++) {
+        const uint64_t want[] = {good.files[i]->len, 20 * 16 * 3,        FAKE_ROW_BYTES,
+                                 FAKE_ROW_BYTES,     4 * FAKE_ROW_BYTES, 4 * FAKE_ROW_BYTES};
+        for (int k = 0; k < 6; k++) {
+            CU_ASSERT_EQUAL(rows[i].bytes[k], want[k]);
+            /* The table that makes both tensor ops counts under the first. */
+            CU_ASSERT(rows[i].op_s[k] >= 0 && rows[i].op_s[k] < elapsed_s);
+            CU_ASSERT_EQUAL(rows[i].op_s[k] > 0, k < 5);
+        }
+        CU_ASSERT_DOUBLE_EQUAL(rows[i].op_s[0], 30e-6, 1e-12); /* what the server says */
+        CU_ASSERT_EQUAL(rows[i].width, 20);
+        CU_ASSERT_EQUAL(rows[i].height, 16);
+    }
+    net_close(&net);
+}
+
+/* --- a source in the test's hand --- */
+
+struct held {
+    struct sluice_source source;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct sluice_source_item asked[NUM_SAMPLES];
+    size_t num_asked;
+    const struct fake_dataset *dataset;
+};
+
+static sluice_status held_request(struct sluice_source *source,
+                                  const struct sluice_source_item *items, size_t num_items)
+{
+    struct held *held = SLUICE_CONTAINER_OF(source, struct held, source);
+    pthread_mutex_lock(&held->lock);
+    memcpy(held->asked + held->num_asked, items, num_items * sizeof(*items));
+    held->num_asked += num_items;
+    pthread_cond_broadcast(&held->changed);
+    pthread_mutex_unlock(&held->lock);
+    return SLUICE_OK;
+}
+
+static void held_consumed(struct sluice_source *source, size_t payload_bytes)
+{
+    (void)source, (void)payload_bytes;
+}
+
+static uint64_t held_wire_bytes(struct sluice_source *source)
+{
+    (void)source;
+    return 0;
+}
+
+static void held_init(struct held *held)
+{
+    *held = (struct held){
+        .source = {.request = held_request,
+                   .consumed = held_consumed,
+                   .wire_bytes = held_wire_bytes},
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+        .changed = PTHREAD_COND_INITIALIZER,
+        .dataset = &good,
+    };
+}
+
+/* Takes and releases a batch if item i was the last that it waited for. */
+static void pass_batch_after(struct sluice_loader *loader, size_t i)
+{
+    if (i % BATCH != BATCH - 1 && i != NUM_SAMPLES - 1)
+        return;
+    const struct sluice_batch *batch = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(batch);
+    sluice_loader_release(loader);
+}
+
+static void end(struct sluice_loader *loader)
+{
+    (void)sluice_loader_finish(loader);
+    sluice_loader_destroy(loader);
+}
+
+/* A loader whose epoch has begun on it. */
+static struct sluice_loader *held_start(struct held *held, const struct drawn *drawn,
+                                        struct sluice_loader_options options)
+{
+    held_init(held);
+    struct sluice_loader *loader = make_loader(options);
+    start_epoch(loader, &held->source, &good, drawn, 0, NULL);
+    return loader;
+}
+
+static void wait_asked(struct held *held, size_t count)
+{
+    pthread_mutex_lock(&held->lock);
+    while (held->num_asked < count)
+        pthread_cond_wait(&held->changed, &held->lock);
+    pthread_mutex_unlock(&held->lock);
+}
+
+static size_t num_asked(struct held *held)
+{
+    pthread_mutex_lock(&held->lock);
+    const size_t count = held->num_asked;
+    pthread_mutex_unlock(&held->lock);
+    return count;
+}
+
+static struct sluice_source_item asked(struct held *held, size_t i)
+{
+    pthread_mutex_lock(&held->lock);
+    const struct sluice_source_item item = held->asked[i];
+    pthread_mutex_unlock(&held->lock);
+    return item;
+}
+
+/* Answers request i with the file. */
+static void answer(struct held *held, struct sluice_loader *loader, size_t i)
+{
+    const struct sluice_source_item item = asked(held, i);
+    struct sluice_buf *file = held->dataset->files[item.key.sample_id];
+    struct sluice_source_result result = {
+        .ticket = item.ticket,
+        .form = SLUICE_FORM_RAW,
+        .sample = {.key = item.key, .kind = SLUICE_KIND_FILE, .data = sluice_buf_ref(file)},
+        .payload_bytes = file->len,
+    };
+    const struct sluice_source_events events = sluice_loader_events(loader);
+    events.on_result(events.ctx, &result);
+}
+
+static void reads_ahead_as_far_as_the_slots_and_no_further(void)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    struct sluice_loader *loader =
+        held_start(&held, &drawn, (struct sluice_loader_options){.num_slots = 2});
+    size_t answered = 0;
+    for (size_t taken = 0; taken < NUM_SAMPLES; taken += BATCH) {
+        const size_t ahead = taken + 2 * BATCH < NUM_SAMPLES ? taken + 2 * BATCH : NUM_SAMPLES;
+        wait_asked(&held, ahead);
+        /* In reverse, so that a row's place is not that of its arrival. */
+        for (size_t i = ahead; i > answered; i--)
+            answer(&held, loader, i - 1);
+        answered = ahead;
+        const struct sluice_batch *batch = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+        CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
+        for (unsigned i = 0; i < batch->n; i++)
+            CU_ASSERT_EQUAL(batch->labels[i],
+                            good.manifest->entries[ids[drawn.items[taken + i].position]].label);
+        sluice_loader_release(loader);
+    }
+    end(loader);
+}
+
+static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
+{
+    const struct drawn drawn = draw(0, 3); /* expected: a row */
+    for (unsigned i = 0; i < 2; i++) {
+        /* A quarter of the slots, and of the bytes. */
+        const size_t limit = i == 0 ? 2 * BATCH : BATCH + 1;
+        const struct sluice_loader_options options = {
+            .num_slots = 8,
+            .usual_slots = 2,
+            .payload_bytes = i == 0 ? 1 << 20 : 4 * limit * FAKE_ROW_BYTES,
+        };
+        struct held held;
+        struct sluice_loader *loader = held_start(&held, &drawn, options);
+        wait_asked(&held, limit);
+        CU_ASSERT_EQUAL(num_asked(&held), limit);
+        for (size_t taken = 0, answered = 0; taken < NUM_SAMPLES; taken += BATCH) {
+            for (; answered < taken + BATCH && answered < NUM_SAMPLES; answered++) {
+                wait_asked(&held, answered + 1);
+                answer(&held, loader, answered);
+            }
+            const struct sluice_batch *batch = NULL;
+            CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+            sluice_loader_release(loader);
+        }
+        end(loader);
+    }
+}
+
+static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
+{
+    const struct drawn drawn = draw(0, 3); /* expected: a row */
+    struct held held;
+    struct sluice_loader *loader = held_start(
+        &held, &drawn,
+        (struct sluice_loader_options){.payload_bytes = 3 * FAKE_ROW_BYTES + 1, .num_slots = 8});
+    wait_asked(&held, 3);
+    CU_ASSERT_EQUAL(num_asked(&held), 3);
+    /* A reply that is larger than expected holds the next ones back until it is finished; each
+     * then lets the next be asked for. */
+    for (size_t i = 0; i < NUM_SAMPLES; i++) {
+        wait_asked(&held, i + 1);
+        CU_ASSERT(num_asked(&held) <= i + 3);
+        answer(&held, loader, i);
+        pass_batch_after(loader, i);
+    }
+    end(loader);
+}
+
+static void a_sample_larger_than_the_bound_is_let_through_alone(void)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    struct sluice_loader *loader = held_start(
+        &held, &drawn, (struct sluice_loader_options){.payload_bytes = 1, .num_slots = 7});
+    for (size_t i = 0; i < NUM_SAMPLES; i++) {
+        wait_asked(&held, i + 1);
+        CU_ASSERT_EQUAL(num_asked(&held), i + 1);
+        answer(&held, loader, i);
+    }
+    end(loader);
+}
+
+/* Asks for split 0 and 3 by turns, with bounds on what is under way, and notes what it sees. */
+struct watching {
+    pthread_mutex_t lock;
+    uint32_t max_away, max_unfinished;
+    size_t num_chosen, num_rows, num_good, num_batches, num_samples;
+    size_t most_away, most_unfinished; /* by what the items were expected to take */
+    bool is_in_order, is_consistent;
+};
+
+static struct sluice_ask watching_choose(void *ctx, size_t index,
+                                         const struct sluice_sampler_item *item,
+                                         const struct sluice_expected *under_way)
+{
+    struct watching *watching = ctx;
+    pthread_mutex_lock(&watching->lock);
+    /* Each is expected to take 1 s of storage CPU, 2 bytes and 4 s of compute CPU. */
+    const size_t away = (size_t)under_way->storage_s;
+    const size_t unfinished = (size_t)(under_way->compute_s / 4);
+    watching->is_consistent &= under_way->bytes == 2 * under_way->storage_s && away <= unfinished &&
+                               unfinished <= watching->num_chosen;
+    watching->is_consistent &= (watching->num_chosen == 0) == (unfinished == 0);
+    watching->most_away = away > watching->most_away ? away : watching->most_away;
+    if (unfinished > watching->most_unfinished)
+        watching->most_unfinished = unfinished;
+    watching->is_in_order &= index == watching->num_chosen && item->position < NUM_SAMPLES;
+    watching->num_chosen++;
+    const struct sluice_ask ask = {.choice = sluice_choice_at(pipeline, index % 2 ? 3 : 0),
+                                   .max_away = watching->max_away,
+                                   .max_unfinished = watching->max_unfinished,
+                                   .expected = {.storage_s = 1, .bytes = 2, .compute_s = 4}};
+    pthread_mutex_unlock(&watching->lock);
+    return ask;
+}
+
+static void watching_row(void *ctx, const struct sluice_row_seen *row)
+{
+    struct watching *watching = ctx;
+    pthread_mutex_lock(&watching->lock);
+    watching->num_rows++;
+    watching->num_good += row->status == SLUICE_OK;
+    watching->is_consistent &=
+        row->index < NUM_SAMPLES && row->asked.split == (row->index % 2 ? 3 : 0) &&
+        row->got.split <= row->asked.split && row->payload_bytes > 0 &&
+        row->requested_ns <= row->arrived_ns && row->arrived_ns <= row->started_ns &&
+        row->started_ns <= row->done_ns && row->compute_cpu_ns > 0;
+    pthread_mutex_unlock(&watching->lock);
+}
+
+static void watching_batch(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns)
+{
+    struct watching *watching = ctx;
+    pthread_mutex_lock(&watching->lock);
+    watching->num_batches++;
+    watching->num_samples += n;
+    watching->is_consistent &= waited_ns < now_ns;
+    pthread_mutex_unlock(&watching->lock);
+}
+
+static struct sluice_chooser watching_chooser(struct watching *watching)
+{
+    pthread_mutex_init(&watching->lock, NULL);
+    watching->is_in_order = watching->is_consistent = true;
+    return (struct sluice_chooser){
+        .choose = watching_choose,
+        .on_row = watching_row,
+        .on_batch = watching_batch,
+        .ctx = watching,
+    };
+}
+
+static void start_watched(struct sluice_loader *loader, struct sluice_source *source,
+                          struct watching *watching, const struct sluice_sampler_item *items)
+{
+    const struct sluice_epoch epoch = {
+        .source = source,
+        .pipeline = pipeline,
+        .manifest = good.manifest,
+        .ids = ids,
+        .chooser = watching_chooser(watching),
+        .seed = SEED,
+        .items = items,
+        .num_items = NUM_SAMPLES,
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+}
+
+static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct watching watching = {.max_away = UINT32_MAX, .max_unfinished = UINT32_MAX};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
+    start_watched(net.loader, net.source, &watching, drawn.items);
+    struct reference reference;
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    check_batches(net.loader, &reference, 0);
+    (void)sluice_loader_finish(net.loader);
+    CU_ASSERT_EQUAL(watching.num_chosen, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_rows, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_good, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_samples, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(watching.num_batches, (NUM_SAMPLES + BATCH - 1) / BATCH);
+    CU_ASSERT_TRUE(watching.is_in_order);
+    CU_ASSERT_TRUE(watching.is_consistent);
+    net_close(&net);
+}
+
+static void no_more_is_under_way_than_the_chooser_wants(void)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    held_init(&held);
+    /* 0 counts as 1: a chooser cannot bring the epoch to a stop. */
+    for (uint32_t k = 0; k < 4; k++) {
+        const uint32_t bound = k % 2 ? 3 : 0;
+        held.num_asked = 0;
+        struct watching watching = {.max_away = k < 2 ? bound : UINT32_MAX,
+                                    .max_unfinished = k < 2 ? UINT32_MAX : bound};
+        const size_t most = bound ? bound : 1;
+        struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 8});
+        start_watched(loader, &held.source, &watching, drawn.items);
+        for (size_t i = 0; i < NUM_SAMPLES; i++) {
+            const size_t ahead = i + most < NUM_SAMPLES ? i + most : NUM_SAMPLES;
+            wait_asked(&held, ahead);
+            CU_ASSERT_EQUAL(num_asked(&held), ahead);
+            answer(&held, loader, i);
+            pass_batch_after(loader, i);
+        }
+        CU_ASSERT_TRUE(watching.is_consistent);
+        CU_ASSERT_EQUAL(watching.most_away, most);
+        CU_ASSERT(watching.most_unfinished == most || (k < 2 && watching.most_unfinished > most));
+        (void)sluice_loader_finish(loader);
+        sluice_loader_destroy(loader);
+    }
+}
+
+static void stop_wakes_a_waiting_next_for_good(void)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    struct sluice_loader *loader = held_start(&held, &drawn, (struct sluice_loader_options){0});
+    wait_asked(&held, 1);
+    answer(&held, loader, 0);
+    sluice_loader_stop(loader);
+    const struct sluice_batch *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
+    end(loader);
+}
+
+static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    struct sluice_loader *loader = held_start(&held, &drawn, (struct sluice_loader_options){0});
+    const struct sluice_source_events events = sluice_loader_events(loader);
+    events.on_failed(events.ctx, SLUICE_E_IO, "nobody there");
+    const struct sluice_batch *batch = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, &err), SLUICE_E_IO);
+    CU_ASSERT_STRING_EQUAL(err.text, "nobody there");
+    end(loader);
+}
+
+/* Answers everything, with a failure so that no worker comes into it, once the trainer waits. */
+struct slow {
+    struct held *held;
+    struct sluice_loader *loader;
+    uint64_t disk_ns, storage_ns;
+    _Atomic pid_t trainer;
+};
+
+static void *slow_main(void *ctx)
+{
+    struct slow *slow = ctx;
+    wait_asked(slow->held, NUM_SAMPLES);
+    sluice_test_wait_blocked(slow->trainer);
+    const struct sluice_source_events events = sluice_loader_events(slow->loader);
+    for (size_t i = 0; i < NUM_SAMPLES; i++) {
+        struct sluice_source_result result = {
+            .ticket = asked(slow->held, i).ticket,
+            .status = SLUICE_E_IO,
+            .disk_ns = slow->disk_ns,
+            .storage_ns = slow->storage_ns,
+        };
+        events.on_result(events.ctx, &result);
+    }
+    return NULL;
+}
+
+static enum sluice_stall largest_stall(uint64_t disk_ns, uint64_t storage_ns)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    held_init(&held);
+    struct sluice_loader *loader = make_loader(
+        (struct sluice_loader_options){.num_slots = 7, .on_error = SLUICE_ON_ERROR_SKIP});
+    const uint64_t start = sluice_clock_ns();
+    start_epoch(loader, &held.source, &good, &drawn, 0, NULL);
+    struct slow slow = {
+        .held = &held,
+        .loader = loader,
+        .disk_ns = disk_ns,
+        .storage_ns = storage_ns,
+        .trainer = gettid(),
+    };
+    pthread_t thread;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, slow_main, &slow), 0);
+    const struct sluice_batch *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(batch); /* no row was good */
+    const uint64_t elapsed = sluice_clock_ns() - start;
+    pthread_join(thread, NULL);
+    const struct sluice_epoch_stats stats = sluice_loader_finish(loader);
+    sluice_loader_destroy(loader);
+    CU_ASSERT_EQUAL(stats.errors, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(stats.num_named, SLUICE_LOADER_MAX_NAMED_ERRORS);
+    uint64_t sum = 0;
+    int most = 0;
+    for (int i = 0; i < SLUICE_NUM_STALLS; i++) {
+        sum += stats.stall_ns[i];
+        if (stats.stall_ns[i] > stats.stall_ns[most])
+            most = i;
+    }
+    CU_ASSERT(sum > 0 && sum <= elapsed);
+    return (enum sluice_stall)most;
+}
+
+static void waiting_is_put_down_to_what_the_slowest_sample_waited_for(void)
+{
+    CU_ASSERT_EQUAL(largest_stall(0, 0), SLUICE_STALL_NETWORK);
+    CU_ASSERT_EQUAL(largest_stall(0, UINT64_MAX / 4), SLUICE_STALL_STORAGE_CPU);
+    CU_ASSERT_EQUAL(largest_stall(UINT64_MAX / 4, 0), SLUICE_STALL_DISK);
+    CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_STALL_COMPUTE_CPU), "compute_cpu");
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_choice_delivers_the_same_bytes_in_the_samplers_order),
+        SLUICE_TEST(lost_streams_and_reversed_repeated_answers_change_nothing),
+        SLUICE_TEST(a_broken_off_epoch_goes_on_at_its_batch),
+        SLUICE_TEST(a_bad_sample_is_counted_named_and_the_same_in_every_mode),
+        SLUICE_TEST(on_error_fail_ends_with_the_samples_name),
+        SLUICE_TEST(profiling_measures_every_stage_and_delivers_the_same),
+        SLUICE_TEST(reads_ahead_as_far_as_the_slots_and_no_further),
+        SLUICE_TEST(reads_ahead_as_far_as_usual_until_batches_are_taken),
+        SLUICE_TEST(reads_ahead_as_far_as_the_bytes_and_no_further),
+        SLUICE_TEST(a_sample_larger_than_the_bound_is_let_through_alone),
+        SLUICE_TEST(the_chooser_is_asked_once_per_item_and_sees_every_row),
+        SLUICE_TEST(no_more_is_under_way_than_the_chooser_wants),
+        SLUICE_TEST(stop_wakes_a_waiting_next_for_good),
+        SLUICE_TEST(a_source_that_gives_up_ends_the_epoch_with_its_words),
+        SLUICE_TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for),
+    };
+    sluice_log_set_level(SLUICE_LOG_ERROR);
+    fake_dataset_make(&good, NUM_SAMPLES, SIZE_MAX);
+    fake_dataset_make(&bad, NUM_SAMPLES, 12);
+    for (uint32_t i = 0; i < NUM_SAMPLES; i++) {
+        ids[i] = i;
+        if (bad.files[i]->len != good.files[i]->len)
+            bad_id = i;
+    }
+    if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
+        return 1;
+    const int failed = sluice_test_run("loader", tests, SLUICE_TEST_COUNT(tests));
+    sluice_pipeline_destroy(pipeline);
+    fake_dataset_clear(&good);
+    fake_dataset_clear(&bad);
+    return failed;
+}

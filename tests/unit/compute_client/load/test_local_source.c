@@ -1,0 +1,118 @@
+#include "compute_client/load/local_source.h"
+
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define NUM_FILES 40
+
+struct record {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned answers[NUM_FILES];
+    sluice_status status[NUM_FILES];
+    char error[NUM_FILES][200];
+    size_t num_answers, num_wrong;
+};
+
+static void on_result(void *ctx, struct sluice_source_result *result)
+{
+    struct record *r = ctx;
+    char want[32];
+    snprintf(want, sizeof(want), "content of %d", (int)result->ticket);
+    pthread_mutex_lock(&r->lock);
+    r->answers[result->ticket]++;
+    r->status[result->ticket] = result->status;
+    memcpy(r->error[result->ticket], result->error, sizeof(result->error));
+    if (result->status == SLUICE_OK) {
+        const struct sluice_sample *sample = &result->sample;
+        r->num_wrong +=
+            sample->kind != SLUICE_KIND_FILE || sample->ops_done != 0 ||
+            sample->key.sample_id != result->ticket || result->disk_busy_ns > result->disk_ns ||
+            result->payload_bytes != sample->data->len || sample->data->len != strlen(want) ||
+            memcmp(sample->data->data, want, strlen(want)) != 0;
+    }
+    r->num_answers++;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    sluice_sample_clear(&result->sample);
+}
+
+static void on_failed(void *ctx, sluice_status status, const char *text)
+{
+    (void)status, (void)text;
+    struct record *r = ctx;
+    pthread_mutex_lock(&r->lock);
+    r->num_wrong++;
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void every_file_is_read_once_and_a_bad_one_is_its_own_error(void)
+{
+    static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER};
+    char path[700], names[NUM_FILES][32];
+    struct sluice_source_item items[NUM_FILES];
+    for (int i = 0; i < NUM_FILES; i++) {
+        char content[200];
+        snprintf(names[i], sizeof(names[i]), "%d.jpg", i);
+        snprintf(path, sizeof(path), "%s/%s", sluice_test_dir(), names[i]);
+        snprintf(content, sizeof(content), "content of %d", i);
+        if (i == 7) {
+            mkdir(path, 0700);
+        } else if (i == 8) {
+            memset(content, 'x', sizeof(content)); /* above the limit */
+            sluice_test_write_file(path, content, sizeof(content));
+        } else if (i != 9) { /* 9 is missing */
+            sluice_test_write_file(path, content, strlen(content));
+        }
+        items[i] = (struct sluice_source_item){
+            .ticket = (uint64_t)i,
+            .key = {.sample_id = (uint64_t)i},
+            .path = names[i],
+            .split = 3, /* not looked at */
+            .form = SLUICE_FORM_U8,
+        };
+    }
+    const struct sluice_local_source_options options = {
+        .root = sluice_test_dir(),
+        .num_threads = 3,
+        .max_items = NUM_FILES,
+        .max_file_bytes = 100,
+        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
+    };
+    struct sluice_source *source = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(source->request(source, items, NUM_FILES), SLUICE_OK);
+    pthread_mutex_lock(&r.lock);
+    while (r.num_answers < NUM_FILES)
+        pthread_cond_wait(&r.changed, &r.lock);
+    pthread_mutex_unlock(&r.lock);
+    source->close(source);
+    source->close(source);
+    CU_ASSERT_EQUAL(source->request(source, items, 1), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(source->wire_bytes(source), 0);
+    source->destroy(source);
+    CU_ASSERT_EQUAL(r.num_wrong, 0);
+    CU_ASSERT_EQUAL(r.num_answers, NUM_FILES);
+    for (int i = 0; i < NUM_FILES; i++) {
+        CU_ASSERT_EQUAL(r.answers[i], 1);
+        CU_ASSERT_EQUAL(r.status[i], i == 7   ? SLUICE_E_INVALID
+                                     : i == 8 ? SLUICE_E_NO_MEMORY
+                                     : i == 9 ? SLUICE_E_NOT_FOUND
+                                              : SLUICE_OK);
+        if (r.status[i] != SLUICE_OK)
+            CU_ASSERT_PTR_NOT_NULL(strstr(r.error[i], names[i]));
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error),
+    };
+    return sluice_test_run("local_source", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,207 @@
+#include "compute_client/replan/auto_costs.h"
+
+#include "support/test.h"
+
+#include <math.h>
+
+#define CROP SLUICE_CHOICE_JPEG_CROP
+#define STORAGE SLUICE_SIDE_STORAGE_CPU
+#define COMPUTE SLUICE_SIDE_COMPUTE_CPU
+#define BYTES SLUICE_SIDE_BYTES
+
+static struct sluice_choice_model model;
+static struct sluice_sample_facts facts;
+static double plain[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS]; /* by the model */
+static const struct sluice_transport_cost no_transport;
+
+/* Rows of a choice that take so many times what the model says. */
+static void learn(struct sluice_auto_costs *costs, unsigned choice, int num_rows, double storage,
+                  double compute, double bytes)
+{
+    const double seen[SLUICE_NUM_CHOICE_SIDES] = {
+        [STORAGE] = storage * plain[choice][SLUICE_LOAD_STORAGE_CPU],
+        [COMPUTE] = compute * plain[choice][SLUICE_LOAD_COMPUTE_CPU],
+        [BYTES] = bytes * plain[choice][SLUICE_LOAD_NET_DOWN],
+    };
+    for (int i = 0; i < num_rows; i++) {
+        sluice_auto_costs_learn(costs, choice, &facts, seen, 110000);
+        sluice_auto_costs_settle(costs);
+    }
+}
+
+static void nothing_seen_is_the_model_and_the_transport(void)
+{
+    const struct sluice_transport_cost transport = {.storage_s_per_sample = 1e-3,
+                                                    .storage_s_per_job = 2e-3,
+                                                    .storage_s_per_byte = 3e-9,
+                                                    .compute_s_per_sample = 4e-3,
+                                                    .compute_s_per_byte = 5e-9};
+    const struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_auto_costs_of(&costs, &facts, cost);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        const double bytes = plain[c][SLUICE_LOAD_NET_DOWN];
+        CU_ASSERT_EQUAL(cost[c][SLUICE_LOAD_NET_DOWN], bytes);
+        CU_ASSERT_DOUBLE_EQUAL(
+            cost[c][SLUICE_LOAD_STORAGE_CPU],
+            plain[c][SLUICE_LOAD_STORAGE_CPU] + 1e-3 + (c ? 2e-3 : 0) + 3e-9 * bytes, 1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_LOAD_COMPUTE_CPU],
+                               plain[c][SLUICE_LOAD_COMPUTE_CPU] + 4e-3 + 5e-9 * bytes, 1e-12);
+        CU_ASSERT_EQUAL(cost[c][SLUICE_LOAD_GPU], plain[c][SLUICE_LOAD_GPU]);
+    }
+}
+
+static void a_factor_goes_to_what_is_seen_and_forgets(void)
+{
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    learn(&costs, CROP, 400, 3, 2, 1.25);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 3, 0.15);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][BYTES], 1.25, 0.03);
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_auto_costs_of(&costs, &facts, cost);
+    CU_ASSERT_DOUBLE_EQUAL(cost[CROP][SLUICE_LOAD_STORAGE_CPU],
+                           costs.factor[CROP][STORAGE] * plain[CROP][SLUICE_LOAD_STORAGE_CPU],
+                           1e-12);
+    learn(&costs, CROP, 8000, 1, 1, 1);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 0.02);
+}
+
+/* However many rows come in a moment, it is one of the last eight or so. */
+static void a_moment_does_not_make_the_factor(void)
+{
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    double of_moment = 0;
+    for (int moment = 0; moment < 40; moment++) {
+        const double times = moment < 20 ? 1 : 2;
+        const double seen[SLUICE_NUM_CHOICE_SIDES] = {
+            [STORAGE] = times * plain[CROP][SLUICE_LOAD_STORAGE_CPU],
+            [COMPUTE] = times * plain[CROP][SLUICE_LOAD_COMPUTE_CPU],
+            [BYTES] = plain[CROP][SLUICE_LOAD_NET_DOWN],
+        };
+        for (int i = 0; i < 3000; i++)
+            sluice_auto_costs_learn(&costs, CROP, &facts, seen, 110000);
+        sluice_auto_costs_settle(&costs);
+        if (moment == 20)
+            of_moment = costs.factor[CROP][COMPUTE];
+    }
+    CU_ASSERT(of_moment > 1.05 && of_moment < 1.2);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
+}
+
+static void others_of_the_side_follow_but_for_bytes(void)
+{
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    learn(&costs, CROP, 400, 3, 2, 1.25);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[3][STORAGE], 3, 0.2);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[0][COMPUTE], 2, 0.1);
+    CU_ASSERT_EQUAL(costs.factor[SLUICE_CHOICE_U8_PACKED][BYTES], 1);
+    /* A choice of its own mind goes its own way. */
+    learn(&costs, 3, 1000, 1, 2, 1);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[3][STORAGE], 1, 0.1);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 3, 0.2);
+}
+
+/* Handing out a file is next to nothing in the model, and a clock's reading in a row. */
+static void what_is_no_work_teaches_nothing(void)
+{
+    CU_ASSERT_FATAL(plain[0][SLUICE_LOAD_STORAGE_CPU] < SLUICE_LEAST_LEARNT_S);
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    learn(&costs, 0, 5000, 40, 1, 1);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+        CU_ASSERT_EQUAL(costs.factor[c][STORAGE], 1);
+}
+
+/* What the storage node's workers take includes reading the file, which is transport already. */
+static void reading_is_not_counted_twice(void)
+{
+    const double read_s = plain[CROP][SLUICE_LOAD_STORAGE_CPU];
+    const struct sluice_transport_cost transport = {.storage_s_per_sample = read_s};
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
+    learn(&costs, CROP, 400, 2, 1, 1);
+    CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 1e-9);
+}
+
+static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
+{
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    learn(&costs, CROP, 100, 1, 1, 1);
+    learn(&costs, CROP, 1, 1e6, 1e6, 1e6);
+    for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
+        CU_ASSERT(costs.factor[CROP][s] < 1.03);
+    learn(&costs, CROP, 20000, 1e6, 1e6, 1e6);
+    CU_ASSERT(costs.factor[CROP][STORAGE] > 4 && costs.factor[CROP][STORAGE] <= 16);
+    CU_ASSERT(costs.factor[CROP][COMPUTE] > 4 && costs.factor[CROP][COMPUTE] <= 16);
+    CU_ASSERT(costs.factor[CROP][BYTES] <= 4);
+}
+
+static double disk_of(const struct sluice_auto_costs *costs, const struct sluice_sample_facts *of,
+                      unsigned choice)
+{
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_auto_costs_of(costs, of, cost);
+    return cost[choice][SLUICE_LOAD_DISK];
+}
+
+static void what_is_read_follows_what_was(void)
+{
+    struct sluice_sample_facts middle = facts;
+    middle.crop.top = 140;
+    middle.crop.height = 100;
+    struct sluice_choice_model indexed = model;
+    indexed.has_jpeg_index = true;
+    struct sluice_auto_costs costs = sluice_auto_costs_init(&indexed, &no_transport);
+    const double part = sluice_choice_read_bytes(&indexed, &middle, CROP);
+    CU_ASSERT_FATAL(part < 60000);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
+    /* Whole files say nothing of parts. */
+    const double seen[SLUICE_NUM_CHOICE_SIDES] = {0};
+    sluice_auto_costs_learn(&costs, 0, &middle, seen, 110000);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
+    /* Parts say it of all choices. */
+    for (int i = 0; i < 400; i++)
+        sluice_auto_costs_learn(&costs, CROP, &middle, seen, 1.2 * part);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_DOUBLE_EQUAL(disk_of(&costs, &middle, CROP), 1.2 * part, 0.02 * part);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, 3), disk_of(&costs, &middle, CROP));
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
+    /* There is no index after all; and no more than a file is counted on. */
+    for (int i = 0; i < 20000; i++)
+        sluice_auto_costs_learn(&costs, CROP, &middle, seen, 1.3 * 110000);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), 110000);
+    /* Without one nothing is expected to be read in part, and nothing learnt of it. */
+    costs = sluice_auto_costs_init(&model, &no_transport);
+    sluice_auto_costs_learn(&costs, CROP, &middle, seen, part);
+    sluice_auto_costs_settle(&costs);
+    CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), 110000);
+    CU_ASSERT_EQUAL(costs.read_factor, 1);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(nothing_seen_is_the_model_and_the_transport),
+        SLUICE_TEST(a_factor_goes_to_what_is_seen_and_forgets),
+        SLUICE_TEST(a_moment_does_not_make_the_factor),
+        SLUICE_TEST(others_of_the_side_follow_but_for_bytes),
+        SLUICE_TEST(what_is_no_work_teaches_nothing),
+        SLUICE_TEST(reading_is_not_counted_twice),
+        SLUICE_TEST(what_is_read_follows_what_was),
+        SLUICE_TEST(no_row_and_no_row_of_rows_carries_a_factor_away),
+    };
+    struct sluice_pipeline *pipeline = NULL;
+    if (sluice_pipeline_parse(
+            "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet", &pipeline,
+            NULL) != SLUICE_OK)
+        return 1;
+    const struct sluice_draw_key key = {.seed = 1};
+    facts = sluice_sample_facts_make(pipeline, 110000, 500, 375, 0, &key);
+    model = sluice_choice_model_default();
+    sluice_choice_model_costs(&model, &facts, plain);
+    const int failed = sluice_test_run("auto_costs", tests, SLUICE_TEST_COUNT(tests));
+    sluice_pipeline_destroy(pipeline);
+    return failed;
+}

@@ -1,0 +1,151 @@
+#include "compute_client/run/options.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_ARGS 32
+
+/* Splits at spaces; the text must live on. */
+static bool parse(char *line, struct sluice_options *options, int *exit_code)
+{
+    char *argv[MAX_ARGS] = {(char *)(uintptr_t) "offload_train"};
+    int argc = 1;
+    for (char *word = strtok(line, " "); word && argc < MAX_ARGS - 1; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    return sluice_options_parse(argc, argv, options, exit_code);
+}
+
+static void the_originals_flags_keep_their_names(void)
+{
+    char line[] = "set -a alexnet -b 32 -j 3 --epochs 7 --lr 0.5 --momentum 0.8 --wd 0.01 -p 5 "
+                  "--dataset-mode=local";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_STRING_EQUAL(o.dir, "set");
+    CU_ASSERT_STRING_EQUAL(o.arch, "alexnet");
+    CU_ASSERT_EQUAL(o.batch_size, 32);
+    CU_ASSERT_EQUAL(o.workers, 3);
+    CU_ASSERT_EQUAL(o.epochs, 7);
+    CU_ASSERT_EQUAL(o.lr, 0.5);
+    CU_ASSERT_EQUAL(o.momentum, 0.8);
+    CU_ASSERT_EQUAL(o.weight_decay, 0.01);
+    CU_ASSERT_EQUAL(o.print_freq, 5);
+    CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SKIP);
+    CU_ASSERT_TRUE(o.has_digest && o.has_val && o.allow_tf32 && !o.is_json);
+    CU_ASSERT_TRUE(o.has_replan && !o.is_greedy);
+
+    char more[] = "--dataset-mode remote_smartoff --host h:1 --remote-cpus 4 --net-bw 500 "
+                  "--profile-folder p --no-digest --no-val --no-tf32 --json --on-error substitute "
+                  "--no-replan --planner greedy";
+    CU_ASSERT_TRUE_FATAL(parse(more, &o, &exit_code));
+    CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_SOPHON);
+    CU_ASSERT_EQUAL(o.remote_cpus, 4);
+    CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
+    CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SUBSTITUTE);
+    CU_ASSERT_TRUE(!o.has_digest && !o.has_val && !o.allow_tf32 && o.is_json);
+    CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
+}
+
+static void a_host_without_a_port_gets_the_default(void)
+{
+    static const struct {
+        const char *host, *target;
+    } cases[] = {
+        {"node", "node:50051"},
+        {"node:7", "node:7"},
+        {"[::1]", "[::1]:50051"},
+        {"[::1]:7", "[::1]:7"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "--dataset-mode remote_nooff --host %s", cases[i].host);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_STRING_EQUAL(o.target, cases[i].target);
+    }
+}
+
+static enum sluice_form form_of(const char *flags)
+{
+    char line[200];
+    snprintf(line, sizeof(line), "--host h %s", flags);
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    return o.remote_form;
+}
+
+static void only_remote_auto_asks_for_crops_by_itself(void)
+{
+    CU_ASSERT_EQUAL(form_of(""), SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p"),
+                    SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_auto --profile-folder p --remote-form raw"),
+                    SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_sophon --profile-folder p"), SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff"), SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_nooff --remote-form jpeg_crop"),
+                    SLUICE_FORM_JPEG_CROP);
+    CU_ASSERT_EQUAL(form_of("--dataset-mode remote_piloff --remote-form u8_packed"),
+                    SLUICE_FORM_U8_PACKED);
+    CU_ASSERT_EQUAL(form_of("--profiling --write-profile-folder p --remote-form u8_packed"),
+                    SLUICE_FORM_RAW);
+    CU_ASSERT_EQUAL(form_of("--profiling --write-profile-folder p --remote-form jpeg_crop"),
+                    SLUICE_FORM_RAW);
+}
+
+static void profiling_is_without_offload(void)
+{
+    char line[] = "--profiling --write-profile-folder p";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_NOOFF);
+}
+
+/* Every usage error is exit 2; that its line names the flag is for tests/cli to see. */
+static void what_does_not_fit_is_a_usage_error(void)
+{
+    static const char *const lines[] = {
+        "--dataset-mode local",
+        "--dataset-mode remote_sophon",
+        "--planner greedy",
+        "--planner other",
+        "--profiling",
+        "--write-profile-folder p --dataset-mode remote_nooff",
+        "--profiling --write-profile-folder p --repeat 2",
+        "--profiling --write-profile-folder p --evaluate",
+        "--dataset-mode remote_nooff --host :",
+        "--dataset-mode remote_nooff --host h:",
+        "--dataset-mode nowhere",
+        "--dataset-mode remote_nooff --start-epoch 3 --epochs 3",
+        "--dataset-mode remote_nooff --resume f --start-epoch 0",
+        "--dataset-mode remote_nooff -b 0",
+        "a b --dataset-mode local",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        char line[200];
+        snprintf(line, sizeof(line), "%s", lines[i]);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_FALSE(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(exit_code, 2);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_originals_flags_keep_their_names),
+        SLUICE_TEST(a_host_without_a_port_gets_the_default),
+        SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
+        SLUICE_TEST(profiling_is_without_offload),
+        SLUICE_TEST(what_does_not_fit_is_a_usage_error),
+    };
+    return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,207 @@
+#include "compute_client/run/report.h"
+
+#include "support/test.h"
+
+#include <jansson.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_manifest *manifest;
+
+static json_t *to_json(const struct sluice_epoch_report *report)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+    CU_ASSERT_EQUAL(sluice_report_json(report, out, NULL), SLUICE_OK);
+    fclose(out);
+    CU_ASSERT_EQUAL(text[len - 1], '\n');
+    CU_ASSERT_PTR_EQUAL(strchr(text, '\n'), text + len - 1); /* one line */
+    json_t *object = json_loads(text, 0, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(object);
+    free(text);
+    return object;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    CU_ASSERT_TRUE(json_is_number(value));
+    return json_number_value(value);
+}
+
+static struct sluice_epoch_stats sample_stats(void)
+{
+    struct sluice_epoch_stats stats = {
+        .samples = 400,
+        .errors = 1,
+        .reduced = 3,
+        .wire_bytes = 19606400,
+        .stall_ns = {0, 200000000, 400000000, 100000000, 300000000},
+        .digest = "00112233445566778899aabbccddeeff",
+        .num_named = 1,
+    };
+    stats.choices[0][SLUICE_FORM_RAW] = 21;
+    stats.choices[3][SLUICE_FORM_U8] = 379;
+    stats.named[0] = (struct sluice_loader_error){
+        .sample_id = 1, .status = SLUICE_E_CORRUPT, .text = "it is cut"};
+    return stats;
+}
+
+static void the_json_has_the_keys_that_checks_read(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_epoch_report report = {
+        .epoch = 3,
+        .mode = SLUICE_MODE_AUTO,
+        .seconds = 2,
+        .stats = &stats,
+        .manifest = manifest,
+        .has_loss = true,
+        .totals = {.samples = 400, .steps = 2, .loss_sum = 600, .top1 = 100, .top5 = 300},
+        .has_val = true,
+        .val = {.samples = 10, .loss_sum = 5, .top1 = 4, .top5 = 8},
+    };
+    json_t *o = to_json(&report);
+    CU_ASSERT_EQUAL(number(o, "epoch"), 3);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "mode")), "remote_auto");
+    CU_ASSERT_EQUAL(number(o, "samples"), 400);
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "seconds"), 2, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "samples_per_s"), 200, 1e-9);
+    CU_ASSERT_EQUAL(number(o, "wire_bytes"), 19606400);
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "bytes_per_sample"), 49016, 1e-6);
+    const json_t *choices = json_object_get(o, "choices");
+    CU_ASSERT_EQUAL(json_object_size(choices), 2);
+    CU_ASSERT_EQUAL(number(choices, "raw@0"), 21);
+    CU_ASSERT_EQUAL(number(choices, "u8@3"), 379);
+    const json_t *stalls = json_object_get(o, "stalls");
+    CU_ASSERT_DOUBLE_EQUAL(number(stalls, "disk"), 0, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(stalls, "storage_cpu"), 0.1, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(stalls, "network"), 0.2, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(stalls, "compute_cpu"), 0.05, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(stalls, "trainer"), 0.15, 1e-9);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "bound_by")), "network");
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "loss"), 1.5, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "top1"), 0.25, 1e-9);
+    CU_ASSERT_EQUAL(number(o, "errors"), 1);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "digest")), stats.digest);
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "val_loss"), 0.5, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(number(o, "val_top1"), 0.4, 1e-9);
+    const json_t *named = json_array_get(json_object_get(o, "error_samples"), 0);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(named, "path")), "a/\xc3\xa4.png");
+    json_decref(o);
+}
+
+static void what_there_is_not_is_null(void)
+{
+    struct sluice_epoch_stats stats = {0};
+    stats.num_named = 1;
+    stats.named[0] = (struct sluice_loader_error){.sample_id = 0, .status = SLUICE_E_IO};
+    const struct sluice_epoch_report report = {.stats = &stats, .manifest = manifest};
+    json_t *o = to_json(&report);
+    CU_ASSERT_TRUE(json_is_null(json_object_get(o, "loss")));
+    CU_ASSERT_TRUE(json_is_null(json_object_get(o, "top1")));
+    CU_ASSERT_TRUE(json_is_null(json_object_get(o, "digest")));
+    CU_ASSERT_PTR_NULL(json_object_get(o, "val_loss"));
+    CU_ASSERT_EQUAL(number(o, "samples_per_s"), 0);
+    CU_ASSERT_EQUAL(number(o, "bytes_per_sample"), 0);
+    /* A path that is no UTF-8 is null, and the object whole. */
+    const json_t *named = json_array_get(json_object_get(o, "error_samples"), 0);
+    CU_ASSERT_TRUE(json_is_null(json_object_get(named, "path")));
+    CU_ASSERT_EQUAL(number(named, "sample"), 0);
+    json_decref(o);
+}
+
+static void a_plan_says_what_it_took(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_plan_stats plan = {
+        .replans = 2,
+        .looks = 8,
+        .solves = 4,
+        .first_s = 0.01,
+        .looks_s = 0.008,
+        .choices_s = 0.002,
+        .rates = {.link_bytes_per_s = 125e6,
+                  .storage_cores = 4,
+                  .compute_cores = 7.5,
+                  .gpu_samples_per_s = INFINITY,
+                  .pcie_bytes_per_s = 24e9},
+    };
+    struct sluice_epoch_report report = {
+        .stats = &stats, .manifest = manifest, .plan = &plan, .cpu_s = 2};
+    json_t *o = to_json(&report);
+    CU_ASSERT_EQUAL(number(o, "replans"), 2);
+    const json_t *cpu = json_object_get(o, "plan_cpu");
+    CU_ASSERT_EQUAL(number(cpu, "looks"), 8);
+    CU_ASSERT_EQUAL(number(cpu, "solves"), 4);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "first_us"), 10000, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "look_us"), 1000, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "choice_us"), 5, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(number(cpu, "share"), 0.01, 1e-9);
+    const json_t *rates = json_object_get(o, "rates");
+    CU_ASSERT_EQUAL(number(rates, "link_bytes_per_s"), 125e6);
+    CU_ASSERT_EQUAL(number(rates, "storage_cores"), 4);
+    CU_ASSERT_EQUAL(number(rates, "compute_cores"), 7.5);
+    CU_ASSERT_EQUAL(number(rates, "pcie_bytes_per_s"), 24e9);
+    CU_ASSERT_TRUE(json_is_null(json_object_get(rates, "disk_bytes_per_s")));
+    CU_ASSERT_TRUE(json_is_null(json_object_get(rates, "trainer_samples_per_s")));
+    json_decref(o);
+    report.plan = NULL;
+    o = to_json(&report);
+    CU_ASSERT_EQUAL(number(o, "replans"), 0);
+    CU_ASSERT_PTR_NULL(json_object_get(o, "plan_cpu"));
+    CU_ASSERT_PTR_NULL(json_object_get(o, "rates"));
+    json_decref(o);
+}
+
+static void the_text_is_one_line_of_what_matters(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_epoch_report report = {
+        .epoch = 3,
+        .mode = SLUICE_MODE_PILOFF,
+        .seconds = 2,
+        .stats = &stats,
+        .manifest = manifest,
+    };
+    char text[1024];
+    sluice_report_text(&report, text, sizeof(text));
+    static const char *const parts[] = {"epoch 3",     "remote_piloff",
+                                        "400 samples", "200.0 samples/s",
+                                        "19.61 MB",    "raw@0 21",
+                                        "u8@3 379",    "network 20%",
+                                        "errors 1",    "digest 00112233445566778899aabbccddeeff"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        CU_ASSERT_PTR_NOT_NULL(strstr(text, parts[i]));
+    CU_ASSERT_PTR_NULL(strchr(text, '\n'));
+    CU_ASSERT_PTR_NULL(strstr(text, "loss"));
+    /* Cut, not overrun. */
+    memset(text, 'x', sizeof(text));
+    sluice_report_text(&report, text, 20);
+    CU_ASSERT_EQUAL(strlen(text), 19);
+    CU_ASSERT_EQUAL(text[20], 'x');
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_json_has_the_keys_that_checks_read),
+        SLUICE_TEST(what_there_is_not_is_null),
+        SLUICE_TEST(a_plan_says_what_it_took),
+        SLUICE_TEST(the_text_is_one_line_of_what_matters),
+    };
+    static const struct sluice_manifest_entry entries[] = {
+        {.path = "a/\x80.png"},
+        {.path = "a/\xc3\xa4.png"},
+    };
+    static const char *const classes[] = {"a"};
+    if (sluice_manifest_create(entries, 2, classes, 1, &manifest, NULL) != SLUICE_OK)
+        return 1;
+    const int failed = sluice_test_run("report", tests, SLUICE_TEST_COUNT(tests));
+    sluice_manifest_destroy(manifest);
+    return failed;
+}

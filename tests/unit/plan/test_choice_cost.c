@@ -1,0 +1,303 @@
+#include "plan/choice_cost.h"
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "datasets/indexed_file.h"
+#include "image/coding.h"
+#include "image/jpeg_index.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { STORAGE = SLUICE_LOAD_STORAGE_CPU, COMPUTE = SLUICE_LOAD_COMPUTE_CPU };
+
+/* A photograph of ImageNet's usual size, with a crop of its middle. */
+static struct sluice_sample_facts photograph(void)
+{
+    return (struct sluice_sample_facts){
+        .file_bytes = 110000,
+        .width = 500,
+        .height = 375,
+        .coding = SLUICE_CODING_JPEG_420,
+        .output_size = 224,
+        .crop = {.top = 47, .left = 99, .height = 281, .width = 333},
+    };
+}
+
+static struct sluice_sample_facts random_facts(struct sluice_rng *rng)
+{
+    struct sluice_sample_facts facts = {
+        .file_bytes = sluice_rng_below(rng, 1u << sluice_rng_below(rng, 31)),
+        .width = 1 + sluice_rng_below(rng, 4000),
+        .height = 1 + sluice_rng_below(rng, 4000),
+        .coding = (uint8_t)sluice_rng_below(rng, 256),
+        .output_size = sluice_rng_below(rng, 300),
+    };
+    facts.crop.width = 1 + sluice_rng_below(rng, facts.width);
+    facts.crop.height = 1 + sluice_rng_below(rng, facts.height);
+    facts.crop.left = sluice_rng_below(rng, facts.width - facts.crop.width + 1);
+    facts.crop.top = sluice_rng_below(rng, facts.height - facts.crop.height + 1);
+    return facts;
+}
+
+static void features_are_of_the_mcus_that_the_crop_needs(void)
+{
+    struct sluice_sample_facts facts = photograph();
+    double feature[SLUICE_NUM_CHOICE_FEATURES];
+    sluice_choice_features(&facts, feature);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_SAMPLE], 1);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_FILE_BYTE], 110000);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_PIXEL], 500 * 375);
+    /* Rows 47 .. 328 and a pixel more: MCU rows 2 .. 20, down to 336.  Columns 98 .. 433: MCUs
+     * 6 .. 27, from 96 to 448. */
+    CU_ASSERT_DOUBLE_EQUAL(feature[SLUICE_CHOICE_PER_BYTE_TO_CROP], 110000 * 336 / 375., 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(feature[SLUICE_CHOICE_PER_CROP_BYTE],
+                           110000. * (336 - 32) * (448 - 96) / (500 * 375.), 1e-6);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CROP_PIXEL], 281 * 333);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE], 281 * 333 / 2.);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CROP_ROW], 281 * 224);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL], 224 * 224);
+
+    facts.coding = SLUICE_CODING_JPEG_444; /* no margin */
+    sluice_choice_features(&facts, feature);
+    CU_ASSERT_DOUBLE_EQUAL(feature[SLUICE_CHOICE_PER_BYTE_TO_CROP], 110000 * 328 / 375., 1e-6);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CHROMA_SAMPLE], 281 * 333 * 2);
+
+    facts.crop.top = facts.crop.left = 0; /* the last MCUs are cut off by the image */
+    facts.crop.height = 375;
+    facts.crop.width = 500;
+    sluice_choice_features(&facts, feature);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_BYTE_TO_CROP], 110000);
+    CU_ASSERT_EQUAL(feature[SLUICE_CHOICE_PER_CROP_BYTE], 110000);
+}
+
+static void files_go_by_the_decoder_that_takes_them(void)
+{
+    static const struct {
+        uint8_t coding;
+        enum sluice_choice_class class;
+    } cases[] = {
+        {SLUICE_CODING_UNKNOWN, SLUICE_CLASS_WINDOW},
+        {SLUICE_CODING_JPEG_440, SLUICE_CLASS_WINDOW},
+        {SLUICE_CODING_JPEG_GRAY, SLUICE_CLASS_WINDOW},
+        {SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE, SLUICE_CLASS_JPEG},
+        {SLUICE_CODING_JPEG_OTHER, SLUICE_CLASS_JPEG},
+        {SLUICE_CODING_PNG, SLUICE_CLASS_PNG},
+        {SLUICE_CODING_PNG | SLUICE_CODING_PROGRESSIVE, SLUICE_CLASS_PNG},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        const struct sluice_sample_facts facts = {.coding = cases[i].coding};
+        CU_ASSERT_EQUAL(sluice_choice_class_of(&facts), cases[i].class);
+    }
+}
+
+static void bytes_of_plain_forms_are_what_the_pipeline_makes(void)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_scratch *scratch = NULL;
+    struct sluice_buf *file = NULL;
+    struct sluice_err err = {0};
+    uint8_t rgb[60 * 40 * 3];
+    for (size_t i = 0; i < sizeof(rgb); i++)
+        rgb[i] = (uint8_t)(i / 7);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,random_resized_crop=32,hflip,to_tensor,normalize=imagenet",
+                              &pipeline, &err),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &scratch, &err), SLUICE_OK);
+    const struct sluice_jpeg_encode_options options = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 60, 40, &options, &file, &err), SLUICE_OK);
+
+    const struct sluice_draw_key key = {.seed = 3};
+    const struct sluice_sample_facts facts =
+        sluice_sample_facts_make(pipeline, file->len, 60, 40, SLUICE_CODING_JPEG_420, &key);
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS], other[SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&model, &facts, cost);
+    for (unsigned split = 0; split < SLUICE_PROFILE_STAGES; split++) {
+        struct sluice_sample sample = {.key = key, .data = sluice_buf_ref(file)};
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, &err),
+                              SLUICE_OK);
+        other[0] = cost[split][SLUICE_LOAD_NET_DOWN] - (double)sample.data->len;
+        CU_ASSERT(other[0] >= 0 && other[0] < 100); /* a reply's other fields */
+        sluice_sample_clear(&sample);
+    }
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+    sluice_pipeline_destroy(pipeline);
+}
+
+/* Every pixel as detailed as the next, so that rows have the same bytes. */
+static struct sluice_buf *make_noise(uint32_t width, uint32_t height)
+{
+    struct sluice_rng rng = sluice_rng_init(7, 0, 0, 0);
+    uint8_t *rgb = malloc((size_t)width * height * 3);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rgb);
+    for (size_t i = 0; i < (size_t)width * height * 3; i++)
+        rgb[i] = (uint8_t)sluice_rng_below(&rng, 128);
+    struct sluice_buf *file = NULL;
+    const struct sluice_jpeg_encode_options options = {.quality = 90};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, width, height, &options, &file, NULL), SLUICE_OK);
+    free(rgb);
+    return file;
+}
+
+static void what_is_read_is_what_the_index_leaves_to_be_read(void)
+{
+    enum { WIDTH = 500, HEIGHT = 375, CROPS = 200 };
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_jpeg_index index;
+    struct sluice_buf *file = make_noise(WIDTH, HEIGHT);
+    struct sluice_choice_model model = sluice_choice_model_default();
+    model.has_jpeg_index = true;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet",
+                              &pipeline, NULL),
+        SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 8, &index, NULL),
+                          SLUICE_OK);
+    double foretold[SLUICE_NUM_CHOICES] = {0}, read[SLUICE_NUM_CHOICES] = {0};
+    for (uint64_t id = 0; id < CROPS; id++) {
+        const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
+        const struct sluice_sample_facts facts = sluice_sample_facts_make(
+            pipeline, file->len, WIDTH, HEIGHT, SLUICE_CODING_JPEG_420, &key);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const enum sluice_form form = c == SLUICE_CHOICE_JPEG_CROP   ? SLUICE_FORM_JPEG_CROP
+                                          : c == SLUICE_CHOICE_U8_PACKED ? SLUICE_FORM_U8_PACKED
+                                                                         : SLUICE_FORM_RAW;
+            uint64_t bytes = file->len;
+            struct sluice_box box;
+            if (sluice_pipeline_file_box(pipeline, &key, WIDTH, HEIGHT, sluice_form_menu_split(c),
+                                         form, &box)) {
+                struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
+                const unsigned num_parts = sluice_jpeg_index_parts(&index, &box, parts);
+                bytes = 0;
+                for (unsigned i = 0; i < num_parts; i++)
+                    bytes += parts[i].to - parts[i].from;
+                if (bytes * 100 >= file->len * SLUICE_INDEXED_MAX_PARTIAL_PERCENT)
+                    bytes = file->len;
+            }
+            read[c] += (double)bytes;
+            foretold[c] += sluice_choice_read_bytes(&model, &facts, c);
+        }
+    }
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+        CU_ASSERT_DOUBLE_EQUAL(foretold[c], read[c], 0.03 * read[c]);
+    CU_ASSERT_EQUAL(read[0], CROPS * (double)file->len);
+    CU_ASSERT_EQUAL(read[1], read[0]);
+    CU_ASSERT(read[SLUICE_CHOICE_JPEG_CROP] < 0.9 * read[0] && read[3] < 0.9 * read[0]);
+    sluice_jpeg_index_clear(&index);
+    sluice_buf_unref(file);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void the_disk_counts_what_is_read(void)
+{
+    struct sluice_choice_model model = sluice_choice_model_default();
+    model.disk_s_per_sample = 1;
+    model.disk_s_per_byte = 1e-3;
+    struct sluice_sample_facts facts = photograph();
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    for (int has_index = 0; has_index < 2; has_index++) {
+        model.has_jpeg_index = has_index;
+        sluice_choice_model_costs(&model, &facts, cost);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            /* 19 of 24 MCU rows are under the crop. */
+            const bool is_part = has_index && c > 1;
+            CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_LOAD_DISK], is_part ? 91 : 111, is_part ? 1 : 0);
+        }
+    }
+    /* What no index covers, and what needs most of a file, is read whole. */
+    static const uint8_t codings[] = {SLUICE_CODING_PNG, SLUICE_CODING_JPEG_OTHER,
+                                      SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+        facts.coding = codings[i];
+        CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_CHOICE_JPEG_CROP), 110000);
+    }
+    facts.coding = SLUICE_CODING_JPEG_420;
+    facts.crop.top = 10;
+    facts.crop.height = 340;
+    CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_CHOICE_JPEG_CROP), 110000);
+}
+
+static void costs_are_finite_and_not_negative(void)
+{
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    for (int i = 0; i < 5000; i++) {
+        const struct sluice_sample_facts facts = random_facts(&rng);
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(&model, &facts, cost);
+        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+                CU_ASSERT(cost[c][r] >= 0 && cost[c][r] < 1e30);
+            CU_ASSERT(cost[c][STORAGE] > 0 && cost[c][COMPUTE] > 0);
+        }
+        /* A file that is cut, and pixels that are packed, do not grow. */
+        CU_ASSERT(cost[SLUICE_CHOICE_JPEG_CROP][SLUICE_LOAD_NET_DOWN] <=
+                  cost[0][SLUICE_LOAD_NET_DOWN]);
+        CU_ASSERT(cost[SLUICE_CHOICE_U8_PACKED][SLUICE_LOAD_NET_DOWN] <=
+                  cost[3][SLUICE_LOAD_NET_DOWN]);
+    }
+}
+
+static void more_never_costs_less(void)
+{
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
+    for (int i = 0; i < 2000; i++) {
+        struct sluice_sample_facts facts = random_facts(&rng);
+        double less[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS],
+            more[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(&model, &facts, less);
+        facts.file_bytes += 1000;
+        sluice_choice_model_costs(&model, &facts, more);
+        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+                CU_ASSERT(more[c][r] >= less[c][r]);
+        }
+    }
+}
+
+static void a_png_is_never_cut(void)
+{
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_sample_facts facts = photograph();
+    facts.coding = SLUICE_CODING_PNG;
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&model, &facts, cost);
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        CU_ASSERT_EQUAL(cost[SLUICE_CHOICE_JPEG_CROP][r], cost[0][r]);
+}
+
+static void the_default_knows_what_moves_where(void)
+{
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_sample_facts facts = photograph();
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&model, &facts, cost);
+    const double *file = cost[0], *cut = cost[SLUICE_CHOICE_JPEG_CROP];
+    const double *pixels = cost[3], *packed = cost[SLUICE_CHOICE_U8_PACKED];
+    CU_ASSERT(cut[STORAGE] < pixels[STORAGE] && cut[COMPUTE] < file[COMPUTE]);
+    CU_ASSERT(packed[STORAGE] > pixels[STORAGE] && packed[COMPUTE] > pixels[COMPUTE]);
+    CU_ASSERT_DOUBLE_EQUAL(file[COMPUTE], pixels[STORAGE], 0.1 * file[COMPUTE]);
+    /* Some hundred microseconds on the machines of these years. */
+    CU_ASSERT(file[COMPUTE] > 200e-6 && file[COMPUTE] < 2e-3);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(features_are_of_the_mcus_that_the_crop_needs),
+        SLUICE_TEST(files_go_by_the_decoder_that_takes_them),
+        SLUICE_TEST(bytes_of_plain_forms_are_what_the_pipeline_makes),
+        SLUICE_TEST(what_is_read_is_what_the_index_leaves_to_be_read),
+        SLUICE_TEST(the_disk_counts_what_is_read),
+        SLUICE_TEST(costs_are_finite_and_not_negative),
+        SLUICE_TEST(more_never_costs_less),
+        SLUICE_TEST(a_png_is_never_cut),
+        SLUICE_TEST(the_default_knows_what_moves_where),
+    };
+    return sluice_test_run("choice_cost", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,277 @@
+#include "plan/choice_fit.h"
+
+#include "base/rng.h"
+#include "image/coding.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#define F SLUICE_NUM_CHOICE_FEATURES
+
+static struct sluice_sample_facts random_facts(struct sluice_rng *rng, uint8_t coding)
+{
+    struct sluice_sample_facts facts = {
+        .file_bytes = 20000 + sluice_rng_below(rng, 200000),
+        .width = 300 + sluice_rng_below(rng, 400),
+        .height = 300 + sluice_rng_below(rng, 400),
+        .coding = coding,
+        .output_size = 224,
+    };
+    facts.crop.width = 100 + sluice_rng_below(rng, 200);
+    facts.crop.height = 100 + sluice_rng_below(rng, 200);
+    facts.crop.left = sluice_rng_below(rng, facts.width - facts.crop.width + 1);
+    facts.crop.top = sluice_rng_below(rng, facts.height - facts.crop.height + 1);
+    return facts;
+}
+
+/* What a machine would measure that is `speed` times as slow as the default says, with noise. */
+static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_samples, uint8_t coding,
+                                        double speed, double noise)
+{
+    const struct sluice_choice_model truth = sluice_choice_model_default();
+    struct sluice_form_table table = {0};
+    struct sluice_err err = {0};
+    for (size_t i = 0; i < num_samples; i++) {
+        const struct sluice_sample_facts facts = random_facts(rng, coding);
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(&truth, &facts, cost);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const double off = 1 + noise * (2 * sluice_rng_double(rng) - 1);
+            const struct sluice_form_row row = {
+                .index = i,
+                .facts = facts,
+                .choice = (uint8_t)c,
+                .bytes = (uint64_t)(cost[c][SLUICE_LOAD_NET_DOWN] - SLUICE_REPLY_BYTES + 0.5),
+                .storage_s = speed * off * cost[c][SLUICE_LOAD_STORAGE_CPU],
+                .compute_s = speed * off * cost[c][SLUICE_LOAD_COMPUTE_CPU],
+            };
+            CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
+        }
+    }
+    return table;
+}
+
+static struct sluice_choice_quality try_on(const struct sluice_form_table *table,
+                                           const struct sluice_choice_model *model, unsigned choice,
+                                           enum sluice_choice_side side)
+{
+    struct sluice_choice_quality quality;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(table, NULL, true, model,
+                                                  SLUICE_NUM_CHOICE_CLASSES, choice, side, &quality,
+                                                  &err),
+                          SLUICE_OK);
+    return quality;
+}
+
+static void finds_weights_that_it_has_no_idea_of(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    struct sluice_weights_fit fit = {0};
+    struct sluice_choice_weights truth = {{0}};
+    truth.per[SLUICE_CHOICE_PER_SAMPLE] = 1e-4;
+    truth.per[SLUICE_CHOICE_PER_BYTE_TO_CROP] = 3e-9;
+    truth.per[SLUICE_CHOICE_PER_CROP_PIXEL] = 2e-9;
+    double feature[F];
+    for (int i = 0; i < 300; i++) {
+        const struct sluice_sample_facts facts = random_facts(&rng, SLUICE_CODING_JPEG_420);
+        sluice_choice_features(&facts, feature);
+        sluice_weights_fit_add(&fit, feature, sluice_choice_predict(&truth, feature));
+    }
+    sluice_weights_fit_add(&fit, feature, 0); /* none, and none */
+    sluice_weights_fit_add(&fit, feature, NAN);
+    CU_ASSERT_EQUAL(fit.num_rows, 300);
+    const struct sluice_choice_weights found = sluice_weights_fit_solve(&fit, NULL);
+    for (int i = 0; i < 100; i++) {
+        const struct sluice_sample_facts facts = random_facts(&rng, SLUICE_CODING_JPEG_420);
+        sluice_choice_features(&facts, feature);
+        const double cost = sluice_choice_predict(&truth, feature);
+        CU_ASSERT_DOUBLE_EQUAL(sluice_choice_predict(&found, feature), cost, 1e-3 * cost);
+    }
+}
+
+static void no_weight_is_negative_and_the_sum_is_right(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
+    for (int round = 0; round < 20; round++) {
+        struct sluice_weights_fit fit = {0};
+        double sum = 0, predicted = 0, features[40][F];
+        for (int i = 0; i < 40; i++) {
+            const struct sluice_sample_facts facts = random_facts(&rng, SLUICE_CODING_JPEG_444);
+            sluice_choice_features(&facts, features[i]);
+            /* Falls with the file's size, which no weight can say. */
+            const double measured =
+                1e-3 * (0.1 + sluice_rng_double(&rng)) * 1e5 / (double)facts.file_bytes;
+            sluice_weights_fit_add(&fit, features[i], measured);
+            sum += measured;
+        }
+        const struct sluice_choice_weights found = sluice_weights_fit_solve(&fit, NULL);
+        for (int f = 0; f < F; f++)
+            CU_ASSERT(found.per[f] >= 0 && isfinite(found.per[f]));
+        for (int i = 0; i < 40; i++)
+            predicted += sluice_choice_predict(&found, features[i]);
+        CU_ASSERT_DOUBLE_EQUAL(predicted, sum, 1e-9 * sum);
+    }
+}
+
+static void learns_a_machine_from_many_samples(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
+    const uint8_t codings[] = {SLUICE_CODING_JPEG_420, SLUICE_CODING_PNG,
+                               SLUICE_CODING_JPEG_444 | SLUICE_CODING_PROGRESSIVE};
+    const struct sluice_choice_model prior = sluice_choice_model_default();
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
+        struct sluice_form_table table = measure(&rng, 200, codings[i], 2.5, 0.1);
+        struct sluice_choice_model model;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err),
+                              SLUICE_OK);
+        struct sluice_form_table others = measure(&rng, 200, codings[i], 2.5, 0);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
+                const struct sluice_choice_quality quality = try_on(&others, &model, c, side);
+                CU_ASSERT_EQUAL(quality.num_rows, 200);
+                CU_ASSERT(quality.median < 0.04);
+                CU_ASSERT(quality.p90 < 0.10);
+                CU_ASSERT(fabs(quality.sum) < 0.04);
+            }
+        }
+        sluice_form_table_clear(&table);
+        sluice_form_table_clear(&others);
+    }
+}
+
+static void few_samples_move_the_prior_to_the_machines_speed(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 3);
+    struct sluice_form_table few = measure(&rng, 2, SLUICE_CODING_JPEG_420, 3, 0.02);
+    struct sluice_form_table others = measure(&rng, 100, SLUICE_CODING_JPEG_420, 3, 0);
+    /* Choices that were not measured, and files of another class, follow. */
+    size_t kept = 0;
+    for (size_t i = 0; i < few.num_rows; i++) {
+        if (few.rows[i].choice == 0 || few.rows[i].choice == 3)
+            few.rows[kept++] = few.rows[i];
+    }
+    few.num_rows = kept;
+    const struct sluice_choice_model prior = sluice_choice_model_default();
+    struct sluice_choice_model model;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&few, NULL, &prior, &model, &err), SLUICE_OK);
+    struct sluice_form_table pngs = measure(&rng, 100, SLUICE_CODING_PNG, 3, 0);
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (int side = 0; side < SLUICE_SIDE_BYTES; side++) {
+            CU_ASSERT(try_on(&others, &model, c, side).median < 0.1);
+            CU_ASSERT(try_on(&pngs, &model, c, side).median < 0.1);
+        }
+        CU_ASSERT(try_on(&others, &model, c, SLUICE_SIDE_BYTES).median < 0.01);
+    }
+    sluice_form_table_clear(&few);
+    sluice_form_table_clear(&others);
+    sluice_form_table_clear(&pngs);
+}
+
+static void a_side_that_was_not_measured_keeps_the_prior(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 4);
+    struct sluice_form_table table = measure(&rng, 20, SLUICE_CODING_JPEG_420, 3, 0);
+    for (size_t i = 0; i < table.num_rows; i++)
+        table.rows[i].storage_s = NAN;
+    const struct sluice_choice_model prior = sluice_choice_model_default();
+    struct sluice_choice_model model;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err), SLUICE_OK);
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int f = 0; f < F; f++)
+                CU_ASSERT_EQUAL(model.weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f],
+                                prior.weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f]);
+        }
+    }
+    sluice_form_table_clear(&table);
+}
+
+static void disk_time_is_brought_to_what_was_measured(void)
+{
+    struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_choice_model before = model;
+    struct sluice_sample_cost rows[20] = {{.width = 0}};
+    struct sluice_cost_table table = {.rows = rows, .num_rows = 20};
+    for (size_t i = 0; i < 20; i++)
+        rows[i].bytes[0] = 50000 + 5000 * i;
+    sluice_choice_model_set_disk(&model, &table, 0); /* all from memory */
+    CU_ASSERT_EQUAL(model.disk_s_per_sample, 0);
+    CU_ASSERT_EQUAL(model.disk_s_per_byte, 0);
+    model = before;
+    rows[0].op_s[0] = (double)NAN;
+    sluice_choice_model_set_disk(&model, &table, 0);
+    rows[0].op_s[0] = -1;
+    sluice_choice_model_set_disk(&model, &table, 0);
+    sluice_choice_model_set_disk(&model, &(struct sluice_cost_table){0}, 0);
+    CU_ASSERT_EQUAL(model.disk_s_per_sample, before.disk_s_per_sample);
+    CU_ASSERT_EQUAL(model.disk_s_per_byte, before.disk_s_per_byte);
+    double bytes[2] = {0, 0};
+    for (size_t i = 0; i < 20; i++) {
+        rows[i].op_s[0] = 0.05;
+        bytes[0] += (double)rows[i].bytes[0];
+        bytes[1] += sluice_cost_table_is_sampled(i, 20, 10) ? (double)rows[i].bytes[0] : 0;
+    }
+    sluice_choice_model_set_disk(&model, &table, 0);
+    CU_ASSERT_DOUBLE_EQUAL(20 * model.disk_s_per_sample + bytes[0] * model.disk_s_per_byte, 1,
+                           1e-9);
+    /* Rows that were not measured say nothing. */
+    model = before;
+    for (size_t i = 0; i < 20; i++)
+        rows[i].op_s[0] = sluice_cost_table_is_sampled(i, 20, 10) ? 0.05 : 7;
+    sluice_choice_model_set_disk(&model, &table, 10);
+    CU_ASSERT_DOUBLE_EQUAL(10 * model.disk_s_per_sample + bytes[1] * model.disk_s_per_byte, 0.5,
+                           1e-9);
+}
+
+static void fits_to_those_rows_alone_that_are_named(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
+    struct sluice_form_table table = measure(&rng, 40, SLUICE_CODING_JPEG_420, 1, 0);
+    bool is_used[40 * SLUICE_NUM_CHOICES];
+    for (size_t i = 0; i < table.num_rows; i++) {
+        is_used[i] = i < table.num_rows / 2;
+        if (!is_used[i])
+            table.rows[i].compute_s *= 100;
+    }
+    const struct sluice_choice_model prior = sluice_choice_model_default();
+    struct sluice_choice_model model;
+    struct sluice_choice_quality used, held_out;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, is_used, &prior, &model, &err),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(&table, is_used, true, &model,
+                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_SIDE_COMPUTE_CPU,
+                                                  &used, &err),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(&table, is_used, false, &model,
+                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_SIDE_COMPUTE_CPU,
+                                                  &held_out, &err),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL(used.num_rows, 20);
+    CU_ASSERT_EQUAL(held_out.num_rows, 20);
+    CU_ASSERT(used.median < 0.01);
+    CU_ASSERT_DOUBLE_EQUAL(held_out.median, 0.99, 0.01);
+    memset(is_used, 0, sizeof(is_used));
+    CU_ASSERT_EQUAL(sluice_choice_model_fit(&table, is_used, &prior, &model, &err),
+                    SLUICE_E_INVALID);
+    sluice_form_table_clear(&table);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(finds_weights_that_it_has_no_idea_of),
+        SLUICE_TEST(no_weight_is_negative_and_the_sum_is_right),
+        SLUICE_TEST(learns_a_machine_from_many_samples),
+        SLUICE_TEST(few_samples_move_the_prior_to_the_machines_speed),
+        SLUICE_TEST(a_side_that_was_not_measured_keeps_the_prior),
+        SLUICE_TEST(disk_time_is_brought_to_what_was_measured),
+        SLUICE_TEST(fits_to_those_rows_alone_that_are_named),
+    };
+    return sluice_test_run("choice_fit", tests, SLUICE_TEST_COUNT(tests));
+}

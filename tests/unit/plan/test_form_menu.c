@@ -1,0 +1,447 @@
+#include "plan/form_menu.h"
+
+#include "base/compiler.h"
+#include "base/rng.h"
+#include "plan/choice_cost.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 10000 };
+
+/* Photographs of many sizes; every hundredth could not be decoded. */
+static struct sluice_cost_table make_table(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    struct sluice_cost_table table = {calloc(N, sizeof(*table.rows)), N};
+    for (size_t i = 0; i < N; i++) {
+        struct sluice_sample_cost *row = &table.rows[i];
+        row->bytes[0] = 20000 + sluice_rng_below(&rng, 300000);
+        for (int k = 1; k < SLUICE_PROFILE_STAGES; k++)
+            row->bytes[k] = i % 100 == 0 ? row->bytes[0]
+                            : k == 1     ? row->bytes[0] * (3 + sluice_rng_below(&rng, 5))
+                            : k < 4      ? 150528
+                                         : 602112;
+        row->op_s[0] = 1e-4;
+        if (i % 100 == 0)
+            continue;
+        row->op_s[1] = 8e-9 * (double)row->bytes[0] * (0.5 + sluice_rng_double(&rng));
+        row->op_s[2] = 1e-3 * sluice_rng_double(&rng);
+        for (int k = 3; k < SLUICE_PROFILE_STAGES; k++)
+            row->op_s[k] = 5e-5;
+    }
+    return table;
+}
+
+static const struct sluice_rates some_rates[] = {
+    {.link_bytes_per_s = 62.5e6,
+     .storage_cores = 4,
+     .compute_cores = 8,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = 1.25e9,
+     .storage_cores = 4,
+     .compute_cores = 2,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = 1.25e9,
+     .storage_cores = 1,
+     .compute_cores = 16,
+     .gpu_samples_per_s = 2000},
+    {.link_bytes_per_s = 12.5e6,
+     .storage_cores = 32,
+     .compute_cores = 8,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = 125e6,
+     .storage_cores = 2,
+     .compute_cores = 2,
+     .gpu_samples_per_s = INFINITY},
+    {.link_bytes_per_s = INFINITY,
+     .storage_cores = 1,
+     .compute_cores = 3,
+     .gpu_samples_per_s = INFINITY},
+};
+
+static void forecasts_plain_splits_like_the_planner(void)
+{
+    struct sluice_cost_table table = make_table();
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
+    uint8_t *split = malloc(N);
+    for (size_t i = 0; i < N; i++)
+        split[i] = (uint8_t)sluice_rng_below(&rng, SLUICE_PROFILE_STAGES);
+    for (size_t r = 0; r < SLUICE_ARRAY_LEN(some_rates); r++) {
+        const struct sluice_forecast expected = sluice_plan_forecast(&table, &some_rates[r], split);
+        const struct sluice_choice_forecast forecast =
+            sluice_form_menu_forecast(&menu, &some_rates[r], split);
+        CU_ASSERT_EQUAL(forecast.wire_bytes, expected.wire_bytes);
+        CU_ASSERT_EQUAL(forecast.slowest, expected.slowest);
+        for (int k = 0; k < SLUICE_NUM_RESOURCES; k++)
+            CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[k], expected.busy_s[k],
+                                   1e-9 * (1 + expected.busy_s[k]));
+        CU_ASSERT_EQUAL(memcmp(forecast.choices, expected.choices, sizeof(expected.choices)), 0);
+    }
+    free(split);
+    sluice_cost_table_clear(&table);
+}
+
+static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
+{
+    struct sluice_cost_table table = make_table();
+    uint8_t *choice = malloc(N);
+    for (int forms = 0; forms < 4; forms++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = forms & 1;
+        menu.has_choice[SLUICE_CHOICE_U8_PACKED] = forms & 2;
+        for (size_t r = 0; r < SLUICE_ARRAY_LEN(some_rates); r++) {
+            const struct sluice_rates *rates = &some_rates[r];
+            double bound_s = 0;
+            struct sluice_err err = {0};
+            CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, rates, choice, &bound_s, &err),
+                                  SLUICE_OK);
+            const struct sluice_choice_forecast plan =
+                sluice_form_menu_forecast(&menu, rates, choice);
+            CU_ASSERT(plan.primal_s >= bound_s);
+            CU_ASSERT(plan.primal_s <= bound_s * 1.001);
+            for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+                CU_ASSERT(menu.has_choice[c] || plan.choices[c] == 0);
+            CU_ASSERT_EQUAL(sluice_plan_sophon(&table, rates, choice, &err), SLUICE_OK);
+            CU_ASSERT(bound_s <= sluice_form_menu_forecast(&menu, rates, choice).primal_s);
+            for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+                if (!menu.has_choice[c])
+                    continue;
+                memset(choice, c, N);
+                CU_ASSERT(bound_s <= sluice_form_menu_forecast(&menu, rates, choice).primal_s);
+            }
+        }
+    }
+    free(choice);
+    sluice_cost_table_clear(&table);
+}
+
+static const struct sluice_rates one = {
+    .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
+
+/* Rows know nothing of cut files and packed pixels: these cost as much of the row's own decoding as
+ * they do of the default model's. */
+static void rows_lend_the_other_forms_their_speed(void)
+{
+    struct sluice_sample_cost row = {.bytes = {108906, 562500, 150528, 150528, 602112, 602112},
+                                     .op_s = {1e-4, 640e-6, 459e-6, 0, 100e-6, 50e-6},
+                                     .width = 500,
+                                     .height = 375};
+    struct sluice_sample_facts facts = {
+        .file_bytes = 108906,
+        .width = 500,
+        .height = 375,
+        .output_size = 224,
+        .crop = {.top = 9, .left = 30, .height = 200, .width = 300}};
+    const struct sluice_cost_table table = {&row, 1};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    menu.facts = &facts;
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&preset, &facts, model);
+    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU, NET = SLUICE_LOAD_NET_DOWN };
+    const double speed = (640e-6 + 459e-6) / model[0][C];
+
+    uint8_t choice = SLUICE_CHOICE_JPEG_CROP;
+    struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &one, &choice);
+    CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes, 108906 * model[choice][NET] / model[0][NET],
+                           1);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU],
+                           speed * (model[choice][S] - model[0][S]), 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], speed * model[choice][C] + 150e-6,
+                           1e-9);
+    choice = SLUICE_CHOICE_U8_PACKED;
+    forecast = sluice_form_menu_forecast(&menu, &one, &choice);
+    CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes, 150528 * model[choice][NET] / model[3][NET],
+                           1);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU],
+                           (640 + 459) * 1e-6 + speed * (model[choice][S] - model[3][S]), 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU],
+                           150e-6 + speed * (model[choice][C] - model[3][C]), 1e-9);
+
+    /* Without facts the crop is a typical one: some half of the file. */
+    menu.facts = NULL;
+    choice = SLUICE_CHOICE_JPEG_CROP;
+    forecast = sluice_form_menu_forecast(&menu, &one, &choice);
+    CU_ASSERT(forecast.wire_bytes > 40000 && forecast.wire_bytes < 60000);
+}
+
+static void a_model_takes_the_place_of_the_rows(void)
+{
+    struct sluice_sample_cost rows[2] = {
+        {.bytes = {50000, 562500, 150528, 150528, 602112, 602112}, .op_s = {1, 1, 1, 1, 1, 1}},
+        {.bytes = {60000, 562500, 150528, 150528, 602112, 602112}, .op_s = {1, 1, 1, 1, 1, 1}},
+    };
+    struct sluice_sample_facts facts[2];
+    struct sluice_choice_model model = sluice_choice_model_default();
+    double expected[SLUICE_NUM_LOADS] = {0};
+    const uint8_t choice[2] = {SLUICE_CHOICE_JPEG_CROP, 3};
+    for (int i = 0; i < 2; i++) {
+        facts[i] = (struct sluice_sample_facts){.file_bytes = rows[i].bytes[0],
+                                                .width = 500,
+                                                .height = 375,
+                                                .output_size = 224,
+                                                .crop = {.height = 100, .width = 200}};
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        sluice_choice_model_costs(&model, &facts[i], cost);
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            expected[r] += cost[choice[i]][r];
+    }
+    const struct sluice_cost_table table = {rows, 2};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    menu.facts = facts;
+    menu.model = &model;
+    struct sluice_rates rates = one;
+    rates.pcie_bytes_per_s = 1000;
+    const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_EQUAL(forecast.wire_bytes, (uint64_t)expected[SLUICE_LOAD_NET_DOWN]);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_DISK], expected[SLUICE_LOAD_DISK], 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], expected[SLUICE_LOAD_STORAGE_CPU],
+                           1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], expected[SLUICE_LOAD_COMPUTE_CPU],
+                           1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_PCIE], 2 * 150528 / 1000., 1e-9);
+}
+
+/* Batches that all take as long, one after the other, through what feeds the GPU and then the GPU.
+ */
+static double two_stages_s(double fed_s, double gpu_s, unsigned num_batches)
+{
+    double fed_at_s = 0, trained_at_s = 0;
+    for (unsigned b = 0; b < num_batches; b++) {
+        fed_at_s += fed_s / num_batches;
+        trained_at_s = fmax(fed_at_s, trained_at_s) + gpu_s / num_batches;
+    }
+    return trained_at_s;
+}
+
+static void an_epoch_takes_one_batch_more_of_the_faster_side(void)
+{
+    static const double gpu_s[] = {0, 1, 3, 8};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(gpu_s); i++) {
+        for (unsigned batches = 1; batches < 12; batches++) {
+            const struct sluice_choice_forecast forecast = {
+                .busy_s = {[SLUICE_STORAGE_CPU] = 2, [SLUICE_NETWORK] = 3, [SLUICE_GPU] = gpu_s[i]},
+                .primal_s = fmax(3, gpu_s[i])};
+            const double fill_s = sluice_choice_forecast_fill_s(&forecast, 100 * batches, 100);
+            CU_ASSERT_DOUBLE_EQUAL(forecast.primal_s + fill_s, two_stages_s(3, gpu_s[i], batches),
+                                   1e-9);
+        }
+    }
+    const struct sluice_choice_forecast both = {.busy_s = {[SLUICE_DISK] = 2, [SLUICE_GPU] = 1}};
+    CU_ASSERT_DOUBLE_EQUAL(sluice_choice_forecast_fill_s(&both, 10, 256), 1, 1e-9);
+}
+
+/* By the model, and by the rows, whose disk time is of the whole file. */
+static void with_an_index_the_disk_reads_what_the_crop_needs(void)
+{
+    struct sluice_sample_cost row = {.bytes = {110000, 562500, 150528, 150528, 602112, 602112},
+                                     .op_s = {2e-3, 640e-6, 459e-6, 0, 100e-6, 50e-6}};
+    struct sluice_sample_facts facts = {.file_bytes = 110000,
+                                        .width = 500,
+                                        .height = 375,
+                                        .output_size = 224,
+                                        .crop = {.top = 90, .height = 100, .width = 200}};
+    struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_cost_table table = {&row, 1};
+    for (int has_model = 0; has_model < 2; has_model++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+            menu.has_choice[c] = true;
+        menu.facts = &facts;
+        menu.model = has_model ? &model : NULL;
+        double disk_s[2][SLUICE_NUM_CHOICES];
+        for (int has_index = 0; has_index < 2; has_index++) {
+            menu.has_jpeg_index = has_index;
+            for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+                const uint8_t choice = (uint8_t)c;
+                disk_s[has_index][c] = sluice_form_menu_forecast(&menu, &one, &choice).busy_s[0];
+            }
+        }
+        /* A disk takes as long for a byte of any file, and for finding it. */
+        model.has_jpeg_index = true;
+        const double per_byte = model.disk_s_per_byte, whole_s = model.disk_s_per_sample;
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const double read = sluice_choice_read_bytes(&model, &facts, c);
+            const double share = (whole_s + per_byte * read) / (whole_s + per_byte * 110000);
+            CU_ASSERT(c > 1 ? share < 0.7 : share == 1);
+            CU_ASSERT_EQUAL(disk_s[0][c], disk_s[0][0]);
+            CU_ASSERT_DOUBLE_EQUAL(disk_s[1][c], share * disk_s[0][0], 1e-12);
+        }
+        model.has_jpeg_index = false;
+        /* Where the disk is the limit that decides. */
+        const struct sluice_rates rates = {.link_bytes_per_s = INFINITY,
+                                           .storage_cores = 1e3,
+                                           .compute_cores = 1e6,
+                                           .gpu_samples_per_s = INFINITY};
+        uint8_t choice = 77;
+        double bound_s;
+        menu.has_jpeg_index = true;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL),
+                              SLUICE_OK);
+        CU_ASSERT(choice > 1);
+        CU_ASSERT(bound_s < 0.7 * disk_s[0][0]);
+        menu.has_jpeg_index = false;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(choice, 0);
+    }
+}
+
+static void a_sample_that_was_never_decoded_is_its_file(void)
+{
+    struct sluice_sample_cost row = {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}};
+    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_choice_model model = sluice_choice_model_default();
+    for (int with_model = 0; with_model < 2; with_model++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        menu.model = with_model ? &model : NULL;
+        for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++) {
+            const uint8_t choice = (uint8_t)c;
+            const struct sluice_choice_forecast forecast =
+                sluice_form_menu_forecast(&menu, &one, &choice);
+            CU_ASSERT_EQUAL(forecast.wire_bytes, 1000);
+            CU_ASSERT_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], 0);
+        }
+    }
+}
+
+static void pcie_is_the_limit_where_it_is_slowest(void)
+{
+    struct sluice_cost_table table = make_table();
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    uint8_t *choice = calloc(N, 1);
+    struct sluice_rates rates = {.link_bytes_per_s = 1e12,
+                                 .storage_cores = 1e3,
+                                 .compute_cores = 1e3,
+                                 .gpu_samples_per_s = 1e9};
+    CU_ASSERT_EQUAL(sluice_form_menu_forecast(&menu, &rates, choice).busy_s[SLUICE_PCIE], 0);
+    rates.pcie_bytes_per_s = 1e6;
+    const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_EQUAL(forecast.slowest, SLUICE_PCIE);
+    CU_ASSERT_EQUAL(forecast.primal_s, forecast.busy_s[SLUICE_PCIE]);
+    const struct sluice_forecast plain = sluice_plan_forecast(&table, &rates, choice);
+    CU_ASSERT_DOUBLE_EQUAL(plain.busy_s[SLUICE_PCIE], forecast.primal_s, 1e-9 * forecast.primal_s);
+    free(choice);
+    sluice_cost_table_clear(&table);
+}
+
+static void adds_the_transport_and_floats_where_asked_to(void)
+{
+    struct sluice_sample_cost row = {.bytes = {100000, 562500, 150528, 150528, 602112, 602112},
+                                     .op_s = {1e-4, 600e-6, 400e-6, 0, 100e-6, 50e-6},
+                                     .width = 500,
+                                     .height = 375};
+    const struct sluice_sample_facts facts = {.file_bytes = 100000,
+                                              .width = 500,
+                                              .height = 375,
+                                              .output_size = 224,
+                                              .crop = {.height = 200, .width = 300}};
+    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_transport_cost transport = sluice_transport_cost_default();
+    const struct sluice_choice_model preset = sluice_choice_model_default();
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    sluice_choice_model_costs(&preset, &facts, model);
+    for (int with_model = 0; with_model < 2; with_model++) {
+        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        menu.facts = &facts;
+        menu.model = with_model ? &preset : NULL;
+        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            const uint8_t choice = (uint8_t)c;
+            menu.transport = NULL;
+            const struct sluice_choice_forecast ops =
+                sluice_form_menu_forecast(&menu, &one, &choice);
+            menu.transport = &transport;
+            const struct sluice_choice_forecast all =
+                sluice_form_menu_forecast(&menu, &one, &choice);
+            double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)ops.wire_bytes};
+            sluice_transport_cost_add(&transport, choice, cost);
+            if ((choice == 4 || choice == 5) && !with_model) /* whose weights have it */
+                cost[SLUICE_LOAD_COMPUTE_CPU] += 1000e-6 / model[0][SLUICE_LOAD_COMPUTE_CPU] *
+                                                 model[choice][SLUICE_LOAD_COMPUTE_CPU];
+            CU_ASSERT_EQUAL(all.wire_bytes, ops.wire_bytes);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_STORAGE_CPU] - ops.busy_s[SLUICE_STORAGE_CPU],
+                                   cost[SLUICE_LOAD_STORAGE_CPU], 1e-8);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_COMPUTE_CPU] - ops.busy_s[SLUICE_COMPUTE_CPU],
+                                   cost[SLUICE_LOAD_COMPUTE_CPU], 1e-8);
+            CU_ASSERT_EQUAL(ops.busy_s[SLUICE_RECEIVE], 0);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_RECEIVE], cost[SLUICE_LOAD_RECEIVE], 1e-8);
+        }
+    }
+}
+
+/* With cores and a link without end, what one thread receives is the limit, and fewer bytes help.
+ */
+static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
+{
+    struct sluice_cost_table table = make_table();
+    const struct sluice_transport_cost transport = {.receive_s_per_sample = 1e-6,
+                                                    .receive_s_per_byte = 1e-9};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;
+    menu.transport = &transport;
+    const struct sluice_rates rates = {.link_bytes_per_s = INFINITY,
+                                       .storage_cores = 1e6,
+                                       .compute_cores = 1e6,
+                                       .gpu_samples_per_s = INFINITY};
+    uint8_t *choice = calloc(N, 1);
+    const struct sluice_choice_forecast files = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_EQUAL(files.slowest, SLUICE_RECEIVE);
+    double bound_s = 0;
+    CU_ASSERT_EQUAL(sluice_form_menu_plan(&menu, &rates, choice, &bound_s, NULL), SLUICE_OK);
+    const struct sluice_choice_forecast plan = sluice_form_menu_forecast(&menu, &rates, choice);
+    CU_ASSERT_DOUBLE_EQUAL(plan.busy_s[SLUICE_RECEIVE], N * 1e-6 + 1e-9 * (double)plan.wire_bytes,
+                           1e-9);
+    CU_ASSERT(plan.wire_bytes < files.wire_bytes && plan.primal_s < files.primal_s);
+    CU_ASSERT(plan.primal_s >= bound_s);
+    free(choice);
+    sluice_cost_table_clear(&table);
+}
+
+static void names_its_choices(void)
+{
+    CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(0), "raw@0");
+    CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(5), "f32@5");
+    CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(SLUICE_CHOICE_JPEG_CROP), "jpeg_crop@0");
+    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+        CU_ASSERT_EQUAL(strchr(sluice_form_menu_name(c), '@')[1],
+                        (char)('0' + sluice_form_menu_split(c)));
+}
+
+static void refuses_a_rate_that_is_not_positive(void)
+{
+    struct sluice_sample_cost row = {.bytes = {1, 1, 1, 1, 1, 1}};
+    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_rates rates = {
+        .link_bytes_per_s = 1, .storage_cores = 0, .compute_cores = 1, .gpu_samples_per_s = 1};
+    uint8_t choice = 9;
+    double bound_s = 7;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_form_menu_plan(&menu, &rates, &choice, &bound_s, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT(strstr(err.text, "storage_cpu") != NULL);
+    CU_ASSERT(choice == 9 && bound_s == 7);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(forecasts_plain_splits_like_the_planner),
+        SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
+        SLUICE_TEST(rows_lend_the_other_forms_their_speed),
+        SLUICE_TEST(a_model_takes_the_place_of_the_rows),
+        SLUICE_TEST(an_epoch_takes_one_batch_more_of_the_faster_side),
+        SLUICE_TEST(with_an_index_the_disk_reads_what_the_crop_needs),
+        SLUICE_TEST(a_sample_that_was_never_decoded_is_its_file),
+        SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
+        SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
+        SLUICE_TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit),
+        SLUICE_TEST(names_its_choices),
+        SLUICE_TEST(refuses_a_rate_that_is_not_positive),
+    };
+    return sluice_test_run("form_menu", tests, SLUICE_TEST_COUNT(tests));
+}

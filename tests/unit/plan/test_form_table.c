@@ -1,0 +1,127 @@
+#include "plan/form_table.h"
+
+#include "image/coding.h"
+#include "plan/form_menu.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct sluice_form_table some_rows(void)
+{
+    struct sluice_form_table table = {0};
+    struct sluice_err err = {0};
+    struct sluice_form_row row = {
+        .index = 7,
+        .epoch = 3,
+        .facts = {.file_bytes = 110000,
+                  .width = 500,
+                  .height = 375,
+                  .coding = SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE,
+                  .output_size = 224,
+                  .crop = {.top = 1, .left = 2, .height = 300, .width = 400}},
+        .storage_s = 0.000123456,
+        .compute_s = 2,
+    };
+    for (uint8_t c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        row.choice = c;
+        row.bytes = 1000u * c;
+        CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
+        row.storage_s = c % 2 ? NAN : 1;
+        row.compute_s = c % 3 ? NAN : 1;
+    }
+    return table;
+}
+
+static bool is_same_time(double a, double b)
+{
+    return isnan(a) ? isnan(b) : fabs(a - b) < 1e-9;
+}
+
+static void what_is_written_is_read(void)
+{
+    struct sluice_form_table table = some_rows(), read;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_form_table_write(sluice_test_dir(), &table, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_form_table_read(sluice_test_dir(), &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(read.num_rows, table.num_rows);
+    for (size_t i = 0; i < read.num_rows; i++) {
+        const struct sluice_form_row *a = &read.rows[i], *b = &table.rows[i];
+        CU_ASSERT_EQUAL(a->index, b->index);
+        CU_ASSERT_EQUAL(a->epoch, b->epoch);
+        CU_ASSERT_EQUAL(a->facts.file_bytes, b->facts.file_bytes);
+        CU_ASSERT_EQUAL(a->facts.width, b->facts.width);
+        CU_ASSERT_EQUAL(a->facts.height, b->facts.height);
+        CU_ASSERT_EQUAL(a->facts.coding, b->facts.coding);
+        CU_ASSERT_EQUAL(a->facts.output_size, b->facts.output_size);
+        CU_ASSERT_EQUAL(a->facts.crop.top, b->facts.crop.top);
+        CU_ASSERT_EQUAL(a->facts.crop.left, b->facts.crop.left);
+        CU_ASSERT_EQUAL(a->facts.crop.height, b->facts.crop.height);
+        CU_ASSERT_EQUAL(a->facts.crop.width, b->facts.crop.width);
+        CU_ASSERT_EQUAL(a->choice, b->choice);
+        CU_ASSERT_EQUAL(a->bytes, b->bytes);
+        CU_ASSERT(is_same_time(a->storage_s, b->storage_s));
+        CU_ASSERT(is_same_time(a->compute_s, b->compute_s));
+    }
+    sluice_form_table_clear(&table);
+    sluice_form_table_clear(&read);
+    sluice_form_table_clear(&read);
+}
+
+static void refuses_what_it_would_not_write(void)
+{
+    static const char head[] =
+        "index;epoch;file_bytes;width;height;coding;top;left;crop_height;crop_width;output_size;"
+        "choice;bytes;storage_s;compute_s\n";
+    static const struct {
+        const char *first, *row, *column;
+    } cases[] = {
+        {"# sluice forms 2", "", "first line"},
+        {"# sluice forms 1", "x;0;1;9;9;-;0;0;9;9;8;raw@0;1;-;-\n", "index"},
+        {"# sluice forms 1", "0;4294967296;1;9;9;-;0;0;9;9;8;raw@0;1;-;-\n", "epoch"},
+        {"# sluice forms 1", "0;0;1;0;9;-;0;0;9;9;8;raw@0;1;-;-\n", "width"},
+        {"# sluice forms 1", "0;0;1;9;65536;-;0;0;9;9;8;raw@0;1;-;-\n", "height"},
+        {"# sluice forms 1", "0;0;1;9;9;-;1;0;9;9;8;raw@0;1;-;-\n", "crop_height"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;1;9;9;8;raw@0;1;-;-\n", "crop_width"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;webp@0;1;-;-\n", "choice"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;-1;-;-\n", "bytes"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-1;-\n", "storage_s"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-;nan\n", "compute_s"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1\n", "storage_s"},
+        {"# sluice forms 1", "0;0;1;9;9;-;0;0;9;9;8;raw@0;1;-;-;-\n", "more than"},
+    };
+    char path[1024], text[1024];
+    snprintf(path, sizeof(path), "%s/" SLUICE_FORM_TABLE_FILE, sluice_test_dir());
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        const int len =
+            snprintf(text, sizeof(text), "%s\n%s%s", cases[i].first, head, cases[i].row);
+        sluice_test_write_file(path, text, (size_t)len);
+        struct sluice_form_table read = {.num_rows = 77};
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_form_table_read(sluice_test_dir(), &read, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].column));
+        CU_ASSERT_EQUAL(read.num_rows, 77);
+    }
+    sluice_test_write_file(path, "", 0);
+    struct sluice_form_table read;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_form_table_read(sluice_test_dir(), &read, &err), SLUICE_E_CORRUPT);
+}
+
+static void a_folder_without_the_file_is_told_apart(void)
+{
+    struct sluice_form_table read;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_form_table_read("/no/such/folder", &read, &err), SLUICE_E_NOT_FOUND);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_is_written_is_read),
+        SLUICE_TEST(refuses_what_it_would_not_write),
+        SLUICE_TEST(a_folder_without_the_file_is_told_apart),
+    };
+    return sluice_test_run("form_table", tests, SLUICE_TEST_COUNT(tests));
+}

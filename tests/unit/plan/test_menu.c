@@ -1,0 +1,73 @@
+#include "plan/menu.h"
+
+#include "base/rng.h"
+#include "support/test.h"
+
+#include <math.h>
+
+static void keeps_costs_to_a_share_of_the_highest(void)
+{
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
+    for (int round = 0; round < 2000; round++) {
+        double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_LOADS] = {{0}};
+        const unsigned num_choices = 1 + sluice_rng_below(&rng, SLUICE_MENU_CHOICES);
+        double highest[SLUICE_NUM_LOADS] = {0};
+        const double size = exp2((int)sluice_rng_below(&rng, 120) - 60);
+        for (unsigned c = 0; c < num_choices; c++) {
+            for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+                cost[c][r] = round % 3 ? size * sluice_rng_double(&rng) : sluice_rng_below(&rng, 3);
+                highest[r] = fmax(highest[r], cost[c][r]);
+            }
+        }
+        struct sluice_menu menu;
+        sluice_menu_set(&menu, num_choices, (const double(*)[SLUICE_NUM_LOADS])cost);
+        for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
+            for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+                const double kept = sluice_menu_cost(&menu, (enum sluice_load)r, c);
+                /* Past the last: the first again.  2^-24: the unit is a float. */
+                CU_ASSERT(fabs(kept - cost[c < num_choices ? c : 0][r]) <=
+                          highest[r] * (1 / 131070.0 + 0x1p-23));
+            }
+        }
+    }
+}
+
+static void keeps_equal_costs_as_they_are(void)
+{
+    double cost[3][SLUICE_NUM_LOADS];
+    for (int c = 0; c < 3; c++) {
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            cost[c][r] = 1e-7 * (r + 1);
+    }
+    struct sluice_menu menu;
+    sluice_menu_set(&menu, 3, (const double(*)[SLUICE_NUM_LOADS])cost);
+    for (int c = 0; c < 3; c++) {
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            CU_ASSERT_DOUBLE_EQUAL(
+                sluice_menu_cost(&menu, (enum sluice_load)r, (unsigned)c) / cost[c][r], 1, 0x1p-23);
+    }
+}
+
+static void takes_140_bytes(void)
+{
+    CU_ASSERT_EQUAL(sizeof(struct sluice_menu), 140);
+}
+
+static void an_array_is_a_source(void)
+{
+    struct sluice_menu menus[3] = {{.unit = {1}}, {.unit = {2}}, {.unit = {3}}}, scratch[1];
+    const struct sluice_menu_source source = sluice_menu_array(menus, 3);
+    CU_ASSERT_EQUAL(source.num_samples, 3);
+    CU_ASSERT(source.get(source.context, 2, 1, scratch) == &menus[2]);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(keeps_costs_to_a_share_of_the_highest),
+        SLUICE_TEST(keeps_equal_costs_as_they_are),
+        SLUICE_TEST(takes_140_bytes),
+        SLUICE_TEST(an_array_is_a_source),
+    };
+    return sluice_test_run("menu", tests, SLUICE_TEST_COUNT(tests));
+}

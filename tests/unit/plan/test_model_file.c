@@ -1,0 +1,111 @@
+#include "plan/model_file.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *path_of_file(void)
+{
+    static char path[1024];
+    snprintf(path, sizeof(path), "%s/" SLUICE_MODEL_FILE, sluice_test_dir());
+    return path;
+}
+
+static sluice_status read_text(const char *text, struct sluice_err *err)
+{
+    sluice_test_write_file(path_of_file(), text, strlen(text));
+    struct sluice_model_file file = {.num_samples = 77};
+    memset(err, 0, sizeof(*err));
+    const sluice_status status = sluice_model_file_read(sluice_test_dir(), &file, err);
+    CU_ASSERT(status == SLUICE_OK || file.num_samples == 77);
+    return status;
+}
+
+static void what_is_written_is_read(void)
+{
+    struct sluice_model_file file = {
+        .model = sluice_choice_model_default(),
+        .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10},
+        .num_samples = 12345,
+        .link_bytes_per_s = 1.25e9,
+        .storage_cores = 4,
+        .compute_cores = 8,
+    };
+    file.model.has_jpeg_index = true;
+    struct sluice_model_file read;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(sluice_test_dir(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read(sluice_test_dir(), &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(read.num_samples, 12345);
+    CU_ASSERT_EQUAL(read.transport.storage_s_per_sample, 1e-6);
+    CU_ASSERT_EQUAL(read.transport.storage_s_per_job, 2e-6);
+    CU_ASSERT_EQUAL(read.transport.storage_s_per_byte, 3e-10);
+    CU_ASSERT_EQUAL(read.transport.compute_s_per_sample, 4e-6);
+    CU_ASSERT_EQUAL(read.transport.compute_s_per_job, 8e-6);
+    CU_ASSERT_EQUAL(read.transport.compute_s_per_byte, 5e-10);
+    CU_ASSERT_EQUAL(read.transport.receive_s_per_sample, 6e-6);
+    CU_ASSERT_EQUAL(read.transport.receive_s_per_byte, 7e-10);
+    CU_ASSERT_EQUAL(read.link_bytes_per_s, 1.25e9);
+    CU_ASSERT_EQUAL(read.storage_cores, 4);
+    CU_ASSERT_EQUAL(read.compute_cores, 8);
+    CU_ASSERT_EQUAL(read.model.disk_s_per_sample, file.model.disk_s_per_sample);
+    CU_ASSERT_EQUAL(read.model.disk_s_per_byte, file.model.disk_s_per_byte);
+    CU_ASSERT(read.model.has_jpeg_index);
+    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
+                for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
+                    const double expected = file.model.weights[class][c][side].per[f];
+                    CU_ASSERT_DOUBLE_EQUAL(read.model.weights[class][c][side].per[f], expected,
+                                           1e-8 * expected);
+                }
+            }
+        }
+    }
+}
+
+static void refuses_what_is_no_model(void)
+{
+    static const struct {
+        const char *text;
+        sluice_status status;
+        const char *says;
+    } cases[] = {
+        {"", SLUICE_E_CORRUPT, "json:"},
+        {"[]", SLUICE_E_CORRUPT, "not a cost model"},
+        {"{}", SLUICE_E_CORRUPT, "not a cost model"},
+        {"{\"sluice_cost_model\": \"1\"}", SLUICE_E_CORRUPT, "not a cost model"},
+        {"{\"sluice_cost_model\": 2}", SLUICE_E_UNSUPPORTED, "version 2"},
+        {"{\"sluice_cost_model\": 1, \"samples\": -1}", SLUICE_E_CORRUPT, "samples"},
+        {"{\"sluice_cost_model\": 1, \"jpeg_index\": 1}", SLUICE_E_CORRUPT, "jpeg_index"},
+        {"{\"sluice_cost_model\": 1, \"disk\": {\"sample\": \"x\"}}", SLUICE_E_CORRUPT, "sample"},
+        {"{\"sluice_cost_model\": 1, \"weights\": {\"png\": {\"u8@3\": {\"storage_cpu\": "
+         "{\"pixel\": -1e-9}}}}}",
+         SLUICE_E_CORRUPT, "pixel"},
+        {"{\"sluice_cost_model\": 1, \"weights\": {\"png\": {\"u8@3\": {\"storage_cpu\": "
+         "{\"pixel\": 1e31}}}}}",
+         SLUICE_E_CORRUPT, "pixel"},
+    };
+    struct sluice_err err;
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        CU_ASSERT_EQUAL(read_text(cases[i].text, &err), cases[i].status);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].says));
+    }
+    /* A weight that is not there is 0. */
+    CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"weights\": 3}", &err), SLUICE_OK);
+    struct sluice_model_file file;
+    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(file.transport.compute_s_per_sample,
+                    sluice_transport_cost_default().compute_s_per_sample);
+    CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", &file, &err), SLUICE_E_NOT_FOUND);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_is_written_is_read),
+        SLUICE_TEST(refuses_what_is_no_model),
+    };
+    return sluice_test_run("model_file", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,149 @@
+#include "plan/op_meter.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "image/coding.h"
+#include "image/jpeg_index.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPEC "decode,random_resized_crop=32,hflip=1,to_tensor,normalize=imagenet"
+
+enum { PIXELS = 32 * 32 * 3 };
+
+static struct sluice_pipeline *parse(const char *spec)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(spec, &pipeline, &err), SLUICE_OK);
+    return pipeline;
+}
+
+static struct sluice_sample encode(bool is_progressive)
+{
+    static uint8_t rgb[120 * 90 * 3];
+    for (size_t i = 0; i < sizeof(rgb); i++)
+        rgb[i] = (uint8_t)(i * i >> 5);
+    struct sluice_sample sample = {.key = {.seed = 5, .epoch = 1, .sample_id = 3}};
+    struct sluice_err err = {0};
+    const struct sluice_jpeg_encode_options options = {.is_progressive = is_progressive};
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(rgb, 120, 90, &options, &sample.data, &err),
+                          SLUICE_OK);
+    return sample;
+}
+
+static void measures_bytes_and_times_and_gives_the_pixels(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_op_meter meter;
+    struct sluice_err err = {0};
+    struct sluice_sample file = encode(true);
+    const size_t file_bytes = file.data->len;
+    struct sluice_sample_cost row = {.op_s = {0.25, 7, 7, 7, 7, 7}};
+    uint8_t pixels[PIXELS], expected[PIXELS];
+    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    const uint64_t start_ns = sluice_clock_ns();
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err), SLUICE_OK);
+    const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+    const uint64_t bytes[] = {file_bytes, 120 * 90 * 3, PIXELS, PIXELS, 4 * PIXELS, 4 * PIXELS};
+    for (int k = 0; k < SLUICE_PROFILE_STAGES; k++)
+        CU_ASSERT_EQUAL(row.bytes[k], bytes[k]);
+    CU_ASSERT_EQUAL(row.op_s[0], 0.25); /* the caller's */
+    for (int op = 1; op < SLUICE_PROFILE_STAGES - 1; op++)
+        CU_ASSERT(row.op_s[op] > 0 && row.op_s[op] < elapsed_s);
+    CU_ASSERT_EQUAL(row.op_s[5], 0); /* counts under to_tensor */
+    CU_ASSERT_EQUAL(row.width, 120);
+    CU_ASSERT_EQUAL(row.height, 90);
+    CU_ASSERT_EQUAL(row.coding, SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE);
+
+    /* The file stays, and the pixels are those of any run. */
+    CU_ASSERT_EQUAL(file.ops_done, 0);
+    CU_ASSERT_EQUAL(file.data->len, file_bytes);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(memcmp(pixels, expected, PIXELS), 0);
+    sluice_op_meter_clear(&meter);
+    sluice_op_meter_clear(&meter);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void an_index_stays_the_sample_s(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_op_meter meter;
+    struct sluice_err err = {0};
+    struct sluice_sample file = encode(false);
+    file.jpeg_index = calloc(1, sizeof(*file.jpeg_index));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file.jpeg_index);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_jpeg_index_build(file.data->data, file.data->len, 0, 0, file.jpeg_index, &err),
+        SLUICE_OK);
+    struct sluice_sample_cost row = {.op_s = {0.25}};
+    uint8_t pixels[PIXELS], expected[PIXELS];
+    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS, &row, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(file.jpeg_index->width, 120);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_finish_u8(pipeline, meter.whole, &file, expected, PIXELS, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(memcmp(pixels, expected, PIXELS), 0);
+    sluice_op_meter_clear(&meter);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void what_cannot_be_decoded_never_pays(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_op_meter meter;
+    struct sluice_err err = {0};
+    struct sluice_sample file = encode(true);
+    file.data->len /= 2;
+    struct sluice_sample_cost row = {.op_s = {0.25, 7, 7, 7, 7, 7}, .width = 9};
+    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_op_meter_measure(&meter, pipeline, &file, NULL, 0, &row, &err),
+                    SLUICE_E_CORRUPT);
+    for (int k = 0; k < SLUICE_PROFILE_STAGES; k++) {
+        CU_ASSERT_EQUAL(row.bytes[k], file.data->len);
+        CU_ASSERT_EQUAL(row.op_s[k], k == 0 ? 0.25 : 0);
+    }
+    CU_ASSERT_EQUAL(row.width, 0);
+    sluice_sample_clear(&file);
+    sluice_op_meter_clear(&meter);
+    sluice_pipeline_destroy(pipeline);
+}
+
+static void refuses_other_pipelines_and_other_sizes(void)
+{
+    struct sluice_pipeline *pipeline = parse(SPEC);
+    struct sluice_pipeline *three = parse("decode,random_resized_crop=32,hflip");
+    struct sluice_op_meter meter;
+    struct sluice_err err = {0};
+    struct sluice_sample file = encode(true);
+    struct sluice_sample_cost row = {.width = 9};
+    uint8_t pixels[PIXELS];
+    CU_ASSERT_EQUAL_FATAL(sluice_op_meter_init(&meter, NULL, 0, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_op_meter_measure(&meter, three, &file, NULL, 0, &row, &err),
+                    SLUICE_E_INVALID);
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(
+        sluice_op_meter_measure(&meter, pipeline, &file, pixels, PIXELS - 1, &row, &err),
+        SLUICE_E_INVALID);
+    sluice_sample_clear(&file);
+    sluice_op_meter_clear(&meter);
+    sluice_pipeline_destroy(three);
+    sluice_pipeline_destroy(pipeline);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(measures_bytes_and_times_and_gives_the_pixels),
+        SLUICE_TEST(an_index_stays_the_sample_s),
+        SLUICE_TEST(what_cannot_be_decoded_never_pays),
+        SLUICE_TEST(refuses_other_pipelines_and_other_sizes),
+    };
+    return sluice_test_run("op_meter", tests, SLUICE_TEST_COUNT(tests));
+}

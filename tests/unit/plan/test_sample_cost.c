@@ -1,0 +1,170 @@
+#include "plan/sample_cost.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SIZES_HEADER                                                                               \
+    "index;raw;decoding;original_shape;RandomResizedCrop;RandomHorizontalFlip;ToTensor;Normalize;" \
+    "\n"
+#define TIMES_HEADER                                                                               \
+    "index,loader,decoding,RandomResizedCrop,RandomHorizontalFlip,ToTensor,Normalize\n"
+
+static const char *in_dir(const char *name)
+{
+    static char paths[4][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static void write_and_read_give_the_same_table(void)
+{
+    struct sluice_sample_cost rows[] = {
+        {.bytes = {462687, 1886241, 150561, 150561, 602145, 602145},
+         .op_s = {1e-5, 2e-3, 1e-3, 1e-5, 1e-4, 3e-5},
+         .width = 1024,
+         .height = 614},
+        {.bytes = {1, 2, 3, 4, 5, 1ull << 40},
+         .op_s = {0, 0, 0, 0, 0, 12.5},
+         .width = 1,
+         .height = 1},
+    };
+    const struct sluice_cost_table table = {rows, 2};
+    struct sluice_cost_table read = {0};
+    struct sluice_err err = {0};
+    const char *folder = in_dir("a/b/c");
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, &table, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read(folder, &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
+    for (size_t i = 0; i < 2; i++) {
+        for (int k = 0; k < SLUICE_PROFILE_STAGES; k++) {
+            CU_ASSERT_EQUAL(read.rows[i].bytes[k], rows[i].bytes[k]);
+            CU_ASSERT_DOUBLE_EQUAL(read.rows[i].op_s[k], rows[i].op_s[k], 1e-9);
+        }
+        CU_ASSERT_EQUAL(read.rows[i].width, rows[i].width);
+        CU_ASSERT_EQUAL(read.rows[i].height, rows[i].height);
+    }
+    sluice_cost_table_clear(&read);
+    sluice_cost_table_clear(&read);
+}
+
+static void reads_the_original_layout(void)
+{
+    static const char sizes[] =
+        SIZES_HEADER "0;462687;1886241;(1024, 614);150561;150561;602145;602145;\n"
+                     "1;395615;2359329;(1024, 768);150561;150561;602145;602145;";
+    struct sluice_cost_table read = {0};
+    struct sluice_err err = {0};
+    sluice_test_write_file(in_dir("sizes.csv"), sizes, strlen(sizes));
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read_sizes(in_dir("sizes.csv"), &read, &err),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
+    CU_ASSERT_EQUAL(read.rows[1].bytes[0], 395615);
+    CU_ASSERT_EQUAL(read.rows[1].bytes[5], 602145);
+    CU_ASSERT_EQUAL(read.rows[1].height, 768);
+    sluice_cost_table_clear(&read);
+}
+
+/* Each bad file is refused with its name, the line and a word of what is wrong. */
+static void bad_files_are_named_by_line_and_column(void)
+{
+    static const struct {
+        const char *sizes, *times, *where, *what;
+    } cases[] = {
+        {"", "", "prep_sizes.csv", "empty"},
+        {"index;raw\n", "", "prep_sizes.csv:1", "decoding"},
+        {"index;raw;decoded;original_shape;RandomResizedCrop;RandomHorizontalFlip;ToTensor;"
+         "Normalize;\n",
+         "", "prep_sizes.csv:1", "decoding"},
+        {SIZES_HEADER, "", "prep_sizes.csv", "no rows"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;-8;\n", "", "prep_sizes.csv:2", "Normalize"},
+        {SIZES_HEADER "0;1;2;3x4;5;6;7;8;\n", "", "prep_sizes.csv:2", "original_shape"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;\n", "", "prep_sizes.csv:2", "Normalize"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;9;\n", "", "prep_sizes.csv:2", "more than 8"},
+        {SIZES_HEADER "1;1;2;(3, 4);5;6;7;8;\n", "", "prep_sizes.csv:2", "index"},
+        {SIZES_HEADER "0;1e9;2;(3, 4);5;6;7;8;\n", "", "prep_sizes.csv:2", "raw"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n", "index,loader\n", "prep_times.csv:1", "decoding"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n", TIMES_HEADER, "prep_times.csv", "0 rows"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n", TIMES_HEADER "0,1,nan,1,1,1,1\n",
+         "prep_times.csv:2", "decoding"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n", TIMES_HEADER "0,1,-1,1,1,1,1\n",
+         "prep_times.csv:2", "decoding"},
+        {SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n", TIMES_HEADER "0,1,1,1,1,1,1\n1,1,1,1,1,1,1\n",
+         "prep_times.csv:3", "more rows"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sluice_cost_table read = {0};
+        struct sluice_err err = {0};
+        sluice_test_write_file(in_dir("prep_sizes.csv"), cases[i].sizes, strlen(cases[i].sizes));
+        sluice_test_write_file(in_dir("prep_times.csv"), cases[i].times, strlen(cases[i].times));
+        CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), &read, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].where));
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].what));
+        CU_ASSERT_PTR_NULL(read.rows);
+    }
+}
+
+static void a_missing_times_file_says_what_to_do(void)
+{
+    static const char sizes[] = SIZES_HEADER "0;1;2;(3, 4);5;6;7;8;\n";
+    struct sluice_cost_table read = {0};
+    struct sluice_err err = {0};
+    sluice_test_write_file(in_dir("prep_sizes.csv"), sizes, strlen(sizes));
+    unlink(in_dir("prep_times.csv"));
+    CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), &read, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep_times.csv is missing"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--profiling"));
+    CU_ASSERT_PTR_NULL(read.rows);
+}
+
+static void modelled_times_grow_with_file_and_pixels(void)
+{
+    struct sluice_sample_cost rows[] = {
+        {.bytes = {100000, 600000, 150528, 150528, 602112, 602112}, .width = 500, .height = 400},
+        {.bytes = {200000, 600000, 150528, 150528, 602112, 602112}, .width = 500, .height = 400},
+        {.bytes = {100000, 1200000, 150528, 150528, 602112, 602112}, .width = 500, .height = 800},
+    };
+    struct sluice_cost_table table = {rows, 3};
+    sluice_cost_table_model_times(&table);
+    CU_ASSERT(rows[1].op_s[1] > rows[0].op_s[1]);
+    CU_ASSERT(rows[2].op_s[1] > rows[0].op_s[1]);
+    CU_ASSERT_DOUBLE_EQUAL(rows[1].op_s[2], rows[0].op_s[2], 0);
+    CU_ASSERT(rows[2].op_s[2] > rows[0].op_s[2]);
+    CU_ASSERT(rows[0].op_s[1] > 0.5e-3 && rows[0].op_s[1] < 2e-3);
+}
+
+static void samples_are_as_many_as_asked_for_and_spread(void)
+{
+    for (uint64_t n = 1; n < 60; n++) {
+        for (uint64_t num = 0; num <= n + 2; num++) {
+            uint64_t count = 0, last = 0, widest = 0;
+            for (uint64_t i = 0; i < n; i++) {
+                if (!sluice_cost_table_is_sampled(i, n, num))
+                    continue;
+                widest = count && i - last > widest ? i - last : widest;
+                last = i;
+                count++;
+            }
+            CU_ASSERT_EQUAL(count, num == 0 || num > n ? n : num);
+            CU_ASSERT(count > 0 && widest <= n / count + 1);
+        }
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(write_and_read_give_the_same_table),
+        SLUICE_TEST(reads_the_original_layout),
+        SLUICE_TEST(bad_files_are_named_by_line_and_column),
+        SLUICE_TEST(a_missing_times_file_says_what_to_do),
+        SLUICE_TEST(modelled_times_grow_with_file_and_pixels),
+        SLUICE_TEST(samples_are_as_many_as_asked_for_and_spread),
+    };
+    return sluice_test_run("sample_cost", tests, SLUICE_TEST_COUNT(tests));
+}

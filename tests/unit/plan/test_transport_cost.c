@@ -1,0 +1,200 @@
+#include "plan/transport_cost.h"
+
+#include "plan/form_menu.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+static const struct sluice_transport_cost some = {
+    .storage_s_per_sample = 1,
+    .storage_s_per_job = 10,
+    .storage_s_per_byte = 0.5,
+    .compute_s_per_sample = 100,
+    .compute_s_per_job = 50,
+    .compute_s_per_byte = 0.25,
+    .receive_s_per_sample = 7,
+    .receive_s_per_byte = 0.125,
+};
+
+static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
+{
+    double cost[SLUICE_NUM_LOADS];
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        cost[r] = 1000 + r;
+    cost[SLUICE_LOAD_NET_DOWN] = 8;
+    sluice_transport_cost_add(&some, 3, cost);
+    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        const double expected = r == SLUICE_LOAD_STORAGE_CPU   ? 1000 + r + 1 + 10 + 4
+                                : r == SLUICE_LOAD_COMPUTE_CPU ? 1000 + r + 100 + 50 + 2
+                                : r == SLUICE_LOAD_RECEIVE     ? 1000 + r + 7 + 1
+                                : r == SLUICE_LOAD_NET_DOWN    ? 8
+                                                               : 1000 + r;
+        CU_ASSERT_DOUBLE_EQUAL(cost[r], expected, 1e-9);
+    }
+}
+
+static void a_file_needs_no_prep_worker(void)
+{
+    for (unsigned choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = 2};
+        sluice_transport_cost_add(&some, choice, cost);
+        CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_LOAD_STORAGE_CPU], choice ? 12 : 2, 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_LOAD_COMPUTE_CPU], choice ? 150.5 : 100.5, 1e-9);
+    }
+}
+
+/* What machines with these costs show: phases of files, of pixels and of both, in which either node
+ * may be busy. */
+static size_t see(const struct sluice_transport_cost *true_cost, double busy_s, double idle_s,
+                  struct sluice_transport_seen seen[6])
+{
+    static const struct {
+        double job_share, bytes, storage_share, compute_share;
+    } phases[6] = {
+        {0, 110e3, 0.2, 1}, {1, 150e3, 1, 0.2}, {1, 64e3, 1, 0.3},
+        {1, 44e3, 0.8, 1},  {0.5, 130e3, 1, 1}, {1, 602e3, 1, 0.5},
+    };
+    for (size_t i = 0; i < 6; i++) {
+        const double n = 200, jobs = phases[i].job_share;
+        seen[i] = (struct sluice_transport_seen){
+            .num_samples = (size_t)n,
+            .num_jobs = (size_t)(n * jobs),
+            .bytes = n * phases[i].bytes,
+            .storage_share = phases[i].storage_share,
+            .compute_share = phases[i].compute_share,
+            .storage_s =
+                n * (true_cost->storage_s_per_sample + jobs * true_cost->storage_s_per_job +
+                     phases[i].bytes * true_cost->storage_s_per_byte +
+                     (phases[i].storage_share < 0.5 ? idle_s : busy_s)),
+            .compute_s =
+                n * (true_cost->compute_s_per_sample + jobs * true_cost->compute_s_per_job +
+                     phases[i].bytes * true_cost->compute_s_per_byte +
+                     (phases[i].compute_share < 0.5 ? idle_s : busy_s)),
+        };
+    }
+    return 6;
+}
+
+static const struct sluice_transport_cost other_machine = {
+    .storage_s_per_sample = 60e-6,
+    .storage_s_per_job = 50e-6,
+    .storage_s_per_byte = 0.4e-9,
+    .compute_s_per_sample = 30e-6,
+    .compute_s_per_job = 10e-6,
+    .compute_s_per_byte = 0.5e-9,
+};
+
+static double error_of(const struct sluice_transport_cost *got, double jobs, double bytes,
+                       bool is_storage)
+{
+    const struct sluice_transport_cost *want = &other_machine;
+    const double a = is_storage ? got->storage_s_per_sample + jobs * got->storage_s_per_job +
+                                      bytes * got->storage_s_per_byte
+                                : got->compute_s_per_sample + jobs * got->compute_s_per_job +
+                                      bytes * got->compute_s_per_byte;
+    const double b = is_storage ? want->storage_s_per_sample + jobs * want->storage_s_per_job +
+                                      bytes * want->storage_s_per_byte
+                                : want->compute_s_per_sample + jobs * want->compute_s_per_job +
+                                      bytes * want->compute_s_per_byte;
+    return fabs(a / b - 1);
+}
+
+static void follows_what_a_profile_saw(void)
+{
+    struct sluice_transport_seen seen[6];
+    struct sluice_transport_cost fitted = sluice_transport_cost_default();
+    const double receive = fitted.receive_s_per_byte;
+    sluice_transport_cost_fit(&fitted, 20e-6, seen, see(&other_machine, 0, 0, seen));
+    CU_ASSERT(error_of(&fitted, 1, 150e3, true) < 0.02);
+    CU_ASSERT(error_of(&fitted, 0.3, 110e3, true) < 0.02);
+    CU_ASSERT(error_of(&fitted, 0, 110e3, false) < 0.02);
+    CU_ASSERT(error_of(&fitted, 1, 44e3, false) < 0.02);
+    CU_ASSERT_EQUAL(fitted.receive_s_per_byte, receive);
+}
+
+static void what_a_node_takes_while_it_is_idle_counts_little(void)
+{
+    struct sluice_transport_seen seen[6];
+    struct sluice_transport_cost fitted = sluice_transport_cost_default();
+    sluice_transport_cost_fit(&fitted, 20e-6, seen, see(&other_machine, 0, 200e-6, seen));
+    CU_ASSERT(error_of(&fitted, 1, 150e3, true) < 0.05);
+    CU_ASSERT(error_of(&fitted, 0.5, 130e3, true) < 0.05);
+    CU_ASSERT(error_of(&fitted, 0, 110e3, false) < 0.05);
+}
+
+static void a_sample_takes_no_less_than_reading_its_file(void)
+{
+    struct sluice_transport_seen seen[6];
+    struct sluice_transport_cost fitted = sluice_transport_cost_default();
+    sluice_transport_cost_fit(&fitted, 1e-3, seen, see(&other_machine, 0, 0, seen));
+    CU_ASSERT(fitted.storage_s_per_sample >= 1e-3);
+    CU_ASSERT(fitted.storage_s_per_job >= 0 && fitted.storage_s_per_byte >= 0);
+}
+
+static void without_anything_seen_it_stays_as_it_is(void)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    struct sluice_transport_cost fitted = usual;
+    const struct sluice_transport_seen empty = {0};
+    sluice_transport_cost_fit(&fitted, 0, &empty, 1);
+    CU_ASSERT_DOUBLE_EQUAL(fitted.storage_s_per_job, usual.storage_s_per_job, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(fitted.compute_s_per_sample, usual.compute_s_per_sample, 1e-12);
+
+    /* A server that does not say its CPU time: the compute side is fitted all the same. */
+    struct sluice_transport_seen seen[6];
+    const size_t n = see(&other_machine, 0, 0, seen);
+    for (size_t i = 0; i < n; i++)
+        seen[i].storage_s = seen[i].storage_share = NAN;
+    sluice_transport_cost_fit(&fitted, 0, seen, n);
+    CU_ASSERT_DOUBLE_EQUAL(fitted.storage_s_per_job, usual.storage_s_per_job, 1e-12);
+    CU_ASSERT(error_of(&fitted, 0, 110e3, false) < 0.02);
+}
+
+static void the_default_is_above_nothing_and_grows_with_bytes(void)
+{
+    const struct sluice_transport_cost transport = sluice_transport_cost_default();
+    double last[SLUICE_NUM_LOADS] = {0};
+    for (unsigned bytes = 1000; bytes < 100000000; bytes *= 10) {
+        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)bytes};
+        sluice_transport_cost_add(&transport, 0, cost);
+        CU_ASSERT(cost[SLUICE_LOAD_STORAGE_CPU] > last[SLUICE_LOAD_STORAGE_CPU]);
+        CU_ASSERT(cost[SLUICE_LOAD_COMPUTE_CPU] > last[SLUICE_LOAD_COMPUTE_CPU]);
+        CU_ASSERT(cost[SLUICE_LOAD_RECEIVE] > last[SLUICE_LOAD_RECEIVE]);
+        /* A part of what the node does. */
+        CU_ASSERT(cost[SLUICE_LOAD_RECEIVE] <= cost[SLUICE_LOAD_COMPUTE_CPU]);
+        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            last[r] = cost[r];
+    }
+    CU_ASSERT(isfinite(last[SLUICE_LOAD_STORAGE_CPU]) && isfinite(last[SLUICE_LOAD_COMPUTE_CPU]));
+}
+
+static void the_receiving_thread_is_as_fast_as_a_probe_was(void)
+{
+    const struct sluice_transport_cost usual = sluice_transport_cost_default();
+    struct sluice_transport_cost slow = usual, slower = usual, absurd = usual, none = usual;
+    sluice_transport_cost_set_receive(&slow, 0.2e-9);
+    sluice_transport_cost_set_receive(&slower, 0.3e-9);
+    sluice_transport_cost_set_receive(&absurd, 1);
+    sluice_transport_cost_set_receive(&none, 0);
+    CU_ASSERT_DOUBLE_EQUAL(slower.receive_s_per_byte / slow.receive_s_per_byte, 1.5, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(slower.receive_s_per_sample / slow.receive_s_per_sample, 1.5, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(absurd.receive_s_per_byte / usual.receive_s_per_byte, 4, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(none.receive_s_per_byte / usual.receive_s_per_byte, 0.25, 1e-12);
+    CU_ASSERT_EQUAL(slower.compute_s_per_byte, usual.compute_s_per_byte);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(adds_to_both_cpus_and_the_receiving_thread_alone),
+        SLUICE_TEST(a_file_needs_no_prep_worker),
+        SLUICE_TEST(the_receiving_thread_is_as_fast_as_a_probe_was),
+        SLUICE_TEST(follows_what_a_profile_saw),
+        SLUICE_TEST(what_a_node_takes_while_it_is_idle_counts_little),
+        SLUICE_TEST(a_sample_takes_no_less_than_reading_its_file),
+        SLUICE_TEST(without_anything_seen_it_stays_as_it_is),
+        SLUICE_TEST(the_default_is_above_nothing_and_grows_with_bytes),
+    };
+    return sluice_test_run("transport_cost", tests, SLUICE_TEST_COUNT(tests));
+}

@@ -1,0 +1,94 @@
+#ifndef SLUICE_TRAIN_NET_H
+#define SLUICE_TRAIN_NET_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Models as data: a list of layers in execution order, each reading one or two earlier tensors
+ * and writing one.  The devices walk it forwards and backwards; none of them knows a model.
+ *
+ * Tensor 0 is the input (N x 3 x size x size); layer i writes tensor i + 1.  Definitions follow
+ * torchvision's, and parameters carry torchvision's state_dict names.
+ *
+ * Threads: a net is immutable once built. */
+
+enum sluice_layer_kind {
+    SLUICE_LAYER_CONV,      /* weight OIHW, optional bias */
+    SLUICE_LAYER_BATCHNORM, /* weight, bias; running_mean, running_var; eps 1e-5, momentum 0.1 */
+    SLUICE_LAYER_RELU,
+    SLUICE_LAYER_MAXPOOL,
+    SLUICE_LAYER_AVGPOOL, /* adaptive average pool to out_h x out_w (torch's bin edges) */
+    SLUICE_LAYER_LINEAR,  /* weight out x in, bias; reads its input flattened C x H x W */
+    SLUICE_LAYER_DROPOUT, /* p; keeps scaled by 1 / (1 - p); mask from Philox (seed, step, layer) */
+    SLUICE_LAYER_ADD,     /* input + input2 */
+};
+
+#define SLUICE_NET_MAX_LAYERS 128
+#define SLUICE_NET_MAX_PARAMS 128
+
+struct sluice_shape {
+    uint32_t c, h, w;
+};
+
+struct sluice_layer {
+    enum sluice_layer_kind kind;
+    unsigned input, input2; /* tensor indices; input2: ADD only */
+    struct sluice_shape in, out;
+    uint32_t kernel, stride, pad;  /* CONV, MAXPOOL; square */
+    double p;                      /* DROPOUT */
+    int weight, bias;              /* parameter indices; -1: none */
+    int running_mean, running_var; /* BATCHNORM: parameter indices */
+};
+
+/* How a parameter begins; draws are Philox4x32-10 keyed by (seed, parameter index). */
+enum sluice_init {
+    SLUICE_INIT_ZERO,
+    SLUICE_INIT_ONE,
+    SLUICE_INIT_KAIMING_UNIFORM,        /* torch's default for conv and linear: U(-b, b), b =
+                                           1/sqrt(fan_in) */
+    SLUICE_INIT_KAIMING_NORMAL_FAN_OUT, /* resnet's convs: N(0, 2 / fan_out) */
+};
+
+struct sluice_param {
+    char name[64]; /* "layer1.0.conv1.weight" */
+    uint32_t dims[4];
+    unsigned num_dims;
+    size_t count;
+    enum sluice_init init;
+    uint32_t fan;    /* fan_in or fan_out, as init needs it */
+    bool is_trained; /* 0: running statistics */
+};
+
+struct sluice_net {
+    const char *model;
+    uint32_t image_size, num_classes;
+    struct sluice_layer layers[SLUICE_NET_MAX_LAYERS];
+    unsigned num_layers;
+    struct sluice_param params[SLUICE_NET_MAX_PARAMS];
+    unsigned num_params;
+};
+
+/* model: "alexnet", "resnet18" (torchvision's), "small_cnn" (four conv-batchnorm-relu stages,
+ * global average pool, dropout of 0, linear).  dropout < 0: the model's own.  SLUICE_E_INVALID: no
+ * such model, or an image_size too small for it (says the smallest). */
+SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t image_size,
+                                               uint32_t num_classes, double dropout,
+                                               struct sluice_net *net, struct sluice_err *err);
+
+/* Writes the parameter's initial values, the same on every machine (the normal ones as far as its
+ * log, sin and cos agree to a float's precision).  Element i comes from word i % 4 of Philox with
+ * the seed as key (low word first) and the counter (i / 4 low, i / 4 high, param, 0x49000000);
+ * word pairs make a pair of normal values (Box and Muller). */
+void sluice_net_init_param(const struct sluice_net *net, unsigned param, uint64_t seed, float *out);
+
+/* Dropout's mask for one layer and step: out[i] is 0 or 1 / (1 - p).  Element i is a pure function
+ * of (seed, step, layer, i), so CPU and GPU drop the same units: with the seed as Philox's key (low
+ * word first) and the counter (i / 4, step low, step high, 0x44000000 | layer), word i % 4 drops it
+ * if it is below p * 2^32.  `layer` is the index in net->layers; count <= 2^34. */
+void sluice_net_dropout_mask(uint64_t seed, uint64_t step, unsigned layer, double p, float *out,
+                             size_t count);
+
+#endif

@@ -1,0 +1,74 @@
+#ifndef SLUICE_TRAIN_ONEDNN_SHIM_H
+#define SLUICE_TRAIN_ONEDNN_SHIM_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The few operations of oneDNN that the CPU trainer needs, over plain float32 arrays, the same for
+ * oneDNN 2 and 3.  Images are N x H x W x C, convolution weights O x I x H x W, matrices row by
+ * row.  An operation is made for one geometry and run any number of times.
+ *
+ * The only file that includes oneDNN's header is the .c beside this one.
+ *
+ * Threads: a context and what is made from it belong to one thread at a time. */
+
+struct sluice_onednn; /* engine, stream, scratch memory */
+
+/* num_threads: how many threads of the library's own pool compute; results depend on it in the
+ * last bits.  A oneDNN that was not built on OpenMP takes its own number, and a warning says so. */
+SLUICE_MUST_USE sluice_status sluice_onednn_create(unsigned num_threads,
+                                                   struct sluice_onednn **onednn,
+                                                   struct sluice_err *err);
+void sluice_onednn_destroy(struct sluice_onednn *onednn); /* after its operations; NULL is fine */
+
+/* Before any of the calls below, whenever the calling thread may be another than the last. */
+void sluice_onednn_enter(struct sluice_onednn *onednn);
+
+enum sluice_onednn_kind {
+    SLUICE_ONEDNN_CONV,
+    SLUICE_ONEDNN_LINEAR,    /* in: c x 1 x 1 */
+    SLUICE_ONEDNN_MAXPOOL,   /* ties: the first in row order */
+    SLUICE_ONEDNN_BATCHNORM, /* statistics of the batch; biased variance */
+    SLUICE_ONEDNN_RELU,
+};
+
+struct sluice_onednn_geometry {
+    enum sluice_onednn_kind kind;
+    unsigned n, c, h, w;          /* input */
+    unsigned out_c, out_h, out_w; /* output */
+    unsigned kernel, stride, pad; /* CONV, MAXPOOL */
+    bool has_bias;                /* CONV, LINEAR */
+    bool needs_diff_src;          /* CONV, LINEAR: backward writes diff_src */
+    float epsilon;                /* BATCHNORM */
+};
+
+/* One layer's arrays; a kind reads and writes those that it has. */
+struct sluice_onednn_arrays {
+    float *src, *dst; /* RELU, BATCHNORM: diff_src may be diff_dst; RELU: src may be dst */
+    const float *weight, *bias; /* BATCHNORM: scale and shift */
+    float *mean, *variance;     /* BATCHNORM: forward writes, backward reads */
+    float *diff_src, *diff_dst;
+    float *diff_weight, *diff_bias;
+};
+
+struct sluice_onednn_layer;
+
+SLUICE_MUST_USE sluice_status sluice_onednn_layer_create(
+    struct sluice_onednn *onednn, const struct sluice_onednn_geometry *geometry,
+    struct sluice_onednn_layer **layer, struct sluice_err *err);
+void sluice_onednn_layer_destroy(struct sluice_onednn_layer *layer); /* NULL is fine */
+
+SLUICE_MUST_USE sluice_status sluice_onednn_forward(struct sluice_onednn_layer *layer,
+                                                    const struct sluice_onednn_arrays *arrays,
+                                                    struct sluice_err *err);
+
+/* Overwrites diff_src (where needed), diff_weight and diff_bias.  MAXPOOL and BATCHNORM: after the
+ * forward run of the same layer object. */
+SLUICE_MUST_USE sluice_status sluice_onednn_backward(struct sluice_onednn_layer *layer,
+                                                     const struct sluice_onednn_arrays *arrays,
+                                                     struct sluice_err *err);
+
+#endif

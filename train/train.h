@@ -1,0 +1,115 @@
+#ifndef SLUICE_TRAIN_TRAIN_H
+#define SLUICE_TRAIN_TRAIN_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A model that learns from batches, on one of three devices.
+ *
+ *   none   consumes batches, at `consume_rate` samples a second if that is > 0
+ *   cpu    oneDNN
+ *   cuda   cuDNN, cuBLAS and kernels of our own
+ *
+ * All take u8 NHWC batches and turn them into the model's input by the
+ * pipeline's 3 x 256 table on their own side of the bus.
+ *
+ * Threads: a trainer belongs to one thread at a time. */
+
+struct sluice_trainer;
+
+struct sluice_train_batch {
+    const uint8_t *pixels;  /* n x size x size x 3 */
+    const uint32_t *labels; /* n, each < num_classes */
+    unsigned n;             /* 1 .. batch_size; the last of an epoch may be short */
+};
+
+struct sluice_train_options {
+    const char *device; /* "none", "cpu", "cuda" */
+    const char *model;  /* "alexnet", "resnet18", "small_cnn" */
+    unsigned num_classes;
+    unsigned image_size; /* side of the square input */
+    unsigned batch_size;
+    double lr, momentum, weight_decay; /* SGD as torch.optim.SGD defines it (nesterov off) */
+    uint64_t seed;                     /* of the initial weights and of dropout */
+    const float (*table)[256];         /* [3][256], borrowed for the trainer's life */
+    double consume_rate;               /* device none: samples a second; 0: as fast as they come */
+    unsigned num_threads;              /* device cpu: 0: all CPUs */
+    bool allow_tf32;                   /* device cuda: products of 10-bit mantissas, summed in
+                                          float32, in convolutions and linear layers */
+    double dropout;                    /* < 0: as the model defines it (alexnet 0.5, others 0) */
+};
+
+/* SLUICE_E_INVALID names the option; SLUICE_E_UNSUPPORTED: this build has no such device, and
+ * which build option brings it. */
+SLUICE_MUST_USE sluice_status sluice_trainer_create(const struct sluice_train_options *options,
+                                                    struct sluice_trainer **trainer,
+                                                    struct sluice_err *err);
+void sluice_trainer_destroy(struct sluice_trainer *trainer); /* NULL is allowed */
+
+/* Sums since the last collect. */
+struct sluice_train_totals {
+    uint64_t samples, steps;
+    double loss_sum; /* cross-entropy, natural log, summed over samples */
+    uint64_t top1, top5;
+};
+
+/* One SGD step.  Returns when the batch's memory may be reused, which on a GPU is before the
+ * step is done.  Device none counts samples and leaves loss 0. */
+SLUICE_MUST_USE sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
+                                                  const struct sluice_train_batch *batch,
+                                                  struct sluice_err *err);
+
+/* Forward only, in evaluation mode (running statistics, no dropout). */
+SLUICE_MUST_USE sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
+                                                      const struct sluice_train_batch *batch,
+                                                      struct sluice_err *err);
+
+/* Waits for all steps and returns the sums, which start again at 0.  A loss that is
+ * not finite is SLUICE_E_INTERNAL. */
+SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
+                                                     struct sluice_train_totals *totals,
+                                                     struct sluice_err *err);
+
+void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
+
+/* Checkpoints: the model's name and shapes, parameters, momentum, running statistics, step
+ * count; written beside and renamed.  `extra` is a line of text of the caller's (JSON) that
+ * load gives back as a new string.  Continuing from a load is bit-for-bit the run that was
+ * not interrupted (cpu).  SLUICE_E_CORRUPT and SLUICE_E_INVALID (another model) name the file. */
+SLUICE_MUST_USE sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *path,
+                                                  const char *extra, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *path,
+                                                  char **extra, struct sluice_err *err);
+
+/* Memory that uploads to the device fastest: pinned with cuda, plain pages else.  64-byte
+ * aligned.  The trainer must outlive it. */
+SLUICE_MUST_USE sluice_status sluice_trainer_host_alloc(struct sluice_trainer *trainer,
+                                                        size_t bytes, void **memory,
+                                                        struct sluice_err *err);
+void sluice_trainer_host_free(struct sluice_trainer *trainer, void *memory);
+
+/* What goes up to the device in a second from such memory: measured with cuda, by a few uploads of
+ * a batch (16 MB of it at most) in some 10 ms, before the first step; INFINITY where nothing is
+ * uploaded. */
+SLUICE_MUST_USE sluice_status sluice_trainer_measure_upload(struct sluice_trainer *trainer,
+                                                            double *bytes_per_s,
+                                                            struct sluice_err *err);
+
+/* For tests and for exchange with other frameworks: parameters and gradients by their torchvision
+ * names ("features.0.weight"), float32, torch's layouts (OIHW; out x in). */
+size_t sluice_trainer_num_params(const struct sluice_trainer *trainer);
+const char *sluice_trainer_param_name(const struct sluice_trainer *trainer, size_t param);
+size_t sluice_trainer_param_count(const struct sluice_trainer *trainer,
+                                  size_t param); /* elements */
+SLUICE_MUST_USE sluice_status sluice_trainer_get_param(struct sluice_trainer *trainer, size_t param,
+                                                       float *out, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_trainer_set_param(struct sluice_trainer *trainer, size_t param,
+                                                       const float *in, struct sluice_err *err);
+/* Of the last step, before momentum and weight decay. */
+SLUICE_MUST_USE sluice_status sluice_trainer_get_grad(struct sluice_trainer *trainer, size_t param,
+                                                      float *out, struct sluice_err *err);
+
+#endif

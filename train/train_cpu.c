@@ -1,0 +1,629 @@
+#include "train/onednn_shim.h"
+#include "train/trainer_internal.h"
+
+#include "base/cpu.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Walks the net forwards and backwards on oneDNN; what touches memory once is plain C here.
+ *
+ * Images lie N x H x W x C up to the average pool, which writes N x C x H x W: from there on a
+ * sample is the vector that torch's flatten gives, and linear layers read it as it is.
+ *
+ * Tensors share memory where the earlier one is not needed again (relu, dropout), and gradients
+ * where a layer's backward pass may work in place:
+ *
+ *     tensors    conv -> a    batchnorm: a -> b    relu: b -> b
+ *     gradients  conv <- d    batchnorm: d <- d    relu: d <- d
+ *
+ * The results of a step are a pure function of its inputs, the number of threads and the library,
+ * so a run continued from a checkpoint is bit-for-bit the run that was not interrupted. */
+
+/* The last batch of an epoch is short, and a few sizes may turn up where samples are skipped. */
+#define MAX_PLANS 4
+
+#define BATCHNORM_EPSILON 1e-5f
+#define BATCHNORM_MOMENTUM 0.1
+
+struct plan { /* for batches of n */
+    unsigned n;
+    uint64_t last_use;
+    struct sluice_onednn_layer *layers[SLUICE_NET_MAX_LAYERS]; /* NULL where C does it */
+};
+
+struct cpu_trainer {
+    struct sluice_trainer base;
+    struct sluice_onednn *onednn;
+    struct plan *plans[MAX_PLANS];
+    uint64_t uses;
+
+    float *values[SLUICE_NET_MAX_PARAMS];
+    float *momenta[SLUICE_NET_MAX_PARAMS]; /* NULL where not trained, as are gradients */
+    float *grads[SLUICE_NET_MAX_PARAMS];
+
+    /* By tensor index, for batch_size samples; several may be one array. */
+    float *tensors[SLUICE_NET_MAX_LAYERS + 1];
+    float *diffs[SLUICE_NET_MAX_LAYERS + 1]; /* tensor 0 has none */
+    unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
+    float *masks[SLUICE_NET_MAX_LAYERS]; /* DROPOUT */
+    float *means[SLUICE_NET_MAX_LAYERS]; /* BATCHNORM: of the batch */
+    float *variances[SLUICE_NET_MAX_LAYERS];
+    float *branch; /* a gradient before it is added to what its tensor has already */
+
+    float **owned; /* every array, to free */
+    size_t num_owned, max_owned;
+    struct sluice_train_totals totals; /* loss and hits since the last collect */
+};
+
+static size_t elements(struct sluice_shape shape)
+{
+    return (size_t)shape.c * shape.h * shape.w;
+}
+
+static sluice_status alloc_array(struct cpu_trainer *cpu, size_t count, float **array,
+                                 struct sluice_err *err)
+{
+    if (cpu->num_owned == cpu->max_owned) {
+        const size_t max = cpu->max_owned ? 2 * cpu->max_owned : 64;
+        float **owned = realloc(cpu->owned, max * sizeof(*owned));
+        if (!owned)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the trainer");
+        cpu->owned = owned;
+        cpu->max_owned = max;
+    }
+    void *block;
+    if (posix_memalign(&block, 64, count * sizeof(float)) != 0)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "no memory for %zu MB of the trainer: is the batch too large?",
+                           count * sizeof(float) >> 20);
+    memset(block, 0, count * sizeof(float));
+    cpu->owned[cpu->num_owned++] = block;
+    *array = block;
+    return SLUICE_OK;
+}
+
+static sluice_status make_params(struct cpu_trainer *cpu, struct sluice_err *err)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    for (unsigned i = 0; i < net->num_params; i++) {
+        sluice_status status = alloc_array(cpu, net->params[i].count, &cpu->values[i], err);
+        if (!status && net->params[i].is_trained)
+            status = alloc_array(cpu, net->params[i].count, &cpu->momenta[i], err);
+        if (!status && net->params[i].is_trained)
+            status = alloc_array(cpu, net->params[i].count, &cpu->grads[i], err);
+        if (status)
+            return status;
+        sluice_net_init_param(net, i, cpu->base.options.seed, cpu->values[i]);
+    }
+    return SLUICE_OK;
+}
+
+/* Whose output may overwrite its input: the backward pass reads the output or neither. */
+static bool is_in_place(enum sluice_layer_kind kind)
+{
+    return kind == SLUICE_LAYER_RELU || kind == SLUICE_LAYER_DROPOUT;
+}
+
+/* Whose backward pass may overwrite its output's gradient with its input's. */
+static bool is_in_place_backward(enum sluice_layer_kind kind)
+{
+    return is_in_place(kind) || kind == SLUICE_LAYER_BATCHNORM || kind == SLUICE_LAYER_ADD;
+}
+
+static sluice_status make_tensors(struct cpu_trainer *cpu, struct sluice_err *err)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    const size_t n = cpu->base.options.batch_size;
+    for (unsigned i = 0; i < net->num_layers; i++) {
+        cpu->num_readers[net->layers[i].input]++;
+        if (net->layers[i].kind == SLUICE_LAYER_ADD)
+            cpu->num_readers[net->layers[i].input2]++;
+    }
+
+    sluice_status status = alloc_array(cpu, n * elements(net->layers[0].in), &cpu->tensors[0], err);
+    for (unsigned i = 0; !status && i < net->num_layers; i++) {
+        const struct sluice_layer *layer = &net->layers[i];
+        if (is_in_place(layer->kind)) {
+            assert(cpu->num_readers[layer->input] == 1 && layer->input > 0);
+            cpu->tensors[i + 1] = cpu->tensors[layer->input];
+        } else {
+            status = alloc_array(cpu, n * elements(layer->out), &cpu->tensors[i + 1], err);
+        }
+        if (!status && layer->kind == SLUICE_LAYER_DROPOUT)
+            status = alloc_array(cpu, n * elements(layer->out), &cpu->masks[i], err);
+        if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
+            status = alloc_array(cpu, layer->in.c, &cpu->means[i], err);
+        if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
+            status = alloc_array(cpu, layer->in.c, &cpu->variances[i], err);
+    }
+
+    /* From the end, as a layer hands its gradient on to its input. */
+    size_t largest_shared = 0;
+    for (unsigned i = net->num_layers; !status && i > 0; i--) {
+        const struct sluice_layer *layer = &net->layers[i - 1];
+        const size_t count = n * elements(layer->out);
+        if (!cpu->diffs[i])
+            status = alloc_array(cpu, count, &cpu->diffs[i], err);
+        if (is_in_place_backward(layer->kind)) {
+            assert(cpu->num_readers[layer->input] == 1 && layer->input > 0);
+            cpu->diffs[layer->input] = cpu->diffs[i];
+        }
+        if (cpu->num_readers[i] > 1 && count > largest_shared)
+            largest_shared = count;
+    }
+    if (!status && largest_shared)
+        status = alloc_array(cpu, largest_shared, &cpu->branch, err);
+    return status;
+}
+
+static void plan_destroy(struct plan *plan)
+{
+    if (!plan)
+        return;
+    for (size_t i = 0; i < SLUICE_NET_MAX_LAYERS; i++)
+        sluice_onednn_layer_destroy(plan->layers[i]);
+    free(plan);
+}
+
+static void cpu_clear(struct sluice_trainer *trainer)
+{
+    struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
+    for (int i = 0; i < MAX_PLANS; i++)
+        plan_destroy(cpu->plans[i]);
+    sluice_onednn_destroy(cpu->onednn);
+    for (size_t i = 0; i < cpu->num_owned; i++)
+        free(cpu->owned[i]);
+    free(cpu->owned);
+}
+
+static sluice_status cpu_init(struct sluice_trainer *trainer, struct sluice_err *err)
+{
+    struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
+    const unsigned num_threads =
+        trainer->options.num_threads ? trainer->options.num_threads : sluice_cpu_count();
+    sluice_status status = sluice_onednn_create(num_threads, &cpu->onednn, err);
+    if (!status)
+        status = make_params(cpu, err);
+    if (!status)
+        status = make_tensors(cpu, err);
+    return status;
+}
+
+static sluice_status plan_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
+                                struct sluice_err *err)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    struct sluice_onednn_geometry geometry = {
+        .n = plan->n,
+        .c = layer->in.c,
+        .h = layer->in.h,
+        .w = layer->in.w,
+        .out_c = layer->out.c,
+        .out_h = layer->out.h,
+        .out_w = layer->out.w,
+        .kernel = layer->kernel,
+        .stride = layer->stride,
+        .pad = layer->pad,
+        .has_bias = layer->bias >= 0,
+        .needs_diff_src = layer->input > 0,
+        .epsilon = BATCHNORM_EPSILON,
+    };
+    switch (layer->kind) {
+    case SLUICE_LAYER_CONV:
+        geometry.kind = SLUICE_ONEDNN_CONV;
+        break;
+    case SLUICE_LAYER_LINEAR:
+        geometry.kind = SLUICE_ONEDNN_LINEAR;
+        geometry.c = (unsigned)elements(layer->in);
+        geometry.h = geometry.w = 1;
+        break;
+    case SLUICE_LAYER_MAXPOOL:
+        geometry.kind = SLUICE_ONEDNN_MAXPOOL;
+        break;
+    case SLUICE_LAYER_BATCHNORM:
+        geometry.kind = SLUICE_ONEDNN_BATCHNORM;
+        break;
+    case SLUICE_LAYER_RELU:
+        geometry.kind = SLUICE_ONEDNN_RELU;
+        break;
+    case SLUICE_LAYER_AVGPOOL:
+    case SLUICE_LAYER_DROPOUT:
+    case SLUICE_LAYER_ADD:
+        return SLUICE_OK;
+    }
+    return sluice_onednn_layer_create(cpu->onednn, &geometry, &plan->layers[i], err);
+}
+
+static sluice_status get_plan(struct cpu_trainer *cpu, unsigned n, struct plan **out,
+                              struct sluice_err *err)
+{
+    struct plan **slot = &cpu->plans[0];
+    for (int i = 0; i < MAX_PLANS; i++) {
+        struct plan *plan = cpu->plans[i];
+        if (plan && plan->n == n) {
+            plan->last_use = ++cpu->uses;
+            *out = plan;
+            return SLUICE_OK;
+        }
+        if (*slot && (!plan || plan->last_use < (*slot)->last_use))
+            slot = &cpu->plans[i];
+    }
+
+    struct plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", n);
+    plan->n = n;
+    plan->last_use = ++cpu->uses;
+    for (unsigned i = 0; i < cpu->base.net.num_layers; i++) {
+        const sluice_status status = plan_layer(cpu, plan, i, err);
+        if (status) {
+            plan_destroy(plan);
+            return status;
+        }
+    }
+    plan_destroy(*slot);
+    *slot = plan;
+    *out = plan;
+    return SLUICE_OK;
+}
+
+/* Layers in C */
+
+static void input_from_pixels(const struct cpu_trainer *cpu, const struct sluice_train_batch *batch)
+{
+    const float(*table)[256] = cpu->base.options.table;
+    const size_t count = batch->n * elements(cpu->base.net.layers[0].in);
+    float *out = cpu->tensors[0];
+    for (size_t i = 0; i < count; i += 3) {
+        out[i] = table[0][batch->pixels[i]];
+        out[i + 1] = table[1][batch->pixels[i + 1]];
+        out[i + 2] = table[2][batch->pixels[i + 2]];
+    }
+}
+
+/* The input rows of output row i, as torch's adaptive pooling has them; they may overlap. */
+static void bin(uint32_t i, uint32_t in, uint32_t out, uint32_t *start, uint32_t *end)
+{
+    *start = (uint32_t)((uint64_t)i * in / out);
+    *end = (uint32_t)(((uint64_t)(i + 1) * in + out - 1) / out);
+}
+
+/* out: C x H x W; in: H x W x C.  One sample. */
+static void avgpool_forward(const struct sluice_layer *layer, const float *in, float *out)
+{
+    const uint32_t num_c = layer->in.c;
+    for (uint32_t y = 0; y < layer->out.h; y++) {
+        uint32_t y0, y1;
+        bin(y, layer->in.h, layer->out.h, &y0, &y1);
+        for (uint32_t x = 0; x < layer->out.w; x++) {
+            uint32_t x0, x1;
+            bin(x, layer->in.w, layer->out.w, &x0, &x1);
+            const float scale = 1.0f / (float)((y1 - y0) * (x1 - x0));
+            for (uint32_t c = 0; c < num_c; c++) {
+                float sum = 0;
+                for (uint32_t j = y0; j < y1; j++) {
+                    for (uint32_t i = x0; i < x1; i++)
+                        sum += in[((size_t)j * layer->in.w + i) * num_c + c];
+                }
+                out[((size_t)c * layer->out.h + y) * layer->out.w + x] = sum * scale;
+            }
+        }
+    }
+}
+
+static void avgpool_backward(const struct sluice_layer *layer, const float *diff_out,
+                             float *diff_in)
+{
+    const uint32_t num_c = layer->in.c;
+    memset(diff_in, 0, elements(layer->in) * sizeof(float));
+    for (uint32_t y = 0; y < layer->out.h; y++) {
+        uint32_t y0, y1;
+        bin(y, layer->in.h, layer->out.h, &y0, &y1);
+        for (uint32_t x = 0; x < layer->out.w; x++) {
+            uint32_t x0, x1;
+            bin(x, layer->in.w, layer->out.w, &x0, &x1);
+            const float scale = 1.0f / (float)((y1 - y0) * (x1 - x0));
+            for (uint32_t j = y0; j < y1; j++) {
+                for (uint32_t i = x0; i < x1; i++) {
+                    for (uint32_t c = 0; c < num_c; c++)
+                        diff_in[((size_t)j * layer->in.w + i) * num_c + c] +=
+                            diff_out[((size_t)c * layer->out.h + y) * layer->out.w + x] * scale;
+                }
+            }
+        }
+    }
+}
+
+static void multiply(float *values, const float *by, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] *= by[i];
+}
+
+static void add(float *values, const float *by, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] += by[i];
+}
+
+/* out = in * scale + shift by channel, with the running statistics folded in. */
+static void batchnorm_evaluate(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    const uint32_t num_c = layer->in.c;
+    const float *mean = cpu->values[layer->running_mean];
+    const float *variance = cpu->values[layer->running_var];
+    float *scale = cpu->variances[i], *shift = cpu->means[i]; /* free between steps */
+    for (uint32_t c = 0; c < num_c; c++) {
+        const double factor =
+            cpu->values[layer->weight][c] / sqrt((double)variance[c] + (double)BATCHNORM_EPSILON);
+        scale[c] = (float)factor;
+        shift[c] = (float)(cpu->values[layer->bias][c] - mean[c] * factor);
+    }
+    const float *in = cpu->tensors[layer->input];
+    float *out = cpu->tensors[i + 1];
+    for (size_t pixel = 0; pixel < num_pixels; pixel++, in += num_c, out += num_c) {
+        for (uint32_t c = 0; c < num_c; c++)
+            out[c] = in[c] * scale[c] + shift[c];
+    }
+}
+
+/* torch keeps the unbiased variance; of a single value it is taken as it is, namely 0. */
+static void update_running(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    const double unbias = num_pixels > 1 ? (double)num_pixels / (double)(num_pixels - 1) : 1;
+    float *mean = cpu->values[layer->running_mean];
+    float *variance = cpu->values[layer->running_var];
+    for (uint32_t c = 0; c < layer->in.c; c++) {
+        mean[c] =
+            (float)((1 - BATCHNORM_MOMENTUM) * mean[c] + BATCHNORM_MOMENTUM * cpu->means[i][c]);
+        variance[c] = (float)((1 - BATCHNORM_MOMENTUM) * variance[c] +
+                              BATCHNORM_MOMENTUM * unbias * cpu->variances[i][c]);
+    }
+}
+
+static struct sluice_onednn_arrays arrays_of(struct cpu_trainer *cpu, unsigned i)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    return (struct sluice_onednn_arrays){
+        .src = cpu->tensors[layer->input],
+        .dst = cpu->tensors[i + 1],
+        .weight = layer->weight >= 0 ? cpu->values[layer->weight] : NULL,
+        .bias = layer->bias >= 0 ? cpu->values[layer->bias] : NULL,
+        .mean = cpu->means[i],
+        .variance = cpu->variances[i],
+        .diff_src = cpu->diffs[layer->input],
+        .diff_dst = cpu->diffs[i + 1],
+        .diff_weight = layer->weight >= 0 ? cpu->grads[layer->weight] : NULL,
+        .diff_bias = layer->bias >= 0 ? cpu->grads[layer->bias] : NULL,
+    };
+}
+
+static sluice_status forward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
+                                   bool is_training, struct sluice_err *err)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    const size_t in_count = elements(layer->in), out_count = elements(layer->out);
+    const size_t num_pixels = (size_t)plan->n * layer->in.h * layer->in.w;
+    float *out = cpu->tensors[i + 1];
+    switch (layer->kind) {
+    case SLUICE_LAYER_BATCHNORM:
+        if (!is_training) {
+            batchnorm_evaluate(cpu, i, num_pixels);
+            return SLUICE_OK;
+        }
+        break;
+    case SLUICE_LAYER_AVGPOOL:
+        for (unsigned s = 0; s < plan->n; s++)
+            avgpool_forward(layer, cpu->tensors[layer->input] + s * in_count, out + s * out_count);
+        return SLUICE_OK;
+    case SLUICE_LAYER_DROPOUT:
+        if (is_training && layer->p > 0) {
+            sluice_net_dropout_mask(cpu->base.options.seed, cpu->base.steps, i, layer->p,
+                                    cpu->masks[i], plan->n * out_count);
+            multiply(out, cpu->masks[i], plan->n * out_count);
+        }
+        return SLUICE_OK;
+    case SLUICE_LAYER_ADD:
+        memcpy(out, cpu->tensors[layer->input], plan->n * out_count * sizeof(float));
+        add(out, cpu->tensors[layer->input2], plan->n * out_count);
+        return SLUICE_OK;
+    case SLUICE_LAYER_CONV:
+    case SLUICE_LAYER_RELU:
+    case SLUICE_LAYER_MAXPOOL:
+    case SLUICE_LAYER_LINEAR:
+        break;
+    }
+    const struct sluice_onednn_arrays arrays = arrays_of(cpu, i);
+    const sluice_status status = sluice_onednn_forward(plan->layers[i], &arrays, err);
+    if (!status && layer->kind == SLUICE_LAYER_BATCHNORM)
+        update_running(cpu, i, num_pixels);
+    return status;
+}
+
+/* has_diff[t]: tensor t's gradient holds what a later reader of t gave; others add to it. */
+static sluice_status backward_layer(struct cpu_trainer *cpu, struct plan *plan, unsigned i,
+                                    bool *has_diff, struct sluice_err *err)
+{
+    const struct sluice_layer *layer = &cpu->base.net.layers[i];
+    const size_t in_count = elements(layer->in), out_count = elements(layer->out);
+    struct sluice_onednn_arrays arrays = arrays_of(cpu, i);
+    const bool adds = layer->input > 0 && has_diff[layer->input];
+    if (adds)
+        arrays.diff_src = cpu->branch;
+
+    sluice_status status = SLUICE_OK;
+    switch (layer->kind) {
+    case SLUICE_LAYER_AVGPOOL:
+        for (unsigned s = 0; s < plan->n; s++)
+            avgpool_backward(layer, arrays.diff_dst + s * out_count,
+                             arrays.diff_src + s * in_count);
+        break;
+    case SLUICE_LAYER_DROPOUT:
+        if (layer->p > 0)
+            multiply(arrays.diff_dst, cpu->masks[i], plan->n * out_count);
+        break;
+    case SLUICE_LAYER_ADD: /* the first branch's gradient is this array already */
+        if (has_diff[layer->input2])
+            add(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count);
+        else
+            memcpy(cpu->diffs[layer->input2], arrays.diff_dst, plan->n * out_count * sizeof(float));
+        has_diff[layer->input2] = true;
+        break;
+    case SLUICE_LAYER_CONV:
+    case SLUICE_LAYER_BATCHNORM:
+    case SLUICE_LAYER_RELU:
+    case SLUICE_LAYER_MAXPOOL:
+    case SLUICE_LAYER_LINEAR:
+        status = sluice_onednn_backward(plan->layers[i], &arrays, err);
+        break;
+    }
+    if (!status && adds)
+        add(cpu->diffs[layer->input], cpu->branch, plan->n * in_count);
+    has_diff[layer->input] = true;
+    return status;
+}
+
+/* Softmax and cross-entropy of one sample, in double; diff (may be NULL) is its gradient times
+ * `weight`.  Ties in rank go to the lower class. */
+static void loss_of(const float *logits, uint32_t num_classes, uint32_t label, double weight,
+                    float *diff, struct sluice_train_totals *totals)
+{
+    double max = logits[0];
+    unsigned rank = 0;
+    for (uint32_t c = 0; c < num_classes; c++) {
+        max = fmax(max, logits[c]);
+        rank += logits[c] > logits[label] || (logits[c] == logits[label] && c < label);
+    }
+    double sum = 0;
+    for (uint32_t c = 0; c < num_classes; c++)
+        sum += exp(logits[c] - max);
+    totals->loss_sum += log(sum) + max - logits[label];
+    totals->top1 += rank < 1;
+    totals->top5 += rank < 5;
+    for (uint32_t c = 0; diff && c < num_classes; c++)
+        diff[c] = (float)((exp(logits[c] - max) / sum - (c == label)) * weight);
+}
+
+/* torch.optim.SGD: g += weight_decay * w; m = momentum * m + g; w -= lr * m.  Its first step
+ * sets m = g, which m = 0 gives as well. */
+static void descend(struct cpu_trainer *cpu)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    const float lr = (float)cpu->base.lr;
+    const float momentum = (float)cpu->base.options.momentum;
+    const float weight_decay = (float)cpu->base.options.weight_decay;
+    for (unsigned p = 0; p < net->num_params; p++) {
+        if (!net->params[p].is_trained)
+            continue;
+        float *restrict w = cpu->values[p];
+        float *restrict m = cpu->momenta[p];
+        const float *restrict g = cpu->grads[p];
+        const size_t count = net->params[p].count;
+        for (size_t i = 0; i < count; i++) {
+            m[i] = momentum * m[i] + (g[i] + weight_decay * w[i]);
+            w[i] -= lr * m[i];
+        }
+    }
+}
+
+static sluice_status run(struct cpu_trainer *cpu, const struct sluice_train_batch *batch,
+                         bool is_training, struct plan **plan, struct sluice_err *err)
+{
+    const struct sluice_net *net = &cpu->base.net;
+    sluice_onednn_enter(cpu->onednn);
+    sluice_status status = get_plan(cpu, batch->n, plan, err);
+    if (status)
+        return status;
+    input_from_pixels(cpu, batch);
+    for (unsigned i = 0; !status && i < net->num_layers; i++)
+        status = forward_layer(cpu, *plan, i, is_training, err);
+    if (status)
+        return status;
+
+    const float *logits = cpu->tensors[net->num_layers];
+    float *diff = is_training ? cpu->diffs[net->num_layers] : NULL;
+    for (unsigned s = 0; s < batch->n; s++)
+        loss_of(logits + (size_t)s * net->num_classes, net->num_classes, batch->labels[s],
+                1.0 / batch->n, diff ? diff + (size_t)s * net->num_classes : NULL, &cpu->totals);
+    return SLUICE_OK;
+}
+
+static sluice_status cpu_step(struct sluice_trainer *trainer,
+                              const struct sluice_train_batch *batch, struct sluice_err *err)
+{
+    struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
+    struct plan *plan;
+    sluice_status status = run(cpu, batch, true, &plan, err);
+    bool has_diff[SLUICE_NET_MAX_LAYERS + 1] = {false};
+    for (unsigned i = trainer->net.num_layers; !status && i > 0; i--)
+        status = backward_layer(cpu, plan, i - 1, has_diff, err);
+    if (!status)
+        descend(cpu);
+    return status;
+}
+
+static sluice_status cpu_evaluate(struct sluice_trainer *trainer,
+                                  const struct sluice_train_batch *batch, struct sluice_err *err)
+{
+    struct plan *plan;
+    return run((struct cpu_trainer *)trainer, batch, false, &plan, err);
+}
+
+static sluice_status cpu_collect(struct sluice_trainer *trainer, struct sluice_train_totals *totals,
+                                 struct sluice_err *err)
+{
+    (void)err;
+    struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
+    totals->loss_sum += cpu->totals.loss_sum;
+    totals->top1 += cpu->totals.top1;
+    totals->top5 += cpu->totals.top5;
+    memset(&cpu->totals, 0, sizeof(cpu->totals));
+    return SLUICE_OK;
+}
+
+static float *array_of(const struct cpu_trainer *cpu, enum sluice_array array, unsigned param)
+{
+    switch (array) {
+    case SLUICE_ARRAY_VALUE:
+        return cpu->values[param];
+    case SLUICE_ARRAY_MOMENTUM:
+        return cpu->momenta[param];
+    case SLUICE_ARRAY_GRAD:
+        return cpu->grads[param];
+    }
+    return NULL;
+}
+
+static sluice_status cpu_read(struct sluice_trainer *trainer, enum sluice_array array,
+                              unsigned param, float *out, struct sluice_err *err)
+{
+    (void)err;
+    memcpy(out, array_of((struct cpu_trainer *)trainer, array, param),
+           trainer->net.params[param].count * sizeof(float));
+    return SLUICE_OK;
+}
+
+static sluice_status cpu_write(struct sluice_trainer *trainer, enum sluice_array array,
+                               unsigned param, const float *in, struct sluice_err *err)
+{
+    (void)err;
+    memcpy(array_of((struct cpu_trainer *)trainer, array, param), in,
+           trainer->net.params[param].count * sizeof(float));
+    return SLUICE_OK;
+}
+
+const struct sluice_trainer_ops sluice_trainer_cpu_ops = {
+    .size = sizeof(struct cpu_trainer),
+    .init = cpu_init,
+    .clear = cpu_clear,
+    .step = cpu_step,
+    .evaluate = cpu_evaluate,
+    .collect = cpu_collect,
+    .read = cpu_read,
+    .write = cpu_write,
+};

@@ -1,0 +1,139 @@
+#ifndef SLUICE_COMPUTE_CLIENT_TRAIN_CUDA_STATE_H
+#define SLUICE_COMPUTE_CLIENT_TRAIN_CUDA_STATE_H
+
+#include "train/trainer_internal.h"
+
+#include "train/kernels_cuda.h"
+
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+/* What the files of the CUDA trainer share; nobody else includes this.
+ *
+ *     train_cuda.c         device, streams, and the order of a step
+ *     train_cuda_memory.c  parameters, tensors, staging slots
+ *     train_cuda_plan.c    cuDNN's descriptors and algorithms for a batch size
+ *     train_cuda_layers.c  each layer forwards and backwards
+ *
+ * All of it runs on the thread that drives the trainer. */
+
+/* The last batch of an epoch is short, and a few sizes may turn up where samples are skipped. */
+#define MAX_PLANS 4
+
+#define NUM_SLOTS 2
+
+#define MAX_BLOCKS 1024 /* of device memory: a few for each layer */
+
+enum pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_FILTER, NUM_PASSES };
+
+struct conv_pass {
+    int algo; /* of the pass's own enum */
+    cudnnMathType_t math;
+    size_t workspace;
+};
+
+struct conv_plan { /* all NULL for other layers */
+    cudnnTensorDescriptor_t in, out;
+    cudnnFilterDescriptor_t filter;
+    cudnnConvolutionDescriptor_t conv;
+    struct conv_pass passes[NUM_PASSES];
+};
+
+struct plan { /* for batches of n */
+    unsigned n;
+    uint64_t last_use;
+    struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
+};
+
+struct slot {
+    uint8_t *pixels;
+    uint32_t *labels;
+    cudaEvent_t uploaded, consumed;
+};
+
+struct cuda_trainer {
+    struct sluice_trainer base;
+    cudaStream_t copies, compute;
+    cudaEvent_t done;
+    cudnnHandle_t cudnn;
+    cublasHandle_t cublas;
+
+    struct plan *plans[MAX_PLANS];
+    uint64_t uses;
+    struct slot slots[NUM_SLOTS];
+    unsigned next_slot;
+
+    /* Every parameter at its offset; the trained ones come first, in trained_count floats. */
+    float *values, *momenta, *grads;
+    size_t offsets[SLUICE_NET_MAX_PARAMS];
+    size_t trained_count;
+
+    float *table;
+    double *scratch; /* for sums over columns */
+    void *workspace;
+    size_t workspace_bytes;
+
+    /* By tensor index, for batch_size samples; several may be one array. */
+    float *tensors[SLUICE_NET_MAX_LAYERS + 1];
+    float *diffs[SLUICE_NET_MAX_LAYERS + 1]; /* tensor 0 has none */
+    unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
+    uint8_t *which[SLUICE_NET_MAX_LAYERS]; /* MAXPOOL: where the maximum was */
+    float *means[SLUICE_NET_MAX_LAYERS];   /* BATCHNORM: of the batch */
+    float *inverse_deviations[SLUICE_NET_MAX_LAYERS];
+
+    struct sluice_cuda_sums *sample_sums; /* batch_size */
+    struct sluice_cuda_sums *sums;        /* since the last collect */
+
+    void *owned[MAX_BLOCKS];
+    size_t num_owned;
+};
+
+/* The library's error as ours; `what` names the call or the deed. */
+SLUICE_MUST_USE sluice_status cuda_check(cudaError_t error, const char *what,
+                                         struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *what,
+                                               struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_check_cublas(cublasStatus_t error, const char *what,
+                                                struct sluice_err *err);
+
+/* Sleeps until all that is queued is computed, as the CPUs have samples to prepare. */
+SLUICE_MUST_USE sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice_err *err);
+
+/* Once, in this order, on an open device.  What they allocate is freed with the trainer. */
+SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);
+
+/* sluice_trainer_measure_upload(), into the first slot. */
+SLUICE_MUST_USE sluice_status cuda_measure_upload(struct sluice_trainer *trainer,
+                                                  double *bytes_per_s, struct sluice_err *err);
+
+/* The parameter's place on the device. */
+float *cuda_array(const struct cuda_trainer *cuda, enum sluice_array array, unsigned param);
+/* A parameter to or from the host, convolutions' filters as O x I x H x W there. */
+SLUICE_MUST_USE sluice_status cuda_read(struct sluice_trainer *trainer, enum sluice_array array,
+                                        unsigned param, float *out, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_write(struct sluice_trainer *trainer, enum sluice_array array,
+                                         unsigned param, const float *in, struct sluice_err *err);
+
+/* The plan for batches of n; the trainer keeps it, and the MAX_PLANS used last. */
+SLUICE_MUST_USE sluice_status cuda_get_plan(struct cuda_trainer *cuda, unsigned n,
+                                            struct plan **out, struct sluice_err *err);
+void cuda_plan_destroy(struct plan *plan); /* NULL is fine */
+
+/* Queues layer i for plan->n samples: tensors[i + 1] from its inputs. */
+SLUICE_MUST_USE sluice_status cuda_forward_layer(struct cuda_trainer *cuda, struct plan *plan,
+                                                 unsigned i, bool is_training,
+                                                 struct sluice_err *err);
+/* The gradients of its inputs and parameters from diffs[i + 1].
+ * has_diff[t]: tensor t's gradient holds what a later reader of t gave; others add to it. */
+SLUICE_MUST_USE sluice_status cuda_backward_layer(struct cuda_trainer *cuda, struct plan *plan,
+                                                  unsigned i, bool *has_diff,
+                                                  struct sluice_err *err);
+
+static inline size_t cuda_elements(struct sluice_shape shape)
+{
+    return (size_t)shape.c * shape.h * shape.w;
+}
+
+#endif

@@ -1,0 +1,421 @@
+#include "train/train.h"
+
+#include "train/checkpoint.h"
+#include "train/trainer_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+static const struct device {
+    const char *name;
+    const struct sluice_trainer_ops *ops; /* NULL: this build lacks it */
+    const char *build_option;
+} devices[] = {
+    {"none", &sluice_trainer_none_ops, NULL},
+#ifdef SLUICE_HAVE_ONEDNN
+    {"cpu", &sluice_trainer_cpu_ops, NULL},
+#else
+    {"cpu", NULL, "SLUICE_ONEDNN"},
+#endif
+#ifdef SLUICE_HAVE_CUDA
+    {"cuda", &sluice_trainer_cuda_ops, NULL},
+#else
+    {"cuda", NULL, "SLUICE_CUDA"},
+#endif
+};
+
+static sluice_status find_device(const char *name, const struct device **device,
+                                 struct sluice_err *err)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(devices); i++) {
+        if (!name || strcmp(name, devices[i].name) != 0)
+            continue;
+        if (!devices[i].ops)
+            return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                               "device %s is not in this build: configure with -D%s=ON",
+                               devices[i].name, devices[i].build_option);
+        *device = &devices[i];
+        return SLUICE_OK;
+    }
+    return sluice_fail(err, SLUICE_E_INVALID, "device: none, cpu or cuda, not \"%s\"",
+                       name ? name : "");
+}
+
+static sluice_status check_options(const struct sluice_train_options *options, bool learns,
+                                   struct sluice_err *err)
+{
+    if (options->batch_size < 1)
+        return sluice_fail(err, SLUICE_E_INVALID, "batch_size: at least 1");
+    if (options->num_classes < 1)
+        return sluice_fail(err, SLUICE_E_INVALID, "num_classes: at least 1");
+    if (!(options->consume_rate >= 0) || isinf(options->consume_rate))
+        return sluice_fail(err, SLUICE_E_INVALID, "consume_rate: 0 or more, not %g",
+                           options->consume_rate);
+    if (!learns)
+        return SLUICE_OK;
+    if (!options->table)
+        return sluice_fail(err, SLUICE_E_INVALID, "table: missing");
+    if (!(options->lr >= 0) || isinf(options->lr))
+        return sluice_fail(err, SLUICE_E_INVALID, "lr: 0 or more, not %g", options->lr);
+    if (!(options->momentum >= 0) || isinf(options->momentum))
+        return sluice_fail(err, SLUICE_E_INVALID, "momentum: 0 or more, not %g", options->momentum);
+    if (!(options->weight_decay >= 0) || isinf(options->weight_decay))
+        return sluice_fail(err, SLUICE_E_INVALID, "weight_decay: 0 or more, not %g",
+                           options->weight_decay);
+    if (!(options->dropout < 1))
+        return sluice_fail(err, SLUICE_E_INVALID, "dropout: below 1, not %g", options->dropout);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_create(const struct sluice_train_options *options,
+                                    struct sluice_trainer **trainer, struct sluice_err *err)
+{
+    const struct device *device = NULL;
+    sluice_status status = find_device(options->device, &device, err);
+    if (status)
+        return status;
+    const bool learns = device->ops != &sluice_trainer_none_ops;
+    status = check_options(options, learns, err);
+    if (status)
+        return status;
+
+    struct sluice_trainer *t = calloc(1, device->ops->size);
+    if (!t)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a trainer");
+    t->ops = device->ops;
+    t->options = *options;
+    t->options.device = device->name;
+    t->options.model = "none";
+    t->lr = options->lr;
+    if (learns) {
+        status = sluice_net_build(options->model, options->image_size, options->num_classes,
+                                  options->dropout, &t->net, err);
+        if (status) {
+            free(t);
+            return status;
+        }
+        t->options.model = t->net.model;
+    }
+    status = t->ops->init(t, err);
+    if (status) {
+        sluice_trainer_destroy(t);
+        return status;
+    }
+    *trainer = t;
+    return SLUICE_OK;
+}
+
+void sluice_trainer_destroy(struct sluice_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    trainer->ops->clear(trainer);
+    free(trainer);
+}
+
+static sluice_status check_batch(const struct sluice_trainer *trainer,
+                                 const struct sluice_train_batch *batch, struct sluice_err *err)
+{
+    if (batch->n < 1 || batch->n > trainer->options.batch_size)
+        return sluice_fail(err, SLUICE_E_INVALID, "a batch of %u samples; 1 to %u fit", batch->n,
+                           trainer->options.batch_size);
+    for (unsigned i = 0; i < batch->n; i++) {
+        if (batch->labels[i] >= trainer->options.num_classes)
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "sample %u of the batch has label %u, but there are %u classes", i,
+                               batch->labels[i], trainer->options.num_classes);
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
+                                  const struct sluice_train_batch *batch, struct sluice_err *err)
+{
+    sluice_status status = check_batch(trainer, batch, err);
+    if (!status)
+        status = trainer->ops->step(trainer, batch, err);
+    if (status)
+        return status;
+    trainer->has_grad = true;
+    trainer->steps++;
+    trainer->totals.steps++;
+    trainer->totals.samples += batch->n;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
+                                      const struct sluice_train_batch *batch,
+                                      struct sluice_err *err)
+{
+    sluice_status status = check_batch(trainer, batch, err);
+    if (!status)
+        status = trainer->ops->evaluate(trainer, batch, err);
+    if (status)
+        return status;
+    trainer->totals.steps++;
+    trainer->totals.samples += batch->n;
+    return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
+                                     struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    struct sluice_train_totals sums = trainer->totals;
+    const sluice_status status = trainer->ops->collect(trainer, &sums, err);
+    if (status)
+        return status;
+    memset(&trainer->totals, 0, sizeof(trainer->totals));
+    if (!isfinite(sums.loss_sum))
+        return sluice_fail(err, SLUICE_E_INTERNAL,
+                           "the loss is not finite after %llu steps: is lr %g too high?",
+                           (unsigned long long)trainer->steps, trainer->lr);
+    *totals = sums;
+    return SLUICE_OK;
+}
+
+void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr)
+{
+    trainer->lr = lr;
+}
+
+sluice_status sluice_trainer_host_alloc(struct sluice_trainer *trainer, size_t bytes, void **memory,
+                                        struct sluice_err *err)
+{
+    if (trainer->ops->host_alloc)
+        return trainer->ops->host_alloc(trainer, bytes, memory, err);
+    void *block;
+    const bool is_large = bytes >= HUGE_PAGE_BYTES;
+    if (posix_memalign(&block, is_large ? HUGE_PAGE_BYTES : 64, bytes ? bytes : 1) != 0)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %zu bytes", bytes);
+    /* Else the first rows of an epoch take half as long again, for the faults of small pages.  It
+     * may be refused: then they do. */
+    if (is_large)
+        (void)madvise(block, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    *memory = block;
+    return SLUICE_OK;
+}
+
+void sluice_trainer_host_free(struct sluice_trainer *trainer, void *memory)
+{
+    if (trainer->ops->host_free)
+        trainer->ops->host_free(trainer, memory);
+    else
+        free(memory);
+}
+
+sluice_status sluice_trainer_measure_upload(struct sluice_trainer *trainer, double *bytes_per_s,
+                                            struct sluice_err *err)
+{
+    if (trainer->ops->measure_upload)
+        return trainer->ops->measure_upload(trainer, bytes_per_s, err);
+    *bytes_per_s = INFINITY;
+    return SLUICE_OK;
+}
+
+size_t sluice_trainer_num_params(const struct sluice_trainer *trainer)
+{
+    return trainer->net.num_params;
+}
+
+const char *sluice_trainer_param_name(const struct sluice_trainer *trainer, size_t param)
+{
+    return trainer->net.params[param].name;
+}
+
+size_t sluice_trainer_param_count(const struct sluice_trainer *trainer, size_t param)
+{
+    return trainer->net.params[param].count;
+}
+
+static sluice_status check_param(const struct sluice_trainer *trainer, size_t param,
+                                 struct sluice_err *err)
+{
+    if (param >= trainer->net.num_params)
+        return sluice_fail(err, SLUICE_E_INVALID, "parameter %zu of %u", param,
+                           trainer->net.num_params);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_get_param(struct sluice_trainer *trainer, size_t param, float *out,
+                                       struct sluice_err *err)
+{
+    const sluice_status status = check_param(trainer, param, err);
+    if (status)
+        return status;
+    return trainer->ops->read(trainer, SLUICE_ARRAY_VALUE, (unsigned)param, out, err);
+}
+
+sluice_status sluice_trainer_set_param(struct sluice_trainer *trainer, size_t param,
+                                       const float *in, struct sluice_err *err)
+{
+    const sluice_status status = check_param(trainer, param, err);
+    if (status)
+        return status;
+    return trainer->ops->write(trainer, SLUICE_ARRAY_VALUE, (unsigned)param, in, err);
+}
+
+sluice_status sluice_trainer_get_grad(struct sluice_trainer *trainer, size_t param, float *out,
+                                      struct sluice_err *err)
+{
+    const sluice_status status = check_param(trainer, param, err);
+    if (status)
+        return status;
+    if (!trainer->net.params[param].is_trained)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s is not trained and has no gradient",
+                           trainer->net.params[param].name);
+    if (!trainer->has_grad)
+        return sluice_fail(err, SLUICE_E_INVALID, "no gradient before the first step");
+    return trainer->ops->read(trainer, SLUICE_ARRAY_GRAD, (unsigned)param, out, err);
+}
+
+/* Room for the largest parameter. */
+static sluice_status make_scratch(const struct sluice_trainer *trainer, float **scratch,
+                                  struct sluice_err *err)
+{
+    size_t largest = 1;
+    for (unsigned i = 0; i < trainer->net.num_params; i++) {
+        if (trainer->net.params[i].count > largest)
+            largest = trainer->net.params[i].count;
+    }
+    *scratch = malloc(largest * sizeof(**scratch));
+    if (!*scratch)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a parameter of %zu elements",
+                           largest);
+    return SLUICE_OK;
+}
+
+static sluice_status save_param(struct sluice_trainer *trainer, unsigned param,
+                                enum sluice_array array, enum sluice_checkpoint_kind kind,
+                                struct sluice_checkpoint_writer *writer, float *scratch,
+                                struct sluice_err *err)
+{
+    const struct sluice_param *info = &trainer->net.params[param];
+    const sluice_status status = trainer->ops->read(trainer, array, param, scratch, err);
+    if (status)
+        return status;
+    return sluice_checkpoint_writer_put(writer, kind, info->name, info->num_dims, info->dims,
+                                        scratch, err);
+}
+
+sluice_status sluice_trainer_save(struct sluice_trainer *trainer, const char *path,
+                                  const char *extra, struct sluice_err *err)
+{
+    const struct sluice_net *net = &trainer->net;
+    if (!net->num_params)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "device %s has no model to save",
+                           trainer->options.device);
+    struct sluice_checkpoint_head head = {
+        .model = net->model,
+        .image_size = net->image_size,
+        .num_classes = net->num_classes,
+        .seed = trainer->options.seed,
+        .steps = trainer->steps,
+        .extra = extra ? extra : "",
+    };
+    for (unsigned i = 0; i < net->num_params; i++)
+        head.num_tensors += net->params[i].is_trained ? 2 : 1;
+
+    float *scratch = NULL;
+    struct sluice_checkpoint_writer *writer = NULL;
+    sluice_status status = make_scratch(trainer, &scratch, err);
+    if (!status)
+        status = sluice_checkpoint_writer_open(path, &head, &writer, err);
+    for (unsigned i = 0; !status && i < net->num_params; i++) {
+        status = save_param(trainer, i, SLUICE_ARRAY_VALUE, SLUICE_CHECKPOINT_VALUE, writer,
+                            scratch, err);
+        if (!status && net->params[i].is_trained)
+            status = save_param(trainer, i, SLUICE_ARRAY_MOMENTUM, SLUICE_CHECKPOINT_MOMENTUM,
+                                writer, scratch, err);
+    }
+    if (!status)
+        status = sluice_checkpoint_writer_commit(writer, err);
+    sluice_checkpoint_writer_close(writer);
+    free(scratch);
+    return status;
+}
+
+static sluice_status check_tensor(const struct sluice_checkpoint *checkpoint, const char *path,
+                                  enum sluice_checkpoint_kind kind, const struct sluice_param *info,
+                                  struct sluice_err *err)
+{
+    const struct sluice_checkpoint_tensor *tensor =
+        sluice_checkpoint_find(checkpoint, kind, info->name);
+    if (!tensor || tensor->num_dims != info->num_dims ||
+        memcmp(tensor->dims, info->dims, info->num_dims * sizeof(*info->dims)) != 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s: %s is missing or of another shape", path,
+                           info->name);
+    return SLUICE_OK;
+}
+
+/* Everything that load needs is there; so load changes the trainer wholly or not at all. */
+static sluice_status check_checkpoint(const struct sluice_trainer *trainer,
+                                      const struct sluice_checkpoint *checkpoint, const char *path,
+                                      struct sluice_err *err)
+{
+    const struct sluice_net *net = &trainer->net;
+    if (strcmp(checkpoint->model, net->model) != 0 || checkpoint->image_size != net->image_size ||
+        checkpoint->num_classes != net->num_classes)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s: saved from %s with image size %u and %u classes, not from %s with "
+                           "image size %u and %u classes",
+                           path, checkpoint->model, checkpoint->image_size, checkpoint->num_classes,
+                           net->model, net->image_size, net->num_classes);
+    for (unsigned i = 0; i < net->num_params; i++) {
+        const struct sluice_param *info = &net->params[i];
+        sluice_status status = check_tensor(checkpoint, path, SLUICE_CHECKPOINT_VALUE, info, err);
+        if (!status && info->is_trained)
+            status = check_tensor(checkpoint, path, SLUICE_CHECKPOINT_MOMENTUM, info, err);
+        if (status)
+            return status;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status load_param(struct sluice_trainer *trainer, unsigned param,
+                                enum sluice_array array, enum sluice_checkpoint_kind kind,
+                                const struct sluice_checkpoint *checkpoint, float *scratch,
+                                struct sluice_err *err)
+{
+    const struct sluice_checkpoint_tensor *tensor =
+        sluice_checkpoint_find(checkpoint, kind, trainer->net.params[param].name);
+    memcpy(scratch, tensor->data, tensor->count * sizeof(float)); /* aligns it */
+    return trainer->ops->write(trainer, array, param, scratch, err);
+}
+
+sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *path, char **extra,
+                                  struct sluice_err *err)
+{
+    const struct sluice_net *net = &trainer->net;
+    if (!net->num_params)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "device %s has no model to load",
+                           trainer->options.device);
+    struct sluice_checkpoint checkpoint = {.num_tensors = 0};
+    float *scratch = NULL;
+    sluice_status status = sluice_checkpoint_read(path, &checkpoint, err);
+    if (!status)
+        status = check_checkpoint(trainer, &checkpoint, path, err);
+    if (!status)
+        status = make_scratch(trainer, &scratch, err);
+    for (unsigned i = 0; !status && i < net->num_params; i++) {
+        status = load_param(trainer, i, SLUICE_ARRAY_VALUE, SLUICE_CHECKPOINT_VALUE, &checkpoint,
+                            scratch, err);
+        if (!status && net->params[i].is_trained)
+            status = load_param(trainer, i, SLUICE_ARRAY_MOMENTUM, SLUICE_CHECKPOINT_MOMENTUM,
+                                &checkpoint, scratch, err);
+    }
+    if (!status) {
+        trainer->steps = checkpoint.steps;
+        trainer->options.seed = checkpoint.seed; /* dropout goes on with its own draws */
+        if (extra) {
+            *extra = checkpoint.extra;
+            checkpoint.extra = NULL;
+        }
+    }
+    free(scratch);
+    sluice_checkpoint_clear(&checkpoint);
+    return status;
+}

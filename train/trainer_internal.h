@@ -1,0 +1,68 @@
+#ifndef SLUICE_TRAIN_TRAINER_INTERNAL_H
+#define SLUICE_TRAIN_TRAINER_INTERNAL_H
+
+#include "train/net.h"
+#include "train/train.h"
+
+/* What trainer.c and the devices share.  trainer.c checks every argument, counts, and does
+ * checkpoints; a device computes.  A device is one file with one table of functions, whose struct
+ * begins with `struct sluice_trainer`.
+ *
+ * Threads: as the trainer's. */
+
+/* The arrays that a device keeps for each parameter. */
+enum sluice_array {
+    SLUICE_ARRAY_VALUE,
+    SLUICE_ARRAY_MOMENTUM, /* trained parameters only; zeros before the first step */
+    SLUICE_ARRAY_GRAD,     /* trained parameters only; of the last step */
+};
+
+struct sluice_trainer_ops {
+    size_t size; /* of the device's struct, which trainer.c allocates zeroed */
+
+    /* The base is filled in already; parameters get their initial values here, momentum zeros. */
+    sluice_status (*init)(struct sluice_trainer *trainer, struct sluice_err *err);
+    void (*clear)(struct sluice_trainer *trainer); /* also after a failed init */
+
+    /* The batch is checked: n, labels.  `trainer->steps` numbers this step (from 0) and
+     * `trainer->lr` is its rate.  Sums may stay on the device until collect. */
+    sluice_status (*step)(struct sluice_trainer *trainer, const struct sluice_train_batch *batch,
+                          struct sluice_err *err);
+    sluice_status (*evaluate)(struct sluice_trainer *trainer,
+                              const struct sluice_train_batch *batch, struct sluice_err *err);
+    /* Waits for all work, adds loss_sum, top1 and top5 since the last collect to `totals`. */
+    sluice_status (*collect)(struct sluice_trainer *trainer, struct sluice_train_totals *totals,
+                             struct sluice_err *err);
+
+    /* The parameter's `count` elements in torch's layout; both wait for all work.  NULL where the
+     * device has no parameters. */
+    sluice_status (*read)(struct sluice_trainer *trainer, enum sluice_array array, unsigned param,
+                          float *out, struct sluice_err *err);
+    sluice_status (*write)(struct sluice_trainer *trainer, enum sluice_array array, unsigned param,
+                           const float *in, struct sluice_err *err);
+
+    /* NULL: plain pages. */
+    sluice_status (*host_alloc)(struct sluice_trainer *trainer, size_t bytes, void **memory,
+                                struct sluice_err *err);
+    void (*host_free)(struct sluice_trainer *trainer, void *memory);
+
+    /* NULL: there is no upload. */
+    sluice_status (*measure_upload)(struct sluice_trainer *trainer, double *bytes_per_s,
+                                    struct sluice_err *err);
+};
+
+struct sluice_trainer {
+    const struct sluice_trainer_ops *ops;
+    struct sluice_train_options options; /* device and model point at constants */
+    struct sluice_net net;               /* device none: no layers, no parameters */
+    double lr;
+    uint64_t steps;                    /* taken since the initial weights, also before a load */
+    struct sluice_train_totals totals; /* samples and steps since the last collect */
+    bool has_grad;                     /* a step was taken by this object */
+};
+
+extern const struct sluice_trainer_ops sluice_trainer_none_ops;
+extern const struct sluice_trainer_ops sluice_trainer_cpu_ops;  /* SLUICE_HAVE_ONEDNN */
+extern const struct sluice_trainer_ops sluice_trainer_cuda_ops; /* SLUICE_HAVE_CUDA */
+
+#endif
