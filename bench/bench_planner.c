@@ -32,7 +32,7 @@ static void make_menu(uint64_t index, struct sluice_menu *menu)
     const double decode_s = 6e-9 * file + 1.4e-9 * pixels, resize_s = 2e-9 * pixels * crop;
     const double u8 = 150528, f32 = 4 * u8, tensor_s = 40e-6, all_s = decode_s + resize_s;
     const double disk_s = 0.2e-9 * file + 40e-6;
-    const double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_LOADS] = {
+    const double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_RESOURCES] = {
         {disk_s, 0, file, 96, all_s + tensor_s, u8, 50e-6},
         {disk_s, 3e-9 * file, file * (0.2 + 0.5 * crop), 100, 0.7 * all_s + tensor_s, u8, 50e-6},
         {disk_s, decode_s, 3 * pixels, 98, resize_s + tensor_s, u8, 50e-6},
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
     /* As in training: every choice takes the GPU as long, which is the limit. */
     for (uint64_t i = 0; i < num_samples; i++) {
         for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++)
-            menus[i].share[SLUICE_LOAD_GPU][c] = menus[i].share[SLUICE_LOAD_GPU][0];
+            menus[i].share[SLUICE_GPU][c] = menus[i].share[SLUICE_GPU][0];
     }
     measure(&report, "GPU-bound", &source, 0.01, choice);
     free(choice);

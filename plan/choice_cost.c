@@ -6,11 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-const char *sluice_choice_side_name(enum sluice_choice_side side)
+const char *sluice_modelled_name(enum sluice_resource resource)
 {
-    static const char *const names[SLUICE_NUM_CHOICE_SIDES] = {"storage_cpu", "compute_cpu",
-                                                               "bytes"};
-    return names[side];
+    if (!sluice_resource_is_in(SLUICE_MODELLED, (int)resource))
+        return NULL;
+    return resource == SLUICE_NETWORK ? "bytes" : sluice_resource_name(resource);
 }
 
 const char *sluice_choice_class_name(enum sluice_choice_class class)
@@ -232,10 +232,10 @@ static void add(struct sluice_choice_weights *sum, const struct sluice_choice_we
         sum->per[f] += step->per[f];
 }
 
-static void set_class(struct sluice_choice_weights (*of)[SLUICE_NUM_CHOICE_SIDES],
+static void set_class(struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES],
                       const struct sluice_choice_weights *step)
 {
-    enum { S = SLUICE_SIDE_STORAGE_CPU, C = SLUICE_SIDE_COMPUTE_CPU, B = SLUICE_SIDE_BYTES };
+    enum { S = SLUICE_STORAGE_CPU, C = SLUICE_COMPUTE_CPU, B = SLUICE_NETWORK };
     enum { CROP = SLUICE_CHOICE_JPEG_CROP, PACKED = SLUICE_CHOICE_U8_PACKED };
     add(&of[0][C], &step[TO_PIXELS]);
     add(&of[1][S], &step[WHOLE]);
@@ -310,25 +310,22 @@ static double bytes_of(const struct sluice_choice_weights *weights, unsigned cho
 
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
-                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
     const enum sluice_choice_class class = sluice_choice_class_of(facts);
     double feature[SLUICE_NUM_CHOICE_FEATURES];
     sluice_choice_features(facts, feature);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
         const struct sluice_choice_weights *weights = model->weights[class][c];
-        cost[c][SLUICE_LOAD_DISK] =
-            model->disk_s_per_sample +
-            model->disk_s_per_byte * sluice_choice_read_bytes(model, facts, c);
-        cost[c][SLUICE_LOAD_STORAGE_CPU] =
-            sluice_choice_predict(&weights[SLUICE_SIDE_STORAGE_CPU], feature);
-        cost[c][SLUICE_LOAD_NET_DOWN] =
-            bytes_of(&weights[SLUICE_SIDE_BYTES], c, feature) + SLUICE_REPLY_BYTES;
-        cost[c][SLUICE_LOAD_RECEIVE] = 0;
-        cost[c][SLUICE_LOAD_COMPUTE_CPU] =
-            sluice_choice_predict(&weights[SLUICE_SIDE_COMPUTE_CPU], feature);
-        cost[c][SLUICE_LOAD_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
-        cost[c][SLUICE_LOAD_GPU] = 1;
+        cost[c][SLUICE_DISK] = model->disk_s_per_sample +
+                               model->disk_s_per_byte * sluice_choice_read_bytes(model, facts, c);
+        cost[c][SLUICE_STORAGE_CPU] = sluice_choice_predict(&weights[SLUICE_STORAGE_CPU], feature);
+        cost[c][SLUICE_NETWORK] =
+            bytes_of(&weights[SLUICE_NETWORK], c, feature) + SLUICE_REPLY_BYTES;
+        cost[c][SLUICE_RECEIVE] = 0;
+        cost[c][SLUICE_COMPUTE_CPU] = sluice_choice_predict(&weights[SLUICE_COMPUTE_CPU], feature);
+        cost[c][SLUICE_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+        cost[c][SLUICE_GPU] = 1;
     }
     if (class == SLUICE_CLASS_PNG)
         memcpy(cost[SLUICE_CHOICE_JPEG_CROP], cost[0], sizeof(cost[0]));

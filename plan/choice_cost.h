@@ -43,13 +43,10 @@ enum sluice_choice_class {
     SLUICE_NUM_CHOICE_CLASSES,
 };
 
-enum sluice_choice_side {
-    SLUICE_SIDE_STORAGE_CPU, /* seconds */
-    SLUICE_SIDE_COMPUTE_CPU, /* seconds */
-    SLUICE_SIDE_BYTES,       /* of payload */
-    SLUICE_NUM_CHOICE_SIDES,
-};
-const char *sluice_choice_side_name(enum sluice_choice_side side); /* "storage_cpu", ... */
+/* What a model has weights for: seconds of either CPU, and bytes of payload on the network. */
+#define SLUICE_MODELLED (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
+/* "storage_cpu", "compute_cpu", "bytes"; NULL: not modelled. */
+const char *sluice_modelled_name(enum sluice_resource resource);
 const char *sluice_choice_class_name(enum sluice_choice_class class);
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
 
@@ -59,7 +56,7 @@ struct sluice_choice_weights {
 
 struct sluice_choice_model {
     struct sluice_choice_weights weights[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
-                                        [SLUICE_NUM_CHOICE_SIDES];
+                                        [SLUICE_NUM_RESOURCES];
     double disk_s_per_sample, disk_s_per_byte; /* reading the file */
     bool has_jpeg_index; /* the storage node has one: see sluice_choice_read_bytes() */
 };
@@ -92,6 +89,6 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
  * A choice that a file cannot be asked for (a cut PNG) costs what its file does. */
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
-                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS]);
+                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]);
 
 #endif

@@ -13,12 +13,12 @@
 #define PRIOR_WEIGHT 1.0
 #define NO_PRIOR_WEIGHT 1e-6
 
-static double measured_of(const struct sluice_form_row *row, enum sluice_choice_side side)
+static double measured_of(const struct sluice_form_row *row, enum sluice_resource side)
 {
     switch (side) {
-    case SLUICE_SIDE_STORAGE_CPU:
+    case SLUICE_STORAGE_CPU:
         return row->storage_s;
-    case SLUICE_SIDE_COMPUTE_CPU:
+    case SLUICE_COMPUTE_CPU:
         return row->compute_s;
     default:
         return (double)row->bytes;
@@ -104,12 +104,12 @@ struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weight
 
 struct fits {
     struct sluice_weights_fit of[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
-                                [SLUICE_NUM_CHOICE_SIDES];
+                                [SLUICE_NUM_RESOURCES];
 };
 
 /* One side of all choices.  A machine that is faster at what was measured is so at the rest; but
  * how well pictures pack says nothing of other bytes. */
-static void solve_side(const struct fits *fits, enum sluice_choice_side side,
+static void solve_side(const struct fits *fits, enum sluice_resource side,
                        struct sluice_choice_model *model)
 {
     double measured = 0, expected = 0;
@@ -122,7 +122,7 @@ static void solve_side(const struct fits *fits, enum sluice_choice_side side,
         }
     }
     const double speed =
-        side != SLUICE_SIDE_BYTES && measured > 0 && expected > 0 ? measured / expected : 1;
+        side != SLUICE_NETWORK && measured > 0 && expected > 0 ? measured / expected : 1;
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
             const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
@@ -151,14 +151,14 @@ sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, con
         double feature[F];
         sluice_choice_features(&row->facts, feature);
         struct sluice_weights_fit *of = fits->of[sluice_choice_class_of(&row->facts)][row->choice];
-        for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
-            if (side != SLUICE_SIDE_BYTES || !sluice_choice_has_exact_bytes(row->choice))
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
+            if (side != SLUICE_NETWORK || !sluice_choice_has_exact_bytes(row->choice))
                 sluice_weights_fit_add(&of[side], feature, measured_of(row, side));
         }
     }
     if (num_used > 0) {
         struct sluice_choice_model fitted = *prior;
-        for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++)
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
             solve_side(fits, side, &fitted);
         *model = fitted;
     }
@@ -195,19 +195,17 @@ static int compare(const void *a, const void *b)
 
 static double model_of(const struct sluice_choice_model *model,
                        const struct sluice_sample_facts *facts, unsigned choice,
-                       enum sluice_choice_side side)
+                       enum sluice_resource side)
 {
-    static const enum sluice_load loads[SLUICE_NUM_CHOICE_SIDES] = {
-        SLUICE_LOAD_STORAGE_CPU, SLUICE_LOAD_COMPUTE_CPU, SLUICE_LOAD_NET_DOWN};
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(model, facts, cost);
-    return cost[choice][loads[side]] - (side == SLUICE_SIDE_BYTES ? SLUICE_REPLY_BYTES : 0);
+    return cost[choice][side] - (side == SLUICE_NETWORK ? SLUICE_REPLY_BYTES : 0);
 }
 
 sluice_status sluice_choice_model_try(const struct sluice_form_table *table, const bool *is_used,
                                       bool used, const struct sluice_choice_model *model,
                                       enum sluice_choice_class class, unsigned choice,
-                                      enum sluice_choice_side side,
+                                      enum sluice_resource side,
                                       struct sluice_choice_quality *quality, struct sluice_err *err)
 {
     double *errors = calloc(table->num_rows + 1, sizeof(*errors));

@@ -62,6 +62,6 @@ struct sluice_choice_quality {
 SLUICE_MUST_USE sluice_status sluice_choice_model_try(
     const struct sluice_form_table *table, const bool *is_used, bool used,
     const struct sluice_choice_model *model, enum sluice_choice_class class, unsigned choice,
-    enum sluice_choice_side side, struct sluice_choice_quality *quality, struct sluice_err *err);
+    enum sluice_resource side, struct sluice_choice_quality *quality, struct sluice_err *err);
 
 #endif

@@ -78,37 +78,38 @@ static struct sluice_sample_facts typical_facts(const struct sluice_sample_cost 
 
 /* By the row itself, which knows the plain forms. */
 static void cost_by_row(const struct sluice_sample_cost *row, unsigned split,
-                        double cost[SLUICE_NUM_LOADS])
+                        double cost[SLUICE_NUM_RESOURCES])
 {
-    memset(cost, 0, SLUICE_NUM_LOADS * sizeof(cost[0]));
+    memset(cost, 0, SLUICE_NUM_RESOURCES * sizeof(cost[0]));
     for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++)
-        cost[op <= split ? SLUICE_LOAD_STORAGE_CPU : SLUICE_LOAD_COMPUTE_CPU] += row->op_s[op];
-    cost[SLUICE_LOAD_DISK] = row->op_s[0];
-    cost[SLUICE_LOAD_NET_DOWN] = (double)row->bytes[split];
-    cost[SLUICE_LOAD_PCIE] = (double)row->bytes[U8_SPLIT];
-    cost[SLUICE_LOAD_GPU] = 1;
+        cost[op <= split ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU] += row->op_s[op];
+    cost[SLUICE_DISK] = row->op_s[0];
+    cost[SLUICE_NETWORK] = (double)row->bytes[split];
+    cost[SLUICE_PCIE] = (double)row->bytes[U8_SPLIT];
+    cost[SLUICE_GPU] = 1;
 }
 
 /* The time that a row's pixels took says how fast the machine is. */
 static double speed_of(const struct sluice_sample_cost *row,
-                       double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+                       double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
     double to_pixels_s = 0;
     for (unsigned op = 1; op <= U8_SPLIT; op++)
         to_pixels_s += row->op_s[op];
-    const double model_s = model[0][SLUICE_LOAD_COMPUTE_CPU];
+    const double model_s = model[0][SLUICE_COMPUTE_CPU];
     return model_s > 0 ? to_pixels_s / model_s : 0;
 }
 
 /* Turns what the default model says of a form into what it costs a row whose plain form costs
  * `plain`. */
-static void adapt(unsigned choice, double speed, double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS],
-                  const double *plain, double cost[SLUICE_NUM_LOADS])
+static void adapt(unsigned choice, double speed,
+                  double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES], const double *plain,
+                  double cost[SLUICE_NUM_RESOURCES])
 {
-    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU };
-    enum { N = SLUICE_LOAD_NET_DOWN, D = SLUICE_LOAD_DISK };
+    enum { S = SLUICE_STORAGE_CPU, C = SLUICE_COMPUTE_CPU };
+    enum { N = SLUICE_NETWORK, D = SLUICE_DISK };
     const double *plain_model = model[choices[choice].split];
-    memcpy(cost, plain, SLUICE_NUM_LOADS * sizeof(cost[0]));
+    memcpy(cost, plain, SLUICE_NUM_RESOURCES * sizeof(cost[0]));
     cost[D] *= model[choice][D] / plain_model[D];
     cost[N] *= model[choice][N] / plain_model[N];
     cost[S] += speed * (model[choice][S] - plain_model[S]);
@@ -137,24 +138,24 @@ static struct pricer pricer_init(const struct sluice_form_menu *menu)
 /* Of a row that was decoded. */
 static void costs_by_row(const struct pricer *pricer, const struct sluice_sample_cost *row,
                          const struct sluice_sample_facts *facts,
-                         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+                         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&pricer->model, facts, model);
     const double speed = speed_of(row, model);
     for (unsigned c = 0; c < SLUICE_PROFILE_STAGES; c++) {
         cost_by_row(row, c, cost[c]);
-        cost[c][SLUICE_LOAD_DISK] *= model[c][SLUICE_LOAD_DISK] / model[0][SLUICE_LOAD_DISK];
+        cost[c][SLUICE_DISK] *= model[c][SLUICE_DISK] / model[0][SLUICE_DISK];
     }
     for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++)
         adapt(c, speed, model, cost[choices[c].split], cost[c]);
     for (unsigned c = U8_SPLIT + 1; pricer->menu->transport && c < SLUICE_PROFILE_STAGES; c++)
-        cost[c][SLUICE_LOAD_COMPUTE_CPU] += speed * model[c][SLUICE_LOAD_COMPUTE_CPU];
+        cost[c][SLUICE_COMPUTE_CPU] += speed * model[c][SLUICE_COMPUTE_CPU];
 }
 
 /* Of row i, every choice. */
 static void costs_of(const struct pricer *pricer, size_t i,
-                     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+                     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
     const struct sluice_form_menu *menu = pricer->menu;
     const struct sluice_sample_cost *row = &menu->table->rows[i];
@@ -178,14 +179,13 @@ static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
     return (struct sluice_capacities){
         .per_s =
             {
-                [SLUICE_LOAD_DISK] = 1,
-                [SLUICE_LOAD_STORAGE_CPU] = rates->storage_cores,
-                [SLUICE_LOAD_NET_DOWN] = rates->link_bytes_per_s,
-                [SLUICE_LOAD_RECEIVE] = 1,
-                [SLUICE_LOAD_COMPUTE_CPU] = rates->compute_cores,
-                [SLUICE_LOAD_PCIE] =
-                    rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
-                [SLUICE_LOAD_GPU] = rates->gpu_samples_per_s,
+                [SLUICE_DISK] = 1,
+                [SLUICE_STORAGE_CPU] = rates->storage_cores,
+                [SLUICE_NETWORK] = rates->link_bytes_per_s,
+                [SLUICE_RECEIVE] = 1,
+                [SLUICE_COMPUTE_CPU] = rates->compute_cores,
+                [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
+                [SLUICE_GPU] = rates->gpu_samples_per_s,
             },
     };
 }
@@ -196,25 +196,18 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
 {
     const struct sluice_capacities capacities = capacities_of(rates);
     struct sluice_choice_forecast forecast = {0};
-    double sum[SLUICE_NUM_LOADS] = {0};
+    double sum[SLUICE_NUM_RESOURCES] = {0};
     const struct pricer pricer = pricer_init(menu);
     for (size_t i = 0; i < menu->table->num_rows; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(&pricer, i, cost);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             sum[r] += cost[choice[i]][r];
         forecast.choices[choice[i]]++;
     }
-    forecast.wire_bytes = (uint64_t)sum[SLUICE_LOAD_NET_DOWN];
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-        sum[r] /= capacities.per_s[r];
-    forecast.busy_s[SLUICE_DISK] = sum[SLUICE_LOAD_DISK];
-    forecast.busy_s[SLUICE_STORAGE_CPU] = sum[SLUICE_LOAD_STORAGE_CPU];
-    forecast.busy_s[SLUICE_NETWORK] = sum[SLUICE_LOAD_NET_DOWN];
-    forecast.busy_s[SLUICE_COMPUTE_CPU] = sum[SLUICE_LOAD_COMPUTE_CPU];
-    forecast.busy_s[SLUICE_GPU] = sum[SLUICE_LOAD_GPU];
-    forecast.busy_s[SLUICE_PCIE] = sum[SLUICE_LOAD_PCIE];
-    forecast.busy_s[SLUICE_RECEIVE] = sum[SLUICE_LOAD_RECEIVE];
+    forecast.wire_bytes = (uint64_t)sum[SLUICE_NETWORK];
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        forecast.busy_s[r] = sum[r] / capacities.per_s[r];
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         if (forecast.busy_s[r] > forecast.primal_s) {
             forecast.primal_s = forecast.busy_s[r];
@@ -253,11 +246,11 @@ static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t
     unsigned num_offered;
     list_offered(pricer->menu, offered, &num_offered);
     for (size_t i = 0; i < count; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(pricer, (size_t)first + i, cost);
         for (unsigned c = 0; c < num_offered; c++) /* offered[c] >= c */
             memmove(cost[c], cost[offered[c]], sizeof(cost[c]));
-        sluice_menu_set(&scratch[i], num_offered, (const double(*)[SLUICE_NUM_LOADS])cost);
+        sluice_menu_set(&scratch[i], num_offered, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     return scratch;
 }
@@ -278,19 +271,19 @@ static struct sluice_menu *make_menus(const struct sluice_menu_source *source)
 
 /* sum of min of the priced costs, in the table's own numbers: menus round theirs. */
 static double bound_at(const struct pricer *pricer, const struct sluice_capacities *capacities,
-                       const double price[SLUICE_NUM_LOADS])
+                       const double price[SLUICE_NUM_RESOURCES])
 {
     uint8_t offered[SLUICE_NUM_CHOICES];
     unsigned num_offered;
     list_offered(pricer->menu, offered, &num_offered);
     double bound_s = 0;
     for (size_t i = 0; i < pricer->menu->table->num_rows; i++) {
-        double costs[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS], least = INFINITY;
+        double costs[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES], least = INFINITY;
         costs_of(pricer, i, costs);
         for (unsigned c = 0; c < num_offered; c++) {
             const double *cost = costs[offered[c]];
             double sum = 0;
-            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 sum +=
                     price[r] * (cost[r] / capacities->per_s[r]) + capacities->price_s[r] * cost[r];
             least = sum < least ? sum : least;

@@ -4,18 +4,11 @@
 
 #define MOST_SHARES 65535
 
-const char *sluice_load_name(enum sluice_load load)
-{
-    static const char *const names[SLUICE_NUM_LOADS] = {
-        "disk", "storage_cpu", "net_down", "receive", "compute_cpu", "pcie", "gpu"};
-    return names[load];
-}
-
 void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
-                     const double cost[][SLUICE_NUM_LOADS])
+                     const double cost[][SLUICE_NUM_RESOURCES])
 {
     assert(num_choices >= 1 && num_choices <= SLUICE_MENU_CHOICES);
-    for (int load = 0; load < SLUICE_NUM_LOADS; load++) {
+    for (int load = 0; load < SLUICE_NUM_RESOURCES; load++) {
         double most = 0;
         for (unsigned c = 0; c < num_choices; c++) {
             assert(cost[c][load] >= 0 && cost[c][load] <= 1e30);

@@ -1,6 +1,8 @@
 #ifndef SLUICE_PLAN_MENU_H
 #define SLUICE_PLAN_MENU_H
 
+#include "plan/resource.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,31 +16,19 @@
  *
  * Threads: values; pure functions. */
 
-enum sluice_load {
-    SLUICE_LOAD_DISK,        /* seconds, or bytes of files */
-    SLUICE_LOAD_STORAGE_CPU, /* seconds of one core */
-    SLUICE_LOAD_NET_DOWN,    /* bytes, storage to compute */
-    SLUICE_LOAD_RECEIVE,     /* seconds of the thread that receives on the compute node */
-    SLUICE_LOAD_COMPUTE_CPU, /* seconds of one core */
-    SLUICE_LOAD_PCIE,        /* bytes, host to device */
-    SLUICE_LOAD_GPU,         /* seconds, or samples */
-    SLUICE_NUM_LOADS,
-};
-const char *sluice_load_name(enum sluice_load load); /* "disk", "storage_cpu", "net_down", ... */
-
 #define SLUICE_MENU_CHOICES 8
 
 struct sluice_menu {
-    float unit[SLUICE_NUM_LOADS]; /* 1/65535 of the highest cost */
-    uint16_t share[SLUICE_NUM_LOADS][SLUICE_MENU_CHOICES];
+    float unit[SLUICE_NUM_RESOURCES]; /* 1/65535 of the highest cost */
+    uint16_t share[SLUICE_NUM_RESOURCES][SLUICE_MENU_CHOICES];
 };
 
 /* 1 <= num_choices <= SLUICE_MENU_CHOICES; costs are finite, at least 0 and at most 1e30. */
 void sluice_menu_set(struct sluice_menu *menu, unsigned num_choices,
-                     const double cost[][SLUICE_NUM_LOADS]);
+                     const double cost[][SLUICE_NUM_RESOURCES]);
 
 /* The cost as it is kept.  Choices past the last one given are copies of the first. */
-static inline double sluice_menu_cost(const struct sluice_menu *menu, enum sluice_load load,
+static inline double sluice_menu_cost(const struct sluice_menu *menu, enum sluice_resource load,
                                       unsigned choice)
 {
     return (double)menu->unit[load] * menu->share[load][choice];

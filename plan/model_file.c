@@ -32,8 +32,8 @@ static json_t *model_to_json(const struct sluice_choice_model *model)
         json_t *choices = json_object();
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             json_t *sides = json_object();
-            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++)
-                json_object_set_new(sides, sluice_choice_side_name(side),
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
+                json_object_set_new(sides, sluice_modelled_name((enum sluice_resource)side),
                                     weights_to_json(&model->weights[class][c][side]));
             json_object_set_new(choices, sluice_form_menu_name(c), sides);
         }
@@ -116,8 +116,9 @@ static void read_model(struct reader *reader, const json_t *weights,
         const json_t *choices = json_object_get(weights, sluice_choice_class_name(class));
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             const json_t *sides = json_object_get(choices, sluice_form_menu_name(c));
-            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
-                const json_t *per = json_object_get(sides, sluice_choice_side_name(side));
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
+                const json_t *per =
+                    json_object_get(sides, sluice_modelled_name((enum sluice_resource)side));
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
                     model->weights[class][c][side].per[f] =
                         number_of(reader, per, sluice_choice_feature_name(f));

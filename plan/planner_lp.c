@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUM_LOADS SLUICE_NUM_LOADS
+#define NUM_LOADS SLUICE_NUM_RESOURCES
 #define MAX_CUTS 96
 #define MAX_PASSES 400
 
@@ -148,7 +148,7 @@ static void add_loads(const struct sluice_menu *menus, size_t num_menus,
     choose_cheapest(menus, num_menus, weight, choice);
     for (size_t i = 0; i < num_menus; i++) {
         for (int r = 0; r < NUM_LOADS; r++)
-            units[r] += sluice_menu_cost(&menus[i], (enum sluice_load)r, choice[i]);
+            units[r] += sluice_menu_cost(&menus[i], (enum sluice_resource)r, choice[i]);
     }
 }
 
@@ -507,7 +507,7 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
     for (int r = 0; r < NUM_LOADS; r++) {
         due[r] = balance->error[r];
         for (unsigned k = 0; k < plan->num_prices; k++)
-            due[r] += plan->part[k] * sluice_menu_cost(menu, (enum sluice_load)r, wanted[k]);
+            due[r] += plan->part[k] * sluice_menu_cost(menu, (enum sluice_resource)r, wanted[k]);
     }
     unsigned best = wanted[0];
     double least = INFINITY;
@@ -515,7 +515,8 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
         double owed = 0;
         for (int r = 0; r < NUM_LOADS; r++) {
             const double error =
-                plan->scale[r] * (due[r] - sluice_menu_cost(menu, (enum sluice_load)r, wanted[k]));
+                plan->scale[r] *
+                (due[r] - sluice_menu_cost(menu, (enum sluice_resource)r, wanted[k]));
             owed += error * error;
         }
         if (owed < least) {
@@ -524,7 +525,7 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
         }
     }
     for (int r = 0; r < NUM_LOADS; r++)
-        balance->error[r] = due[r] - sluice_menu_cost(menu, (enum sluice_load)r, best);
+        balance->error[r] = due[r] - sluice_menu_cost(menu, (enum sluice_resource)r, best);
     return best;
 }
 
@@ -544,7 +545,7 @@ static void round_plan(const struct problem *problem, const struct sluice_price_
             if (choice)
                 choice[i + j] = (uint8_t)c;
             for (int r = 0; r < NUM_LOADS; r++)
-                units[r] += sluice_menu_cost(&menus[j], (enum sluice_load)r, c);
+                units[r] += sluice_menu_cost(&menus[j], (enum sluice_resource)r, c);
         }
     }
 }
@@ -617,11 +618,11 @@ static sluice_status check_capacities(const struct sluice_capacities *capacities
     for (int r = 0; r < NUM_LOADS; r++) {
         if (!(capacities->per_s[r] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the capacity of %s must be above 0, not %g",
-                               sluice_load_name((enum sluice_load)r), capacities->per_s[r]);
+                               sluice_resource_name((enum sluice_resource)r), capacities->per_s[r]);
         if (!(capacities->price_s[r] >= 0 && isfinite(capacities->price_s[r])))
-            return sluice_fail(err, SLUICE_E_INVALID,
-                               "the price of %s must be finite and at least 0, not %g",
-                               sluice_load_name((enum sluice_load)r), capacities->price_s[r]);
+            return sluice_fail(
+                err, SLUICE_E_INVALID, "the price of %s must be finite and at least 0, not %g",
+                sluice_resource_name((enum sluice_resource)r), capacities->price_s[r]);
     }
     return SLUICE_OK;
 }
@@ -678,7 +679,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
     for (int r = 0; r < NUM_LOADS; r++) {
         if (made.busy_s[r] > made.primal_s) {
             made.primal_s = made.busy_s[r];
-            made.slowest = (enum sluice_load)r;
+            made.slowest = (enum sluice_resource)r;
         }
     }
     made.primal_s += made.priced_s;

@@ -36,17 +36,17 @@
  * input gives the equal plan on every machine. */
 
 struct sluice_capacities {
-    double per_s[SLUICE_NUM_LOADS];   /* units of the load; > 0; INFINITY: never the limit */
-    double price_s[SLUICE_NUM_LOADS]; /* q: of a unit of the load, from outside; >= 0, finite */
+    double per_s[SLUICE_NUM_RESOURCES];   /* units of the load; > 0; INFINITY: never the limit */
+    double price_s[SLUICE_NUM_RESOURCES]; /* q: of a unit of the load, from outside; >= 0, finite */
 };
 
 /* A plan in a few hundred bytes: prices, each with its share of the samples on
  * which they disagree.  Everything else follows from a sample's menu. */
 struct sluice_price_plan {
     unsigned num_prices;
-    float weight[SLUICE_NUM_LOADS + 1][SLUICE_NUM_LOADS]; /* of a unit of each load */
-    double part[SLUICE_NUM_LOADS + 1];                    /* sum to 1 */
-    double scale[SLUICE_NUM_LOADS]; /* what an error on each load counts for in rounding */
+    float weight[SLUICE_NUM_RESOURCES + 1][SLUICE_NUM_RESOURCES]; /* of a unit of each load */
+    double part[SLUICE_NUM_RESOURCES + 1];                        /* sum to 1 */
+    double scale[SLUICE_NUM_RESOURCES]; /* what an error on each load counts for in rounding */
 };
 
 struct sluice_lp_result {
@@ -54,9 +54,9 @@ struct sluice_lp_result {
     double dual_s;   /* no plan has less */
     double priced_s; /* what its loads cost at the prices from outside; 0 without any */
     double gap;      /* primal_s / dual_s - 1; 0 if both are 0 */
-    double busy_s[SLUICE_NUM_LOADS];
-    double price[SLUICE_NUM_LOADS]; /* at dual_s; sum to 1: all of it where no choice counts */
-    enum sluice_load slowest;
+    double busy_s[SLUICE_NUM_RESOURCES];
+    double price[SLUICE_NUM_RESOURCES]; /* at dual_s; sum to 1: all of it where no choice counts */
+    enum sluice_resource slowest;
     unsigned num_passes; /* over all the samples */
     struct sluice_price_plan plan;
 };
@@ -82,7 +82,7 @@ SLUICE_MUST_USE sluice_status sluice_plan_lp(const struct sluice_menu_source *so
 /* Chooses for samples one after the other: carries the rounding error along, {0} at
  * the start.  In the order 0, 1, ... this is exactly the plan that was forecast. */
 struct sluice_price_balance {
-    double error[SLUICE_NUM_LOADS];
+    double error[SLUICE_NUM_RESOURCES];
 };
 unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
                                   struct sluice_price_balance *balance,

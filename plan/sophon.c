@@ -4,16 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *sluice_resource_name(enum sluice_resource resource)
-{
-    static const char *const names[SLUICE_NUM_RESOURCES] = {
-        "disk", "storage_cpu", "network", "compute_cpu", "gpu", "pcie", "receive"};
-    return names[resource];
-}
-
-/* What crosses PCIe, whatever crossed the network. */
-#define U8_STAGE 3
-
 /* One sample's best stage and what taking it is worth. */
 struct candidate {
     size_t index;
@@ -102,38 +92,4 @@ sluice_status sluice_plan_sophon(const struct sluice_cost_table *table,
 void sluice_plan_fixed(const struct sluice_cost_table *table, uint8_t split, uint8_t *out)
 {
     memset(out, split, table->num_rows);
-}
-
-struct sluice_forecast sluice_plan_forecast(const struct sluice_cost_table *table,
-                                            const struct sluice_rates *rates, const uint8_t *split)
-{
-    struct sluice_forecast forecast = {0};
-    double disk_s = 0, storage_s = 0, compute_s = 0, pcie_bytes = 0;
-    for (size_t i = 0; i < table->num_rows; i++) {
-        const struct sluice_sample_cost *row = &table->rows[i];
-        disk_s += row->op_s[0];
-        for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++) {
-            if (op <= split[i])
-                storage_s += row->op_s[op];
-            else
-                compute_s += row->op_s[op];
-        }
-        pcie_bytes += (double)row->bytes[U8_STAGE];
-        forecast.wire_bytes += row->bytes[split[i]];
-        forecast.choices[split[i]]++;
-    }
-    forecast.busy_s[SLUICE_DISK] = disk_s;
-    forecast.busy_s[SLUICE_STORAGE_CPU] = storage_s / rates->storage_cores;
-    forecast.busy_s[SLUICE_NETWORK] = (double)forecast.wire_bytes / rates->link_bytes_per_s;
-    forecast.busy_s[SLUICE_COMPUTE_CPU] = compute_s / rates->compute_cores;
-    forecast.busy_s[SLUICE_GPU] = (double)table->num_rows / rates->gpu_samples_per_s;
-    if (rates->pcie_bytes_per_s > 0)
-        forecast.busy_s[SLUICE_PCIE] = pcie_bytes / rates->pcie_bytes_per_s;
-    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
-        if (forecast.busy_s[r] > forecast.primal_s) {
-            forecast.primal_s = forecast.busy_s[r];
-            forecast.slowest = (enum sluice_resource)r;
-        }
-    }
-    return forecast;
 }

@@ -2,6 +2,7 @@
 #define SLUICE_PLAN_SOPHON_H
 
 #include "base/error.h"
+#include "plan/resource.h"
 #include "plan/sample_cost.h"
 
 #include <stddef.h>
@@ -26,36 +27,6 @@
  * Pure: no I/O, clock, randomness or threads.  Equal input gives the equal plan
  * on every machine.  O(n log n). */
 
-/* All > 0; INFINITY: never the limit. */
-struct sluice_rates {
-    double link_bytes_per_s;
-    double storage_cores;
-    double compute_cores;
-    double gpu_samples_per_s;
-    double pcie_bytes_per_s; /* 0: never the limit, too */
-    double disk_bytes_per_s; /* likewise; of files.  Tables have the disk's seconds instead. */
-};
-
-enum sluice_resource {
-    SLUICE_DISK,
-    SLUICE_STORAGE_CPU,
-    SLUICE_NETWORK,
-    SLUICE_COMPUTE_CPU,
-    SLUICE_GPU,
-    SLUICE_PCIE,
-    SLUICE_RECEIVE, /* one thread, see transport_cost.h */
-    SLUICE_NUM_RESOURCES,
-};
-const char *sluice_resource_name(enum sluice_resource resource); /* "disk", "storage_cpu", ... */
-
-struct sluice_forecast {
-    double busy_s[SLUICE_NUM_RESOURCES]; /* for one epoch */
-    double primal_s;                     /* the slowest of them */
-    enum sluice_resource slowest;
-    uint64_t wire_bytes;
-    uint64_t choices[SLUICE_PROFILE_STAGES]; /* samples per split */
-};
-
 /* Fills split[0 .. table->num_rows) with values in [0, SLUICE_PROFILE_STAGES).
  * SLUICE_E_INVALID, with the reason in err and split untouched, if a rate is not
  * positive; SLUICE_E_NO_MEMORY for the order. */
@@ -65,9 +36,5 @@ SLUICE_MUST_USE sluice_status sluice_plan_sophon(const struct sluice_cost_table 
 
 /* The same split for all: no-off (0), resize-off (3), all-off (5). */
 void sluice_plan_fixed(const struct sluice_cost_table *table, uint8_t split, uint8_t *out);
-
-/* What the model says of any plan.  Cannot fail. */
-struct sluice_forecast sluice_plan_forecast(const struct sluice_cost_table *table,
-                                            const struct sluice_rates *rates, const uint8_t *split);
 
 #endif

@@ -133,15 +133,14 @@ void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double r
 }
 
 void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
-                               double cost[SLUICE_NUM_LOADS])
+                               double cost[SLUICE_NUM_RESOURCES])
 {
-    const double bytes = cost[SLUICE_LOAD_NET_DOWN];
-    cost[SLUICE_LOAD_STORAGE_CPU] += transport->storage_s_per_sample +
-                                     (choice ? transport->storage_s_per_job : 0) +
-                                     transport->storage_s_per_byte * bytes;
-    cost[SLUICE_LOAD_COMPUTE_CPU] += transport->compute_s_per_sample +
-                                     (choice ? transport->compute_s_per_job : 0) +
-                                     transport->compute_s_per_byte * bytes;
-    cost[SLUICE_LOAD_RECEIVE] +=
-        transport->receive_s_per_sample + transport->receive_s_per_byte * bytes;
+    const double bytes = cost[SLUICE_NETWORK];
+    cost[SLUICE_STORAGE_CPU] += transport->storage_s_per_sample +
+                                (choice ? transport->storage_s_per_job : 0) +
+                                transport->storage_s_per_byte * bytes;
+    cost[SLUICE_COMPUTE_CPU] += transport->compute_s_per_sample +
+                                (choice ? transport->compute_s_per_job : 0) +
+                                transport->compute_s_per_byte * bytes;
+    cost[SLUICE_RECEIVE] += transport->receive_s_per_sample + transport->receive_s_per_byte * bytes;
 }

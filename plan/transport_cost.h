@@ -55,9 +55,9 @@ struct sluice_transport_seen {
 void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
                                const struct sluice_transport_seen *seen, size_t num_seen);
 
-/* Adds to the cost of a choice of form_menu.h's list, whose payload is cost[SLUICE_LOAD_NET_DOWN].
+/* Adds to the cost of a choice of form_menu.h's list, whose payload is cost[SLUICE_NETWORK].
  */
 void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
-                               double cost[SLUICE_NUM_LOADS]);
+                               double cost[SLUICE_NUM_RESOURCES]);
 
 #endif

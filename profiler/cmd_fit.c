@@ -136,13 +136,13 @@ static sluice_status fit_ops(const struct sluice_profile_source *source,
 
 /* --- forms --- */
 
-static void print_form(const char *choice, enum sluice_choice_side side, bool is_json,
+static void print_form(const char *choice, enum sluice_resource side, bool is_json,
                        const struct halves *halves, const struct sluice_choice_quality *fitted,
                        const struct sluice_choice_quality *preset)
 {
-    const char *name = sluice_choice_side_name(side);
+    const char *name = sluice_modelled_name(side);
     if (!is_json) {
-        const bool is_bytes = side == SLUICE_SIDE_BYTES;
+        const bool is_bytes = side == SLUICE_NETWORK;
         printf("%-12s %-12s %8zu %12.3f %2s %7.1f%% %7.1f%% %+7.1f%% %10.1f%% %7.1f%% %+7.1f%%\n",
                choice, name, fitted->num_rows, is_bytes ? fitted->mean / 1e3 : 1e6 * fitted->mean,
                is_bytes ? "kB" : "us", 100 * fitted->median, 100 * fitted->p90, 100 * fitted->sum,
@@ -170,10 +170,11 @@ static sluice_status try_forms(const struct sluice_form_table *forms, const bool
         printf("\n%-12s %-12s %8s %15s %8s %8s %8s %11s %8s %8s\n", "choice", "side", "held out",
                "mean", "median", "p90", "sum", "by default", "p90", "sum");
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        for (int side = 0; status == SLUICE_OK && side < SLUICE_NUM_CHOICE_SIDES; side++) {
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
             struct sluice_choice_quality good = {0}, plain = {0};
-            status = sluice_choice_model_try(forms, is_used, false, &fitted,
-                                             SLUICE_NUM_CHOICE_CLASSES, c, side, &good, err);
+            if (status == SLUICE_OK)
+                status = sluice_choice_model_try(forms, is_used, false, &fitted,
+                                                 SLUICE_NUM_CHOICE_CLASSES, c, side, &good, err);
             if (status == SLUICE_OK)
                 status = sluice_choice_model_try(forms, is_used, false, &preset,
                                                  SLUICE_NUM_CHOICE_CLASSES, c, side, &plain, err);

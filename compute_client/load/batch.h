@@ -26,8 +26,8 @@ struct sluice_batch {
     size_t row_bytes;
     unsigned capacity, n;
     /* What the trainer waited for it, by what the slowest of its samples waited for.
-     * SLUICE_STALL_TRAINER is nothing. */
-    uint64_t stall_ns[SLUICE_NUM_STALLS];
+     * SLUICE_GPU is nothing. */
+    uint64_t stall_ns[SLUICE_NUM_RESOURCES];
 
     /* Per row; owned. */
     uint32_t *labels;

@@ -29,8 +29,9 @@ sluice_status sluice_batch_log_open(const char *path, struct sluice_batch_log **
     sluice_status status = log->file ? SLUICE_OK : fail(log, err);
     if (status == SLUICE_OK && fputs("epoch,batch,phase,samples", log->file) == EOF)
         status = fail(log, err);
-    for (int i = 0; status == SLUICE_OK && i < SLUICE_NUM_STALLS; i++) {
-        if (fprintf(log->file, ",%s_s", sluice_stall_name((enum sluice_stall)i)) < 0)
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS) {
+        if (status == SLUICE_OK &&
+            fprintf(log->file, ",%s_s", sluice_stall_name((enum sluice_resource)i)) < 0)
             status = fail(log, err);
     }
     if (status == SLUICE_OK && fputs(",bound_by\n", log->file) == EOF)
@@ -55,7 +56,7 @@ sluice_status sluice_batch_log_add(struct sluice_batch_log *log,
                 (unsigned long long)entry->batch, entry->is_evaluation ? "val" : "train",
                 entry->samples) < 0)
         return fail(log, err);
-    for (int i = 0; i < SLUICE_NUM_STALLS; i++) {
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS) {
         if (fprintf(log->file, ",%.6f", (double)entry->stall_ns[i] * 1e-9) < 0)
             return fail(log, err);
     }

@@ -22,7 +22,7 @@ struct sluice_batch_entry {
     uint64_t epoch, batch; /* the batch's number in its epoch, from 0 */
     bool is_evaluation;
     unsigned samples;
-    uint64_t stall_ns[SLUICE_NUM_STALLS]; /* of the trainer: its work on this batch */
+    uint64_t stall_ns[SLUICE_NUM_RESOURCES]; /* of the trainer: its work on this batch */
 };
 SLUICE_MUST_USE sluice_status sluice_batch_log_add(struct sluice_batch_log *log,
                                                    const struct sluice_batch_entry *entry,

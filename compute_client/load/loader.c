@@ -232,7 +232,7 @@ static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *ba
         .queue_ns = row->result.storage_queue_ns,
     };
     sluice_stall_attribute(&times, from, to, batch->stall_ns);
-    for (int i = 0; i < SLUICE_NUM_STALLS; i++)
+    for (int i = 0; i < SLUICE_NUM_RESOURCES; i++)
         loader->stats.stall_ns[i] += batch->stall_ns[i];
 }
 

@@ -97,8 +97,8 @@ struct sluice_epoch_stats {
     uint64_t wire_bytes;
     uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived, by split and form */
     /* Where next() waited, attributed to what its slowest sample was waiting for.
-     * SLUICE_STALL_TRAINER is the caller's to fill: it is the time outside next(). */
-    uint64_t stall_ns[SLUICE_NUM_STALLS];
+     * SLUICE_GPU is the caller's to fill: it is the time outside next(). */
+    uint64_t stall_ns[SLUICE_NUM_RESOURCES];
     char digest[33];                                                  /* empty without has_digest */
     struct sluice_loader_error named[SLUICE_LOADER_MAX_NAMED_ERRORS]; /* the first, in order */
     size_t num_named;

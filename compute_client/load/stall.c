@@ -1,24 +1,18 @@
 #include "compute_client/load/stall.h"
 
-static const char *const stall_names[SLUICE_NUM_STALLS] = {
-    [SLUICE_STALL_DISK] = "disk",       [SLUICE_STALL_STORAGE_CPU] = "storage_cpu",
-    [SLUICE_STALL_NETWORK] = "network", [SLUICE_STALL_COMPUTE_CPU] = "compute_cpu",
-    [SLUICE_STALL_TRAINER] = "trainer",
-};
-
-const char *sluice_stall_name(enum sluice_stall stall)
+const char *sluice_stall_name(enum sluice_resource resource)
 {
-    return stall_names[stall];
+    return resource == SLUICE_GPU ? "trainer" : sluice_resource_name(resource);
 }
 
-enum sluice_stall sluice_stall_largest(const uint64_t ns[SLUICE_NUM_STALLS])
+enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES])
 {
     int largest = 0;
-    for (int i = 1; i < SLUICE_NUM_STALLS; i++) {
+    for (int i = 1; i < SLUICE_NUM_RESOURCES; i++) {
         if (ns[i] > ns[largest])
             largest = i;
     }
-    return (enum sluice_stall)largest;
+    return (enum sluice_resource)largest;
 }
 
 static uint64_t overlap(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t to_b)
@@ -34,7 +28,7 @@ static uint64_t at_most(uint64_t value, uint64_t limit)
 }
 
 void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t from, uint64_t to,
-                            uint64_t ns[SLUICE_NUM_STALLS])
+                            uint64_t ns[SLUICE_NUM_RESOURCES])
 {
     const uint64_t away = times->arrived_ns - times->requested_ns;
     const uint64_t read_ns = at_most(times->disk_ns, away);
@@ -54,9 +48,9 @@ void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t fr
     const uint64_t step[] = {times->requested_ns, times->requested_ns + worked,
                              times->requested_ns + worked + read, times->arrived_ns,
                              times->done_ns};
-    static const enum sluice_stall cause[] = {SLUICE_STALL_STORAGE_CPU, SLUICE_STALL_DISK,
-                                              SLUICE_STALL_NETWORK, SLUICE_STALL_COMPUTE_CPU};
-    uint64_t spent[SLUICE_NUM_STALLS] = {0}, named = 0;
+    static const enum sluice_resource cause[] = {SLUICE_STORAGE_CPU, SLUICE_DISK, SLUICE_NETWORK,
+                                                 SLUICE_COMPUTE_CPU};
+    uint64_t spent[SLUICE_NUM_RESOURCES] = {0}, named = 0;
     for (int i = 0; i < 4; i++) {
         const uint64_t waited = overlap(from, to, step[i], step[i + 1]);
         spent[cause[i]] = step[i + 1] - step[i];

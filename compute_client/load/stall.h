@@ -1,24 +1,23 @@
 #ifndef SLUICE_COMPUTE_CLIENT_LOAD_STALL_H
 #define SLUICE_COMPUTE_CLIENT_LOAD_STALL_H
 
+#include "plan/resource.h"
+
 #include <stdint.h>
 
 /* Why a trainer had to wait.
  *
  * Threads: pure functions. */
 
-enum sluice_stall {
-    SLUICE_STALL_DISK,
-    SLUICE_STALL_STORAGE_CPU,
-    SLUICE_STALL_NETWORK,
-    SLUICE_STALL_COMPUTE_CPU,
-    SLUICE_STALL_TRAINER,
-    SLUICE_NUM_STALLS,
-};
-const char *sluice_stall_name(enum sluice_stall stall); /* "disk", "storage_cpu", ... */
+/* What a trainer can have waited for; the GPU stands for the trainer itself, on whatever device. */
+#define SLUICE_STALLS                                                                              \
+    (1u << SLUICE_DISK | 1u << SLUICE_STORAGE_CPU | 1u << SLUICE_NETWORK |                         \
+     1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
+/* "disk", "storage_cpu", "network", "compute_cpu", "trainer". */
+const char *sluice_stall_name(enum sluice_resource resource);
 
 /* The largest; of equals the first. */
-enum sluice_stall sluice_stall_largest(const uint64_t ns[SLUICE_NUM_STALLS]);
+enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES]);
 
 /* What became of a sample when.  What a machine far away says of its own part is taken up to what
  * fits between request and arrival. */
@@ -42,6 +41,6 @@ struct sluice_sample_times {
  * asked for, the read-ahead was full of others in the same state.  Adds to ns[], in sum to - from.
  */
 void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t from, uint64_t to,
-                            uint64_t ns[SLUICE_NUM_STALLS]);
+                            uint64_t ns[SLUICE_NUM_RESOURCES]);
 
 #endif

@@ -41,7 +41,7 @@ struct sluice_auto_chooser {
     uint64_t begin_ns, last_tick_ns;
     struct sluice_plan_stats stats;
     uint64_t num_choices;
-    enum sluice_load limit;             /* as last said */
+    enum sluice_resource limit;         /* as last said */
     uint64_t asked[SLUICE_NUM_CHOICES]; /* since the last look */
 };
 
@@ -63,13 +63,13 @@ static void SLUICE_PRINTF(2, 3) append(struct text *text, const char *fmt, ...)
 }
 
 /* "net_down 0.71, storage_cpu 0.29" */
-static struct text prices_text(const double price[SLUICE_NUM_LOADS])
+static struct text prices_text(const double price[SLUICE_NUM_RESOURCES])
 {
     struct text text = {0};
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         if (price[r] >= 0.005)
-            append(&text, "%s%s %.2f", text.used ? ", " : "", sluice_load_name((enum sluice_load)r),
-                   price[r]);
+            append(&text, "%s%s %.2f", text.used ? ", " : "",
+                   sluice_resource_name((enum sluice_resource)r), price[r]);
     }
     return text;
 }
@@ -95,9 +95,9 @@ static struct text corrections_text(const struct sluice_auto_chooser *chooser)
         if (!chooser->asked[c])
             continue;
         append(&text, " %s", sluice_form_menu_name(c));
-        for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
+        SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
             append(&text, " x%.3f",
-                   sluice_auto_plan_correction(chooser->plan, c, (enum sluice_choice_side)s));
+                   sluice_auto_plan_correction(chooser->plan, c, (enum sluice_resource)s));
     }
     return text;
 }
@@ -139,8 +139,8 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
         sluice_log(SLUICE_LOG_INFO,
                    "at %.2f s, before item %zu, the limit is %s and no longer %s: %s; the rest "
                    "takes %.3f s",
-                   at_s, index, sluice_load_name(limit.load), sluice_load_name(chooser->limit),
-                   rates_text(&rates).chars, limit.rest_s);
+                   at_s, index, sluice_resource_name(limit.load),
+                   sluice_resource_name(chooser->limit), rates_text(&rates).chars, limit.rest_s);
         chooser->limit = limit.load;
     }
     if (sluice_log_is_enabled(SLUICE_LOG_DEBUG)) {
@@ -247,7 +247,7 @@ sluice_status sluice_auto_chooser_begin(struct sluice_auto_chooser *chooser,
     sluice_log(SLUICE_LOG_INFO,
                "the plan takes %.3f s and %.1f MB, with %s the limit; no plan takes less than "
                "%.3f s (gap %.3f%%); %s; prices %s",
-               forecast.rest_s, forecast.wire_bytes * 1e-6, sluice_load_name(forecast.slowest),
+               forecast.rest_s, forecast.wire_bytes * 1e-6, sluice_resource_name(forecast.slowest),
                forecast.bound_s, 100 * forecast.gap, rates_text(&forecast.rates).chars,
                prices_text(forecast.price).chars);
     chooser->num_rows = 0;

@@ -11,16 +11,6 @@
 #define MAX_OVER_SIDE 4.0
 #define MAX_OVER_MODEL 16.0
 
-enum sluice_load sluice_auto_costs_load(enum sluice_choice_side side)
-{
-    static const enum sluice_load loads[SLUICE_NUM_CHOICE_SIDES] = {
-        [SLUICE_SIDE_STORAGE_CPU] = SLUICE_LOAD_STORAGE_CPU,
-        [SLUICE_SIDE_COMPUTE_CPU] = SLUICE_LOAD_COMPUTE_CPU,
-        [SLUICE_SIDE_BYTES] = SLUICE_LOAD_NET_DOWN,
-    };
-    return loads[side];
-}
-
 struct sluice_auto_costs sluice_auto_costs_init(const struct sluice_choice_model *model,
                                                 const struct sluice_transport_cost *transport)
 {
@@ -31,21 +21,21 @@ struct sluice_auto_costs sluice_auto_costs_init(const struct sluice_choice_model
 
 void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
                           const struct sluice_sample_facts *facts,
-                          double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+                          double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
     sluice_choice_model_costs(&costs->model, facts, cost);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
         const double read = sluice_choice_read_bytes(&costs->model, facts, c);
-        cost[c][SLUICE_LOAD_DISK] = fmin(read * costs->read_factor, (double)facts->file_bytes);
-        for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
-            cost[c][sluice_auto_costs_load((enum sluice_choice_side)s)] *= costs->factor[c][s];
+        cost[c][SLUICE_DISK] = fmin(read * costs->read_factor, (double)facts->file_bytes);
+        SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
+            cost[c][s] *= costs->factor[c][s];
         sluice_transport_cost_add(&costs->transport, c, cost[c]);
     }
 }
 
 void sluice_auto_costs_learn(struct sluice_auto_costs *costs, unsigned choice,
                              const struct sluice_sample_facts *facts,
-                             const double seen[SLUICE_NUM_CHOICE_SIDES], double read_bytes)
+                             const double seen[SLUICE_NUM_RESOURCES], double read_bytes)
 {
     const double part = sluice_choice_read_bytes(&costs->model, facts, choice);
     if (part < (double)facts->file_bytes) {
@@ -53,15 +43,14 @@ void sluice_auto_costs_learn(struct sluice_auto_costs *costs, unsigned choice,
         costs->read.expected += part;
         costs->read.rows++;
     }
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&costs->model, facts, cost);
-    for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
-        const double expected = cost[choice][sluice_auto_costs_load((enum sluice_choice_side)s)];
-        if (!(expected > (s == SLUICE_SIDE_BYTES ? 0 : SLUICE_LEAST_LEARNT_S)))
+    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED) {
+        const double expected = cost[choice][s];
+        if (!(expected > (s == SLUICE_NETWORK ? 0 : SLUICE_LEAST_LEARNT_S)))
             continue;
         /* Reading the file is in the storage node's figure, and in the transport's. */
-        const double beside =
-            s == SLUICE_SIDE_STORAGE_CPU ? costs->transport.storage_s_per_sample : 0;
+        const double beside = s == SLUICE_STORAGE_CPU ? costs->transport.storage_s_per_sample : 0;
         const double most = fmin(MAX_OVER_SIDE * costs->side_factor[s], MAX_OVER_MODEL) * expected;
         struct sluice_cost_correction *correction = &costs->corrections[choice][s];
         correction->seen += fmin(fmax(seen[s] - beside, 0), most);
@@ -93,14 +82,14 @@ void sluice_auto_costs_settle(struct sluice_auto_costs *costs)
 {
     costs->read_factor = with_prior(&costs->read, 1);
     forget(&costs->read);
-    for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++) {
+    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED) {
         struct sluice_cost_correction all = {0};
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             all.seen += costs->corrections[c][s].seen;
             all.expected += costs->corrections[c][s].expected;
             all.rows += costs->corrections[c][s].rows;
         }
-        costs->side_factor[s] = s == SLUICE_SIDE_BYTES ? 1 : with_prior(&all, 1);
+        costs->side_factor[s] = s == SLUICE_NETWORK ? 1 : with_prior(&all, 1);
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             costs->factor[c][s] = with_prior(&costs->corrections[c][s], costs->side_factor[s]);
             forget(&costs->corrections[c][s]);

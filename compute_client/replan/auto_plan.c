@@ -96,7 +96,7 @@ struct sluice_auto_plan {
     double refused_gain; /* of prices that swings spoke against; 0: there were none */
     size_t refused_for;  /* what had moved */
     uint64_t num_solves;
-    enum sluice_load limit;
+    enum sluice_resource limit;
     unsigned past_limit; /* ticks in a row at which another took longer */
     size_t latency_item; /* from here on LATENCY_ITEMS go by themselves */
     bool is_alone;       /* the item that was chosen for last */
@@ -136,16 +136,16 @@ static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_s
     if (k == plan->num_offered || row->status != SLUICE_OK || row->index >= plan->epoch.num_items)
         return;
     const struct sluice_sample_facts facts = facts_of(plan, row->index);
-    const double seen[SLUICE_NUM_CHOICE_SIDES] = {
-        [SLUICE_SIDE_STORAGE_CPU] = (double)row->storage_cpu_ns * 1e-9,
-        [SLUICE_SIDE_COMPUTE_CPU] = (double)row->compute_cpu_ns * 1e-9,
-        [SLUICE_SIDE_BYTES] = (double)row->payload_bytes,
+    const double seen[SLUICE_NUM_RESOURCES] = {
+        [SLUICE_STORAGE_CPU] = (double)row->storage_cpu_ns * 1e-9,
+        [SLUICE_COMPUTE_CPU] = (double)row->compute_cpu_ns * 1e-9,
+        [SLUICE_NETWORK] = (double)row->payload_bytes,
     };
     sluice_auto_costs_learn(&plan->costs, plan->offered[k], &facts, seen, (double)row->read_bytes);
 }
 
 double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned choice,
-                                   enum sluice_choice_side side)
+                                   enum sluice_resource side)
 {
     return plan->costs.factor[choice][side];
 }
@@ -158,19 +158,19 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
     const double pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
     struct sluice_capacities capacities = {
         .per_s = {
-            [SLUICE_LOAD_DISK] = rates.disk_bytes_per_s,
-            [SLUICE_LOAD_STORAGE_CPU] = rates.storage_cores,
-            [SLUICE_LOAD_NET_DOWN] = rates.link_bytes_per_s,
-            [SLUICE_LOAD_RECEIVE] = 1,
-            [SLUICE_LOAD_COMPUTE_CPU] = rates.compute_cores,
-            [SLUICE_LOAD_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
-            [SLUICE_LOAD_GPU] = rates.gpu_samples_per_s,
+            [SLUICE_DISK] = rates.disk_bytes_per_s,
+            [SLUICE_STORAGE_CPU] = rates.storage_cores,
+            [SLUICE_NETWORK] = rates.link_bytes_per_s,
+            [SLUICE_RECEIVE] = 1,
+            [SLUICE_COMPUTE_CPU] = rates.compute_cores,
+            [SLUICE_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
+            [SLUICE_GPU] = rates.gpu_samples_per_s,
         }};
     if (!(plan->price.heard > 0))
         return capacities;
-    capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = THRIFT / rates.storage_cores;
-    capacities.price_s[SLUICE_LOAD_COMPUTE_CPU] = THRIFT / rates.compute_cores;
-    capacities.price_s[SLUICE_LOAD_NET_DOWN] = THRIFT / rates.link_bytes_per_s;
+    capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / rates.storage_cores;
+    capacities.price_s[SLUICE_COMPUTE_CPU] = THRIFT / rates.compute_cores;
+    capacities.price_s[SLUICE_NETWORK] = THRIFT / rates.link_bytes_per_s;
     return capacities;
 }
 
@@ -179,20 +179,20 @@ static struct sluice_capacities planned_capacities(const struct sluice_auto_plan
 {
     struct sluice_capacities capacities = capacities_of(plan);
     if (plan->price.use > 0)
-        capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = plan->price.use;
+        capacities.per_s[SLUICE_STORAGE_CPU] = plan->price.use;
     return capacities;
 }
 
 static void fill_menu(const struct sluice_auto_plan *plan, const struct sluice_auto_costs *costs,
                       size_t index, struct sluice_menu *menu)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
-    double offered[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double offered[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     const struct sluice_sample_facts facts = facts_of(plan, index);
     sluice_auto_costs_of(costs, &facts, cost);
     for (unsigned k = 0; k < plan->num_offered; k++)
         memcpy(offered[k], cost[plan->offered[k]], sizeof(offered[k]));
-    sluice_menu_set(menu, plan->num_offered, (const double(*)[SLUICE_NUM_LOADS])offered);
+    sluice_menu_set(menu, plan->num_offered, (const double(*)[SLUICE_NUM_RESOURCES])offered);
 }
 
 /* Menus of at most max_menus items from `next` on, spread evenly, each at random in its part. */
@@ -215,26 +215,26 @@ static size_t fill_menus(struct sluice_auto_plan *plan, size_t next, size_t max_
 /* What the prices in force, by the costs that they were found for, make of the menus: the load of
  * one item. */
 static void find_load(const struct sluice_auto_plan *plan, size_t count,
-                      double load[SLUICE_NUM_LOADS])
+                      double load[SLUICE_NUM_RESOURCES])
 {
     struct sluice_price_balance balance = {0};
-    memset(load, 0, SLUICE_NUM_LOADS * sizeof(*load));
+    memset(load, 0, SLUICE_NUM_RESOURCES * sizeof(*load));
     for (size_t k = 0; k < count; k++) {
         struct sluice_menu menu;
         fill_menu(plan, &plan->taken_costs, plan->menu_items[k], &menu);
         const unsigned c = sluice_price_plan_choose(&plan->prices, &balance, &menu);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-            load[r] += sluice_menu_cost(&plan->menus[k], (enum sluice_load)r, c);
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            load[r] += sluice_menu_cost(&plan->menus[k], (enum sluice_resource)r, c);
     }
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         load[r] /= (double)(count ? count : 1);
 }
 
-static double priced_s(const double load[SLUICE_NUM_LOADS],
+static double priced_s(const double load[SLUICE_NUM_RESOURCES],
                        const struct sluice_capacities *capacities)
 {
     double priced_s = 0;
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         priced_s += load[r] * capacities->price_s[r];
     return priced_s;
 }
@@ -267,8 +267,7 @@ static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *pl
         .bound_s = scale * (result->dual_s - result->priced_s),
         .kept_s = scale * kept_s,
         .gap = result->gap,
-        .wire_bytes =
-            scale * result->busy_s[SLUICE_LOAD_NET_DOWN] * plan->watch.per_s[SLUICE_WATCHED_LINK],
+        .wire_bytes = scale * result->busy_s[SLUICE_NETWORK] * plan->watch.per_s[SLUICE_NETWORK],
         .slowest = result->slowest,
         .rates = sluice_auto_plan_rates(plan),
     };
@@ -290,10 +289,10 @@ static sluice_status solve_priced(struct sluice_auto_plan *plan, size_t count, u
                                   struct sluice_capacities capacities,
                                   struct sluice_lp_result *result, struct sluice_err *err)
 {
-    double *cores = &capacities.per_s[SLUICE_LOAD_STORAGE_CPU];
+    double *cores = &capacities.per_s[SLUICE_STORAGE_CPU];
     const double use = sluice_auto_price_next_use(&plan->price, now_ns, *cores);
     if (use > 0) {
-        capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = THRIFT / use;
+        capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / use;
         *cores = use;
     }
     const sluice_status status = solve(plan, count, &capacities, result, err);
@@ -360,10 +359,10 @@ static struct sluice_price_plan leaning_prices(const struct sluice_auto_plan *pl
     if (plan->options.is_fixed || plan->price.use > 0 || !under_way)
         return prices;
     const struct sluice_capacities capacities = capacities_of(plan);
-    double by[SLUICE_NUM_LOADS];
+    double by[SLUICE_NUM_RESOURCES];
     sluice_auto_queues_lean(&plan->queues, under_way, plan->burden.price, capacities.per_s, by);
     for (unsigned k = 0; k < prices.num_prices; k++) {
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             prices.weight[k][r] *= (float)by[r];
     }
     return prices;
@@ -381,9 +380,9 @@ unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index,
     const unsigned k = sluice_price_plan_choose(&prices, &plan->balance, &menu);
     if (expected)
         *expected = (struct sluice_expected){
-            .storage_s = sluice_menu_cost(&menu, SLUICE_LOAD_STORAGE_CPU, k),
-            .bytes = sluice_menu_cost(&menu, SLUICE_LOAD_NET_DOWN, k),
-            .compute_s = sluice_menu_cost(&menu, SLUICE_LOAD_COMPUTE_CPU, k),
+            .storage_s = sluice_menu_cost(&menu, SLUICE_STORAGE_CPU, k),
+            .bytes = sluice_menu_cost(&menu, SLUICE_NETWORK, k),
+            .compute_s = sluice_menu_cost(&menu, SLUICE_COMPUTE_CPU, k),
         };
     return plan->offered[k];
 }
@@ -465,7 +464,7 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     struct sluice_rate_sight sight =
         sluice_rate_watch_see(&plan->watch, rows, num_rows, trainer, plan->spans);
     if (sluice_rate_watch_hear_cores(&plan->watch, storage_cores))
-        sight.used_per_s[SLUICE_WATCHED_STORAGE] = 0;
+        sight.used_per_s[SLUICE_STORAGE_CPU] = 0;
     /* While the link runs empty, and is filled again, little is done of what could be. */
     const bool is_draining = plan->latency_item != SIZE_MAX;
     if (!is_draining) {
@@ -473,8 +472,8 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
         sluice_auto_queues_see(&plan->queues, rows, num_rows);
     }
     if (!is_draining && sight.seconds > 0) {
-        sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_WATCHED_STORAGE]);
-        plan->link_waited = sight.waiting[SLUICE_WATCHED_LINK];
+        sluice_auto_price_see_used(&plan->price, sight.used_per_s[SLUICE_STORAGE_CPU]);
+        plan->link_waited = sight.waiting[SLUICE_NETWORK];
         plan->seen_per_s = (double)sight.num_rows / sight.seconds;
     }
     learn_in_hand(plan, rows, num_rows);
@@ -486,7 +485,7 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
 
 static void watch_limit(struct sluice_auto_plan *plan, const struct sluice_capacities *capacities)
 {
-    enum sluice_load slowest = plan->limit;
+    enum sluice_resource slowest = plan->limit;
     const double slowest_s = sluice_auto_slowest_s(plan->burden.load, capacities, &slowest);
     const double limit_s = plan->burden.load[plan->limit] / capacities->per_s[plan->limit];
     plan->past_limit = slowest_s > LIMIT_MARGIN * limit_s ? plan->past_limit + 1 : 0;
@@ -514,7 +513,7 @@ static bool is_worth_it(struct sluice_auto_plan *plan, const struct sluice_auto_
 {
     /* A plan for what a resource was never seen to do was an attempt, and it failed. */
     const double taken = plan->taken.of[most];
-    const bool has_failed = most < SLUICE_NUM_WATCHED && now->of[most] < taken &&
+    const bool has_failed = most < SLUICE_NUM_RESOURCES && now->of[most] < taken &&
                             taken > plan->watch.steps[most].shown_per_s;
     if (!(gain > (has_failed ? TAKE_GAIN : gain_to_take(&plan->swings[most], now_ns)))) {
         plan->refused_gain = gain > TAKE_GAIN ? gain : 0;
@@ -619,7 +618,7 @@ struct sluice_auto_bounds sluice_auto_plan_bounds(const struct sluice_auto_plan 
     const double least_link_s =
         plan->watch.least_link_ns == UINT64_MAX ? 0 : (double)plan->watch.least_link_ns * 1e-9;
     const double link_price =
-        plan->link_waited >= LINK_WAITED ? plan->burden.price[SLUICE_LOAD_NET_DOWN] : 0;
+        plan->link_waited >= LINK_WAITED ? plan->burden.price[SLUICE_NETWORK] : 0;
     const double ahead_s = FREE_LINK_AHEAD_S - link_price * (FREE_LINK_AHEAD_S - AHEAD_S);
     const double per_s = done_per_s(plan);
     const double away = per_s * (ahead_s + 3 * least_link_s + plan->in_hand_s) +
@@ -655,10 +654,10 @@ sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *opt
                                       struct sluice_auto_plan **out, struct sluice_err *err)
 {
     const struct sluice_rate_watch watch = sluice_rate_watch_init(&options->rates, &options->most);
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+    SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED) {
         if (!(watch.per_s[k] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the rate of the %s is %g",
-                               sluice_watched_name((enum sluice_watched)k), watch.per_s[k]);
+                               sluice_resource_name((enum sluice_resource)k), watch.per_s[k]);
     }
     struct sluice_auto_plan *plan = calloc(1, sizeof(*plan));
     const size_t sample = options->sample_items ? options->sample_items : DEFAULT_ITEMS;

@@ -71,8 +71,8 @@ struct sluice_auto_forecast {
     double kept_s;     /* ... and with the prices before it would be this; 0: there were none */
     double gap;        /* of the items that were looked at */
     double wire_bytes; /* of the items that are left */
-    double price[SLUICE_NUM_LOADS];
-    enum sluice_load slowest;
+    double price[SLUICE_NUM_RESOURCES];
+    enum sluice_resource slowest;
     struct sluice_rates rates;
     char reason[256]; /* what moved, from what to what */
 };
@@ -105,7 +105,7 @@ void sluice_auto_plan_see_rest(struct sluice_auto_plan *plan,
 /* What the plan in force waits for as things are now, and what the items from `next_item` on take
  * by it.  Another resource is the limit once it takes a tenth longer at two ticks in a row. */
 struct sluice_auto_limit {
-    enum sluice_load load;
+    enum sluice_resource load;
     double rest_s;
 };
 struct sluice_auto_limit sluice_auto_plan_limit(const struct sluice_auto_plan *plan,
@@ -135,6 +135,6 @@ struct sluice_rates sluice_auto_plan_rates(const struct sluice_auto_plan *plan);
 
 /* By what the model's cost is multiplied, from what has been seen. */
 double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned choice,
-                                   enum sluice_choice_side side);
+                                   enum sluice_resource side);
 
 #endif

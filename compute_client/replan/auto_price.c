@@ -60,8 +60,8 @@ void sluice_auto_price_planned(struct sluice_auto_price *price, double cores,
                                const struct sluice_lp_result *result, size_t num_items)
 {
     const double seconds = result->primal_s - result->priced_s;
-    const double part = seconds > 0 ? result->busy_s[SLUICE_LOAD_STORAGE_CPU] / seconds : 0;
-    const double p = result->price[SLUICE_LOAD_STORAGE_CPU];
+    const double part = seconds > 0 ? result->busy_s[SLUICE_STORAGE_CPU] / seconds : 0;
+    const double p = result->price[SLUICE_STORAGE_CPU];
     const double priced_s = seconds / (double)num_items * SLUICE_PRICED_SAMPLES;
     price->worth = fmin(p * priced_s / cores, MOST_WORTH);
     if (part < UNUSED || !(p > 0)) { /* something else is the limit */

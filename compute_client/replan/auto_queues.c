@@ -54,20 +54,21 @@ void sluice_auto_queues_see(struct sluice_auto_queues *queues, const struct slui
 
 void sluice_auto_queues_lean(const struct sluice_auto_queues *queues,
                              const struct sluice_expected *under_way,
-                             const double price[SLUICE_NUM_LOADS],
-                             const double per_s[SLUICE_NUM_LOADS], double by[SLUICE_NUM_LOADS])
+                             const double price[SLUICE_NUM_RESOURCES],
+                             const double per_s[SLUICE_NUM_RESOURCES],
+                             double by[SLUICE_NUM_RESOURCES])
 {
     const struct {
-        enum sluice_load load;
+        enum sluice_resource load;
         double queue_s;
     } watched[] = {
-        {SLUICE_LOAD_STORAGE_CPU,
-         queues->storage_part * under_way->storage_s / per_s[SLUICE_LOAD_STORAGE_CPU]},
-        {SLUICE_LOAD_NET_DOWN, queues->link_part * under_way->bytes / per_s[SLUICE_LOAD_NET_DOWN]},
-        {SLUICE_LOAD_COMPUTE_CPU,
-         under_way->compute_s / per_s[SLUICE_LOAD_COMPUTE_CPU] - queues->compute_away_s},
+        {SLUICE_STORAGE_CPU,
+         queues->storage_part * under_way->storage_s / per_s[SLUICE_STORAGE_CPU]},
+        {SLUICE_NETWORK, queues->link_part * under_way->bytes / per_s[SLUICE_NETWORK]},
+        {SLUICE_COMPUTE_CPU,
+         under_way->compute_s / per_s[SLUICE_COMPUTE_CPU] - queues->compute_away_s},
     };
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         by[r] = 1;
     double sum_s = 0;
     int num_limits = 0;

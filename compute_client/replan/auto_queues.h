@@ -42,7 +42,8 @@ void sluice_auto_queues_see(struct sluice_auto_queues *queues, const struct slui
  * where fewer than two of the three are a limit. */
 void sluice_auto_queues_lean(const struct sluice_auto_queues *queues,
                              const struct sluice_expected *under_way,
-                             const double price[SLUICE_NUM_LOADS],
-                             const double per_s[SLUICE_NUM_LOADS], double by[SLUICE_NUM_LOADS]);
+                             const double price[SLUICE_NUM_RESOURCES],
+                             const double per_s[SLUICE_NUM_RESOURCES],
+                             double by[SLUICE_NUM_RESOURCES]);
 
 #endif

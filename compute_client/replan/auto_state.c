@@ -24,24 +24,25 @@ struct sluice_auto_state sluice_auto_state_of(const struct sluice_rate_watch *wa
 {
     struct sluice_auto_state state;
     memcpy(state.of, watch->per_s, sizeof(watch->per_s));
-    memcpy(state.of + SLUICE_NUM_WATCHED, costs->factor, sizeof(costs->factor));
+    memcpy(state.of + SLUICE_NUM_RESOURCES, costs->factor, sizeof(costs->factor));
     state.of[SLUICE_AUTO_STATE_PRICE] =
-        storage_price + PRICE_SCALE / watch->per_s[SLUICE_WATCHED_STORAGE];
+        storage_price + PRICE_SCALE / watch->per_s[SLUICE_STORAGE_CPU];
     state.of[SLUICE_AUTO_STATE_READ] = costs->read_factor;
     return state;
 }
 
-double sluice_auto_slowest_s(const double load[SLUICE_NUM_LOADS],
-                             const struct sluice_capacities *capacities, enum sluice_load *slowest)
+double sluice_auto_slowest_s(const double load[SLUICE_NUM_RESOURCES],
+                             const struct sluice_capacities *capacities,
+                             enum sluice_resource *slowest)
 {
     double slowest_s = 0;
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         const double busy_s = load[r] / capacities->per_s[r];
         if (!(busy_s > slowest_s))
             continue;
         slowest_s = busy_s;
         if (slowest)
-            *slowest = (enum sluice_load)r;
+            *slowest = (enum sluice_resource)r;
     }
     return slowest_s;
 }
@@ -55,41 +56,33 @@ static double change_of(double before, double now)
     return fabs(log(now / before));
 }
 
-static enum sluice_choice_side side_of(size_t at)
+static enum sluice_resource side_of(size_t at)
 {
-    return (enum sluice_choice_side)((at - SLUICE_NUM_WATCHED) % SLUICE_NUM_CHOICE_SIDES);
+    return (enum sluice_resource)((at - SLUICE_NUM_RESOURCES) % SLUICE_NUM_RESOURCES);
 }
 
 static unsigned choice_of(size_t at)
 {
-    return (unsigned)((at - SLUICE_NUM_WATCHED) / SLUICE_NUM_CHOICE_SIDES);
+    return (unsigned)((at - SLUICE_NUM_RESOURCES) / SLUICE_NUM_RESOURCES);
 }
 
-static enum sluice_load load_of(size_t at)
+static enum sluice_resource load_of(size_t at)
 {
-    static const enum sluice_load watched[SLUICE_NUM_WATCHED] = {
-        [SLUICE_WATCHED_DISK] = SLUICE_LOAD_DISK,
-        [SLUICE_WATCHED_LINK] = SLUICE_LOAD_NET_DOWN,
-        [SLUICE_WATCHED_STORAGE] = SLUICE_LOAD_STORAGE_CPU,
-        [SLUICE_WATCHED_COMPUTE] = SLUICE_LOAD_COMPUTE_CPU,
-        [SLUICE_WATCHED_TRAINER] = SLUICE_LOAD_GPU,
-    };
-    if (at < SLUICE_NUM_WATCHED)
-        return watched[at];
+    if (at < SLUICE_NUM_RESOURCES)
+        return (enum sluice_resource)at;
     if (at == SLUICE_AUTO_STATE_READ)
-        return SLUICE_LOAD_DISK;
-    return at == SLUICE_AUTO_STATE_PRICE ? SLUICE_LOAD_STORAGE_CPU
-                                         : sluice_auto_costs_load(side_of(at));
+        return SLUICE_DISK;
+    return at == SLUICE_AUTO_STATE_PRICE ? SLUICE_STORAGE_CPU : side_of(at);
 }
 
 /* Whether it matters that of[at] moved. */
 static bool counts(const struct sluice_auto_burden *burden,
                    const struct sluice_capacities *capacities, size_t at, double before, double now)
 {
-    const enum sluice_load r = load_of(at);
+    const enum sluice_resource r = load_of(at);
     if (at == SLUICE_AUTO_STATE_PRICE || burden->price[r] > SLUICE_AUTO_PRICED)
         return true;
-    const bool is_factor = at >= SLUICE_NUM_WATCHED;
+    const bool is_factor = at >= SLUICE_NUM_RESOURCES;
     const double load = burden->load[r] * (is_factor ? fmax(1, now / before) : 1);
     return load > 0 && load / capacities->per_s[r] >=
                            NEAR_LIMIT * sluice_auto_slowest_s(burden->load, capacities, NULL);
@@ -127,10 +120,10 @@ static void SLUICE_PRINTF(2, 3) append(const struct text *text, const char *fmt,
 static const struct {
     double scale;
     const char *name;
-} units[SLUICE_NUM_WATCHED] = {
-    [SLUICE_WATCHED_DISK] = {1e-6, "MB/s"},      [SLUICE_WATCHED_LINK] = {8e-6, "Mbit/s"},
-    [SLUICE_WATCHED_STORAGE] = {1, "cores"},     [SLUICE_WATCHED_COMPUTE] = {1, "cores"},
-    [SLUICE_WATCHED_TRAINER] = {1, "samples/s"},
+} units[SLUICE_NUM_RESOURCES] = {
+    [SLUICE_DISK] = {1e-6, "MB/s"},      [SLUICE_NETWORK] = {8e-6, "Mbit/s"},
+    [SLUICE_STORAGE_CPU] = {1, "cores"}, [SLUICE_COMPUTE_CPU] = {1, "cores"},
+    [SLUICE_GPU] = {1, "samples/s"},
 };
 
 static void name_change(const struct text *text, size_t at, const struct sluice_auto_state *before,
@@ -138,17 +131,17 @@ static void name_change(const struct text *text, size_t at, const struct sluice_
 {
     const char *comma = text->chars[0] ? ", " : "";
     const double was = before->of[at], is = now->of[at];
-    if (at < SLUICE_NUM_WATCHED) {
-        append(text, "%s%s %.3g -> %.3g %s", comma, sluice_watched_name((enum sluice_watched)at),
+    if (at < SLUICE_NUM_RESOURCES) {
+        append(text, "%s%s %.3g -> %.3g %s", comma, sluice_resource_name((enum sluice_resource)at),
                was * units[at].scale, is * units[at].scale, units[at].name);
     } else if (at == SLUICE_AUTO_STATE_PRICE) {
         append(text, "%sprice of storage CPU %.3g -> %.3g", comma,
-               was - PRICE_SCALE / before->of[SLUICE_WATCHED_STORAGE],
-               is - PRICE_SCALE / now->of[SLUICE_WATCHED_STORAGE]);
+               was - PRICE_SCALE / before->of[SLUICE_STORAGE_CPU],
+               is - PRICE_SCALE / now->of[SLUICE_STORAGE_CPU]);
     } else if (at == SLUICE_AUTO_STATE_READ) {
         append(text, "%sread of files x%.2f -> x%.2f", comma, was, is);
     } else {
-        append(text, "%s%s of %s x%.2f -> x%.2f", comma, sluice_choice_side_name(side_of(at)),
+        append(text, "%s%s of %s x%.2f -> x%.2f", comma, sluice_modelled_name(side_of(at)),
                sluice_form_menu_name(choice_of(at)), was, is);
     }
 }
@@ -169,9 +162,9 @@ static size_t find_changes(const struct sluice_auto_state *before,
         bool is_told = counts(burden_before, capacities, i, was, now->of[i]) ||
                        counts(burden_now, capacities, i, was, now->of[i]);
         if (i == SLUICE_AUTO_STATE_PRICE) /* the cores are in it, for scale */
-            is_told = change_of(before->of[SLUICE_WATCHED_STORAGE],
-                                now->of[SLUICE_WATCHED_STORAGE]) < LOOK_CHANGE;
-        else if (i >= SLUICE_NUM_WATCHED &&
+            is_told = change_of(before->of[SLUICE_STORAGE_CPU], now->of[SLUICE_STORAGE_CPU]) <
+                      LOOK_CHANGE;
+        else if (i >= SLUICE_NUM_RESOURCES &&
                  i < SLUICE_AUTO_STATE_PRICE) /* what no row has shown follows from what others have
                                                */
             is_told &= costs->corrections[choice_of(i)][side_of(i)].rows > 0;

@@ -14,8 +14,8 @@
 
 /* Every rate, every factor of a cost, the price of storage CPU, which counts in comparison with
  * what a core can be worth, and the factor of what is read of files. */
-#define SLUICE_AUTO_NUM_FACTORS (SLUICE_NUM_CHOICES * SLUICE_NUM_CHOICE_SIDES)
-#define SLUICE_AUTO_STATE_PRICE (SLUICE_NUM_WATCHED + SLUICE_AUTO_NUM_FACTORS)
+#define SLUICE_AUTO_NUM_FACTORS (SLUICE_NUM_CHOICES * SLUICE_NUM_RESOURCES)
+#define SLUICE_AUTO_STATE_PRICE (SLUICE_NUM_RESOURCES + SLUICE_AUTO_NUM_FACTORS)
 #define SLUICE_AUTO_STATE_READ (SLUICE_AUTO_STATE_PRICE + 1)
 #define SLUICE_AUTO_NUM_STATES (SLUICE_AUTO_STATE_READ + 1)
 
@@ -32,12 +32,13 @@ struct sluice_auto_state sluice_auto_state_of(const struct sluice_rate_watch *wa
 
 /* What each resource has to do for an item, and its price, under some plan. */
 struct sluice_auto_burden {
-    double load[SLUICE_NUM_LOADS], price[SLUICE_NUM_LOADS];
+    double load[SLUICE_NUM_RESOURCES], price[SLUICE_NUM_RESOURCES];
 };
 
 /* For an item, by the resource that takes longest; *slowest, unless NULL, is that one. */
-double sluice_auto_slowest_s(const double load[SLUICE_NUM_LOADS],
-                             const struct sluice_capacities *capacities, enum sluice_load *slowest);
+double sluice_auto_slowest_s(const double load[SLUICE_NUM_RESOURCES],
+                             const struct sluice_capacities *capacities,
+                             enum sluice_resource *slowest);
 
 /* Whether something moved so far that other prices may be better: by 5 %, of a resource that has a
  * price or, as things are now, takes nine tenths or more of the slowest one's time.  Of any other,

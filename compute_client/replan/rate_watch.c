@@ -56,23 +56,13 @@
 #define SLOWER 0.75
 #define SLOWER_NS 1000000000u
 
-const char *sluice_watched_name(enum sluice_watched watched)
+static void set_rates(double per_s[SLUICE_NUM_RESOURCES], const struct sluice_rates *rates)
 {
-    static const char *const names[SLUICE_NUM_WATCHED] = {
-        [SLUICE_WATCHED_DISK] = "disk",       [SLUICE_WATCHED_LINK] = "link",
-        [SLUICE_WATCHED_STORAGE] = "storage", [SLUICE_WATCHED_COMPUTE] = "compute",
-        [SLUICE_WATCHED_TRAINER] = "trainer",
-    };
-    return names[watched];
-}
-
-static void set_rates(double per_s[SLUICE_NUM_WATCHED], const struct sluice_rates *rates)
-{
-    per_s[SLUICE_WATCHED_DISK] = rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : INFINITY;
-    per_s[SLUICE_WATCHED_LINK] = rates->link_bytes_per_s;
-    per_s[SLUICE_WATCHED_STORAGE] = rates->storage_cores;
-    per_s[SLUICE_WATCHED_COMPUTE] = rates->compute_cores;
-    per_s[SLUICE_WATCHED_TRAINER] = rates->gpu_samples_per_s;
+    per_s[SLUICE_DISK] = rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : INFINITY;
+    per_s[SLUICE_NETWORK] = rates->link_bytes_per_s;
+    per_s[SLUICE_STORAGE_CPU] = rates->storage_cores;
+    per_s[SLUICE_COMPUTE_CPU] = rates->compute_cores;
+    per_s[SLUICE_GPU] = rates->gpu_samples_per_s;
 }
 
 struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *believed,
@@ -81,7 +71,7 @@ struct sluice_rate_watch sluice_rate_watch_init(const struct sluice_rates *belie
     struct sluice_rate_watch watch = {.least_link_ns = UINT64_MAX};
     set_rates(watch.per_s, believed);
     set_rates(watch.most_per_s, most);
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+    for (int k = 0; k < SLUICE_NUM_RESOURCES; k++) {
         if (watch.per_s[k] > watch.most_per_s[k])
             watch.per_s[k] = watch.most_per_s[k];
     }
@@ -96,7 +86,7 @@ void sluice_rate_watch_plan(struct sluice_rate_watch *watch)
 
 void sluice_rate_watch_restart(struct sluice_rate_watch *watch, uint64_t now_ns)
 {
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+    for (int k = 0; k < SLUICE_NUM_RESOURCES; k++)
         watch->last_ns[k] = now_ns;
     watch->least_at_ns = now_ns;
 }
@@ -109,15 +99,15 @@ bool sluice_rate_watch_hear_cores(struct sluice_rate_watch *watch, double cores)
     watch->heard_cores = cores;
     if (!(before > 0))
         return false;
-    double *per_s = &watch->per_s[SLUICE_WATCHED_STORAGE];
-    *per_s = fmin(*per_s * cores / before, watch->most_per_s[SLUICE_WATCHED_STORAGE]);
-    watch->steps[SLUICE_WATCHED_STORAGE] = (struct sluice_rate_steps){0};
+    double *per_s = &watch->per_s[SLUICE_STORAGE_CPU];
+    *per_s = fmin(*per_s * cores / before, watch->most_per_s[SLUICE_STORAGE_CPU]);
+    watch->steps[SLUICE_STORAGE_CPU] = (struct sluice_rate_steps){0};
     return true;
 }
 
 bool sluice_rate_watch_is_latency_old(struct sluice_rate_watch *watch, uint64_t now_ns)
 {
-    const double per_s = watch->per_s[SLUICE_WATCHED_LINK];
+    const double per_s = watch->per_s[SLUICE_NETWORK];
     if (per_s > watch->least_per_s)
         watch->least_per_s = per_s;
     if (per_s >= SLOWER * watch->least_per_s) {
@@ -185,19 +175,19 @@ static bool is_preprocessed(const struct sluice_row_seen *row)
 }
 
 /* When the row waited for the resource; false: never to speak of. */
-static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched watched,
+static bool span_of(const struct sluice_rate_watch *watch, enum sluice_resource watched,
                     const struct sluice_row_seen *row, struct sluice_rate_span *span)
 {
     switch (watched) {
-    case SLUICE_WATCHED_DISK: /* a read takes no longer than it must, however short */
+    case SLUICE_DISK: /* a read takes no longer than it must, however short */
         span->from_ns = row->requested_ns + row->backlog_ns + row->storage_queue_ns;
         span->to_ns = span->from_ns + row->disk_ns;
         return row->disk_ns > 0;
-    case SLUICE_WATCHED_LINK:
+    case SLUICE_NETWORK:
         span->to_ns = row->arrived_ns;
         span->from_ns = row->arrived_ns - link_ns(row) + watch->least_link_ns;
         break;
-    case SLUICE_WATCHED_STORAGE:
+    case SLUICE_STORAGE_CPU:
         /* Files come from other threads. */
         if (!is_preprocessed(row))
             return false;
@@ -214,21 +204,21 @@ static bool span_of(const struct sluice_rate_watch *watch, enum sluice_watched w
 }
 
 /* When the resource was done with the row, and what it did for it; false: nothing. */
-static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched watched,
+static bool work_of(const struct sluice_rate_watch *watch, enum sluice_resource watched,
                     const struct sluice_row_seen *row, uint64_t *done_ns, double *units)
 {
     const struct sluice_transport_cost *transport = &watch->transport;
     const double bytes = (double)row->payload_bytes;
     switch (watched) {
-    case SLUICE_WATCHED_DISK:
+    case SLUICE_DISK:
         *done_ns = row->requested_ns + row->backlog_ns + row->storage_queue_ns + row->disk_ns;
         *units = (double)row->read_bytes;
         return true;
-    case SLUICE_WATCHED_LINK:
+    case SLUICE_NETWORK:
         *done_ns = row->arrived_ns;
         *units = (double)row->payload_bytes;
         return true;
-    case SLUICE_WATCHED_STORAGE:
+    case SLUICE_STORAGE_CPU:
         *done_ns = row->requested_ns + row->backlog_ns + row->disk_ns + row->storage_ns;
         /* Reading the file, which is a part of the transport, is in what the row says. */
         *units = (double)row->storage_cpu_ns * 1e-9 + transport->storage_s_per_byte * bytes;
@@ -250,7 +240,7 @@ static bool work_of(const struct sluice_rate_watch *watch, enum sluice_watched w
 static bool is_longer(const struct sluice_rate_watch *watch, const struct sluice_row_seen *rows,
                       size_t num_rows)
 {
-    const double per_ns = watch->per_s[SLUICE_WATCHED_LINK] * 1e-9;
+    const double per_ns = watch->per_s[SLUICE_NETWORK] * 1e-9;
     const double most_ns = 1.5 * (double)watch->forgotten_ns + MARGIN_NS;
     for (size_t i = 0; i < num_rows; i++) {
         if (rows[i].status == SLUICE_OK &&
@@ -276,8 +266,8 @@ static void see_reads(const struct sluice_row_seen *rows, size_t num_rows,
         }
     }
     sight->read_s = fmax(sight->read_s, (double)busy_ns * 1e-9);
-    if (sight->waiting[SLUICE_WATCHED_DISK] >= LIMITED && held_ns > worked_ns)
-        sight->waiting[SLUICE_WATCHED_STORAGE] = 0;
+    if (sight->waiting[SLUICE_DISK] >= LIMITED && held_ns > worked_ns)
+        sight->waiting[SLUICE_STORAGE_CPU] = 0;
 }
 
 struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
@@ -287,8 +277,7 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
 {
     struct sluice_rate_sight sight = {0};
     if (trainer->busy_ns > 0)
-        sight.used_per_s[SLUICE_WATCHED_TRAINER] =
-            (double)trainer->samples * 1e9 / (double)trainer->busy_ns;
+        sight.used_per_s[SLUICE_GPU] = (double)trainer->samples * 1e9 / (double)trainer->busy_ns;
     for (size_t i = 0; i < num_rows; i++) {
         if (rows[i].status != SLUICE_OK)
             continue;
@@ -299,8 +288,7 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
     }
     if (watch->forgotten_ns && watch->least_link_ns != UINT64_MAX) {
         if (is_longer(watch, rows, num_rows))
-            watch->per_s[SLUICE_WATCHED_LINK] =
-                fmax(watch->per_s[SLUICE_WATCHED_LINK], watch->doubted_per_s);
+            watch->per_s[SLUICE_NETWORK] = fmax(watch->per_s[SLUICE_NETWORK], watch->doubted_per_s);
         watch->forgotten_ns = 0;
     }
     for (size_t i = 0; i < num_rows; i++) {
@@ -308,7 +296,7 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
             link_ns(&rows[i]) <= watch->least_link_ns + watch->least_link_ns / 8 + LATENCY_SLACK_NS)
             watch->least_at_ns = rows[i].arrived_ns;
     }
-    for (int k = 0; k < SLUICE_WATCHED_TRAINER; k++) {
+    SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED & ~(1u << SLUICE_GPU)) {
         uint64_t end_ns = watch->last_ns[k];
         double used = 0;
         size_t num_spans = 0;
@@ -316,11 +304,11 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
             uint64_t done_ns;
             double units;
             if (rows[i].status != SLUICE_OK ||
-                !work_of(watch, (enum sluice_watched)k, &rows[i], &done_ns, &units))
+                !work_of(watch, (enum sluice_resource)k, &rows[i], &done_ns, &units))
                 continue;
             used += units;
             end_ns = done_ns > end_ns ? done_ns : end_ns;
-            if (span_of(watch, (enum sluice_watched)k, &rows[i], &spans[num_spans]))
+            if (span_of(watch, (enum sluice_resource)k, &rows[i], &spans[num_spans]))
                 num_spans++;
         }
         const uint64_t length_ns = end_ns - watch->last_ns[k];
@@ -329,9 +317,9 @@ struct sluice_rate_sight sluice_rate_watch_see(struct sluice_rate_watch *watch,
         watch->last_ns[k] = end_ns;
         sight.used_per_s[k] = used * 1e9 / (double)length_ns;
         sight.waiting[k] = covered(spans, num_spans, length_ns);
-        if (k == SLUICE_WATCHED_LINK)
+        if (k == SLUICE_NETWORK)
             sight.seconds = (double)length_ns * 1e-9;
-        if (k == SLUICE_WATCHED_DISK && sight.waiting[k] >= LIMITED)
+        if (k == SLUICE_DISK && sight.waiting[k] >= LIMITED)
             sight.read_s = sight.waiting[k] * (double)length_ns * 1e-9;
     }
     see_reads(rows, num_rows, &sight);
@@ -405,7 +393,7 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
     steps->shown_per_s = fmax(steps->shown_per_s, used);
     const double planned = fmin(*per_s, watch->planned_per_s[k]);
     const bool is_worth_more = *per_s < MAX_UNPLANNED * fmax(planned, used);
-    if (k == SLUICE_WATCHED_STORAGE && sight->is_priced) {
+    if (k == SLUICE_STORAGE_CPU && sight->is_priced) {
         const double most = watch->heard_cores > 0 ? MOST_OF_HEARD * watch->heard_cores : INFINITY;
         *per_s = fmin(*per_s * (1 + PRICED_STEP), fmax(most, used));
         hold(steps, *per_s);
@@ -424,7 +412,7 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
         /* While somebody waited it did this, or a little less, as short waits are not counted. */
         double most_per_s =
             sight->waiting[k] < IDLE ? INFINITY : fmax(*per_s, used / sight->waiting[k]);
-        if (k == SLUICE_WATCHED_STORAGE && watch->heard_cores > 0) /* there are no more */
+        if (k == SLUICE_STORAGE_CPU && watch->heard_cores > 0) /* there are no more */
             most_per_s = fmin(most_per_s, fmax(*per_s, watch->heard_cores));
         step_up(steps, per_s, used, sight->waiting[k], most_per_s);
     } else if (steps->held > 0) {
@@ -444,22 +432,23 @@ static void learn_disk(struct sluice_rate_watch *watch, const struct sluice_rate
     watch->read_bytes = kept * watch->read_bytes + sight->read_bytes;
     watch->read_s = kept * watch->read_s + sight->read_s;
     const double per_s = watch->read_bytes / watch->read_s;
-    watch->per_s[SLUICE_WATCHED_DISK] = watch->read_s > 0 && per_s < FROM_MEMORY_PER_S
-                                            ? fmin(per_s, watch->most_per_s[SLUICE_WATCHED_DISK])
-                                            : watch->most_per_s[SLUICE_WATCHED_DISK];
+    watch->per_s[SLUICE_DISK] = watch->read_s > 0 && per_s < FROM_MEMORY_PER_S
+                                    ? fmin(per_s, watch->most_per_s[SLUICE_DISK])
+                                    : watch->most_per_s[SLUICE_DISK];
 }
 
 void sluice_rate_watch_learn(struct sluice_rate_watch *watch, const struct sluice_rate_sight *sight)
 {
     learn_disk(watch, sight);
     if (sight->seconds > 0) {
-        for (int k = SLUICE_WATCHED_LINK; k < SLUICE_WATCHED_TRAINER; k++)
+        SLUICE_EACH_RESOURCE (k, 1u << SLUICE_NETWORK | 1u << SLUICE_STORAGE_CPU |
+                                     1u << SLUICE_COMPUTE_CPU)
             learn(watch, k, sight);
     }
-    double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
-    if (sight->used_per_s[SLUICE_WATCHED_TRAINER] > 0)
-        *trainer = fmin(moved(*trainer, sight->used_per_s[SLUICE_WATCHED_TRAINER], 0),
-                        watch->most_per_s[SLUICE_WATCHED_TRAINER]);
+    double *trainer = &watch->per_s[SLUICE_GPU];
+    if (sight->used_per_s[SLUICE_GPU] > 0)
+        *trainer =
+            fmin(moved(*trainer, sight->used_per_s[SLUICE_GPU], 0), watch->most_per_s[SLUICE_GPU]);
 }
 
 void sluice_rate_watch_learn_trainer(struct sluice_rate_watch *watch,
@@ -467,20 +456,19 @@ void sluice_rate_watch_learn_trainer(struct sluice_rate_watch *watch,
 {
     if (rest->samples == 0 || rest->busy_ns == 0)
         return;
-    double *trainer = &watch->per_s[SLUICE_WATCHED_TRAINER];
+    double *trainer = &watch->per_s[SLUICE_GPU];
     const double seen = (double)rest->samples * 1e9 / (double)rest->busy_ns;
     const double believed = isfinite(*trainer) && *trainer > 0 ? *trainer : seen;
-    *trainer =
-        fmin(believed * pow(seen / believed, part), watch->most_per_s[SLUICE_WATCHED_TRAINER]);
+    *trainer = fmin(believed * pow(seen / believed, part), watch->most_per_s[SLUICE_GPU]);
 }
 
 struct sluice_rates sluice_rate_watch_rates(const struct sluice_rate_watch *watch)
 {
     return (struct sluice_rates){
-        .disk_bytes_per_s = watch->per_s[SLUICE_WATCHED_DISK],
-        .link_bytes_per_s = watch->per_s[SLUICE_WATCHED_LINK],
-        .storage_cores = watch->per_s[SLUICE_WATCHED_STORAGE],
-        .compute_cores = watch->per_s[SLUICE_WATCHED_COMPUTE],
-        .gpu_samples_per_s = watch->per_s[SLUICE_WATCHED_TRAINER],
+        .disk_bytes_per_s = watch->per_s[SLUICE_DISK],
+        .link_bytes_per_s = watch->per_s[SLUICE_NETWORK],
+        .storage_cores = watch->per_s[SLUICE_STORAGE_CPU],
+        .compute_cores = watch->per_s[SLUICE_COMPUTE_CPU],
+        .gpu_samples_per_s = watch->per_s[SLUICE_GPU],
     };
 }

@@ -53,15 +53,10 @@
  * Pure: the times come with the rows.
  * Threads: one at a time. */
 
-enum sluice_watched {
-    SLUICE_WATCHED_DISK,    /* bytes read of files, those from memory included */
-    SLUICE_WATCHED_LINK,    /* bytes */
-    SLUICE_WATCHED_STORAGE, /* CPU seconds: cores */
-    SLUICE_WATCHED_COMPUTE, /* CPU seconds: cores */
-    SLUICE_WATCHED_TRAINER, /* samples */
-    SLUICE_NUM_WATCHED,
-};
-const char *sluice_watched_name(enum sluice_watched watched); /* "disk", "link", ... */
+/* What is estimated: bytes a second of files read and of payload, cores, samples a second. */
+#define SLUICE_WATCHED                                                                             \
+    (1u << SLUICE_DISK | 1u << SLUICE_NETWORK | 1u << SLUICE_STORAGE_CPU |                         \
+     1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
 
 /* From this price of its cores on, the price divides them. */
 #define SLUICE_RATE_WATCH_PRICED 0.05
@@ -71,15 +66,15 @@ struct sluice_rate_sight {
     double seconds; /* until the last row arrived; 0: nothing was seen */
     size_t num_rows;
     bool is_priced; /* a price divides the storage node's cores */
-    double used_per_s[SLUICE_NUM_WATCHED];
-    double waiting[SLUICE_NUM_WATCHED]; /* share of the time that something waited for it */
-    double read_bytes, read_s;          /* of files, and what the disk was busy with them */
+    double used_per_s[SLUICE_NUM_RESOURCES];
+    double waiting[SLUICE_NUM_RESOURCES]; /* share of the time that something waited for it */
+    double read_bytes, read_s;            /* of files, and what the disk was busy with them */
 };
 
 struct sluice_rate_watch {
-    double per_s[SLUICE_NUM_WATCHED]; /* what it is believed to do; INFINITY: never the limit */
-    double most_per_s[SLUICE_NUM_WATCHED];    /* it is not believed to do more */
-    double planned_per_s[SLUICE_NUM_WATCHED]; /* what the plan in force makes use of */
+    double per_s[SLUICE_NUM_RESOURCES]; /* what it is believed to do; INFINITY: never the limit */
+    double most_per_s[SLUICE_NUM_RESOURCES];    /* it is not believed to do more */
+    double planned_per_s[SLUICE_NUM_RESOURCES]; /* what the plan in force makes use of */
     struct sluice_rate_steps {
         unsigned size;      /* of the next step up, as a power of 2 */
         unsigned held;      /* looks until there may be one */
@@ -87,7 +82,7 @@ struct sluice_rate_watch {
         double from_per_s;  /* before the first of them; 0: none is being tried */
         double shown_per_s; /* the most that it was seen to do */
         double fell_per_s;  /* before it fell, as long as nobody tried that again; 0 */
-    } steps[SLUICE_NUM_WATCHED];
+    } steps[SLUICE_NUM_RESOURCES];
     struct sluice_transport_cost transport; /* all 0 unless set */
     double heard_cores;                     /* of the storage node; 0: never */
     double read_bytes, read_s;              /* of files, of late; and for so long */
@@ -98,7 +93,7 @@ struct sluice_rate_watch {
     uint64_t slower_ns;                     /* since when it is believed to do less; 0: it is not */
     double slower_per_s;                    /* about so much */
     double doubted_per_s;                   /* what it was before that was doubted */
-    uint64_t last_ns[SLUICE_NUM_WATCHED];   /* where the next interval begins, for each */
+    uint64_t last_ns[SLUICE_NUM_RESOURCES]; /* where the next interval begins, for each */
 };
 
 /* Begins with what is believed, and bounds it. */

@@ -100,8 +100,8 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
                         json_real(per((double)stats->wire_bytes, (double)stats->samples)));
     json_object_set_new(o, "choices", choices_json(stats));
     json_t *stalls = json_object();
-    for (int i = 0; i < SLUICE_NUM_STALLS; i++)
-        json_object_set_new(stalls, sluice_stall_name((enum sluice_stall)i),
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS)
+        json_object_set_new(stalls, sluice_stall_name((enum sluice_resource)i),
                             json_real(share(report, i)));
     json_object_set_new(o, "stalls", stalls);
     json_object_set_new(o, "bound_by",
@@ -188,8 +188,8 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
     }
     append(text, capacity, ", bound by %s, stalls",
            sluice_stall_name(sluice_stall_largest(stats->stall_ns)));
-    for (int i = 0; i < SLUICE_NUM_STALLS; i++)
-        append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_stall)i),
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS)
+        append(text, capacity, " %s %.0f%%", sluice_stall_name((enum sluice_resource)i),
                100 * share(report, i));
     if (report->plan && report->plan->replans)
         append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);

@@ -73,9 +73,9 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
         };
         const struct sluice_sample_facts facts =
             sluice_sample_facts_of(train->pipeline, &run->manifest->entries[train->ids[i]], &key);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(model, &facts, cost);
-        expected_s += cost[0][SLUICE_LOAD_COMPUTE_CPU];
+        expected_s += cost[0][SLUICE_COMPUTE_CPU];
         for (unsigned op = 1; op <= last; op++)
             measured_s += row->op_s[op];
     }
@@ -87,8 +87,8 @@ static void scale_cpu(struct sluice_choice_model *model, double factor)
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
-                model->weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f] *= factor;
-                model->weights[class][c][SLUICE_SIDE_COMPUTE_CPU].per[f] *= factor;
+                model->weights[class][c][SLUICE_STORAGE_CPU].per[f] *= factor;
+                model->weights[class][c][SLUICE_COMPUTE_CPU].per[f] *= factor;
             }
         }
     }

@@ -110,8 +110,8 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             log_progress(run, part, epoch, num_batches, pass, samples,
                          (double)(sluice_clock_ns() - start) * 1e-9);
         }
-        entry.stall_ns[SLUICE_STALL_TRAINER] = sluice_clock_ns() - step_start;
-        trainer_ns += entry.stall_ns[SLUICE_STALL_TRAINER];
+        entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
+        trainer_ns += entry.stall_ns[SLUICE_GPU];
         status = sluice_batch_log_add(run->batch_log, &entry, err);
         if (status != SLUICE_OK)
             break;
@@ -121,7 +121,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         status = collect(run, pass, err);
     const uint64_t end = sluice_clock_ns();
     pass->stats = sluice_loader_finish(run->loader);
-    pass->stats.stall_ns[SLUICE_STALL_TRAINER] = trainer_ns + end - collect_start;
+    pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;
     pass->seconds = (double)(end - start) * 1e-9;
     return status;
 }

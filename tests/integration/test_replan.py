@@ -150,7 +150,7 @@ class ReplanTest(unittest.TestCase):
             run.until(lambda asked: is_of_cut_files(asked) and
                       run.asked["jpeg_crop@0"] > NUM_TRAIN / 2)
             self.assertGreater(len(run.replans), num_before)
-            self.assertTrue(any("link " in replan[1] for replan in run.replans[num_before:]))
+            self.assertTrue(any("network " in replan[1] for replan in run.replans[num_before:]))
             machines.set_rate(WIDE)
             report = run.end()
         finally:

@@ -5,7 +5,7 @@
 void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
                        struct sluice_menu *menus, struct sluice_capacities *capacities)
 {
-    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_LOADS };
+    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_RESOURCES };
     double base[CHOICES][LOADS];
     for (int c = 0; c < CHOICES; c++) {
         for (int r = 0; r < LOADS; r++)
@@ -46,9 +46,9 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
                     cost[c][r] = c % LOADS == r ? base[c][r] * (0.9 + 0.2 * u) : 0;
                     break;
                 case 7:
-                    cost[c][r] = r == PLANNER_GIVEN      ? 1e4 * size
-                                 : r == SLUICE_LOAD_DISK ? size
-                                                         : base[c][r] * (0.5 + u);
+                    cost[c][r] = r == PLANNER_GIVEN ? 1e4 * size
+                                 : r == SLUICE_DISK ? size
+                                                    : base[c][r] * (0.5 + u);
                     break;
                 default:
                     cost[c][r] = i == 0 ? (double)num_samples * (1 + u) : u;
@@ -62,7 +62,7 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
 
 void planner_make_prices(struct sluice_rng *rng, struct sluice_capacities *capacities)
 {
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         const double price_s = exp2(sluice_rng_double(rng) * 14 - 10);
         capacities->price_s[r] = sluice_rng_below(rng, 3) ? 0 : price_s;
     }
@@ -72,10 +72,10 @@ double planner_cost_of(const struct sluice_menu *menus, size_t num_samples,
                        const struct sluice_capacities *capacities, const uint8_t *choice)
 {
     double slowest_s = 0, priced_s = 0;
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         double sum = 0;
         for (size_t i = num_samples; i-- > 0;)
-            sum += sluice_menu_cost(&menus[i], (enum sluice_load)r, choice[i]);
+            sum += sluice_menu_cost(&menus[i], (enum sluice_resource)r, choice[i]);
         slowest_s = fmax(slowest_s, sum / capacities->per_s[r]);
         priced_s += sum * capacities->price_s[r];
     }

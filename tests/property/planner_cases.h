@@ -7,8 +7,8 @@
 /* Menus of every awkward sort, for tests of the plan over all resources. */
 
 #define PLANNER_NUM_KINDS 9
-#define PLANNER_KIND_GIVEN 7          /* no choice changes ... */
-#define PLANNER_GIVEN SLUICE_LOAD_GPU /* ... this one, nor the disk */
+#define PLANNER_KIND_GIVEN 7     /* no choice changes ... */
+#define PLANNER_GIVEN SLUICE_GPU /* ... this one, nor the disk */
 
 /* Kind: 0 anything; 1 samples that differ in size alone; 2 all samples equal; 3 like photographs;
  * 4 half of the costs zero; 5 one resource alone matters; 6 each choice burdens one resource;

@@ -54,7 +54,7 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
             CU_ASSERT(result.dual_s <= planner_cost_of(menus, n, &capacities, choice));
         }
         double sum = 0;
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
             CU_ASSERT(result.price[r] >= 0);
             sum += result.price[r];
         }
@@ -77,9 +77,9 @@ static void dual_is_what_its_prices_say(void)
             double least = INFINITY;
             for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
                 double cost = 0;
-                for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+                for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                     cost += (result.price[r] / capacities.per_s[r] + capacities.price_s[r]) *
-                            sluice_menu_cost(&menus[i], (enum sluice_load)r, c);
+                            sluice_menu_cost(&menus[i], (enum sluice_resource)r, c);
                 least = fmin(least, cost);
             }
             bound_s += least;
@@ -148,14 +148,14 @@ static void more_capacity_or_more_choice_is_never_worse(void)
         make_case(&rng, round, N, menus, &capacities);
         const struct sluice_lp_result before = plan(menus, N, &capacities, choice);
         struct sluice_capacities more = capacities;
-        more.per_s[sluice_rng_below(&rng, SLUICE_NUM_LOADS)] *= 1 + sluice_rng_double(&rng);
+        more.per_s[sluice_rng_below(&rng, SLUICE_NUM_RESOURCES)] *= 1 + sluice_rng_double(&rng);
         const struct sluice_lp_result after = plan(menus, N, &more, choice);
         CU_ASSERT(after.dual_s <= before.primal_s);
         /* And what is proven moves with what can be proven. */
         CU_ASSERT(after.dual_s <= before.dual_s * (1 + 5e-5));
         /* Without the last choice of every sample. */
         for (size_t i = 0; i < N; i++) {
-            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 menus[i].share[r][7] = menus[i].share[r][0];
         }
         const struct sluice_lp_result fewer = plan(menus, N, &capacities, choice);
@@ -164,7 +164,7 @@ static void more_capacity_or_more_choice_is_never_worse(void)
     free(menus);
 }
 
-static double load_of(const struct sluice_menu *menus, size_t n, enum sluice_load load,
+static double load_of(const struct sluice_menu *menus, size_t n, enum sluice_resource load,
                       const uint8_t *choice)
 {
     double sum = 0;
@@ -184,7 +184,8 @@ static void a_higher_price_never_loads_more(void)
     for (int round = 0; round < 20 * PLANNER_NUM_KINDS; round++) {
         struct sluice_capacities capacities;
         make_case(&rng, round, N, menus, &capacities);
-        const enum sluice_load load = (enum sluice_load)sluice_rng_below(&rng, SLUICE_NUM_LOADS);
+        const enum sluice_resource load =
+            (enum sluice_resource)sluice_rng_below(&rng, SLUICE_NUM_RESOURCES);
         double least = 0;
         for (size_t i = 0; i < N; i++) {
             double of_sample = INFINITY;
@@ -225,21 +226,20 @@ static void what_no_choice_changes_does_not_hide_the_rest(void)
         const size_t n = round % 2 ? N : 1 + sluice_rng_below(&rng, 200);
         planner_make_case(&rng, PLANNER_KIND_GIVEN, n, menus, &capacities);
         capacities.per_s[PLANNER_GIVEN] = 1;
-        capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = 3;
+        capacities.per_s[SLUICE_STORAGE_CPU] = 3;
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         CU_ASSERT_EQUAL(result.slowest, PLANNER_GIVEN);
         CU_ASSERT_EQUAL(result.price[PLANNER_GIVEN], 1);
         CU_ASSERT(result.gap < 1e-5);
         CU_ASSERT_EQUAL(result.busy_s[PLANNER_GIVEN], result.primal_s);
 
-        capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_LOAD_DISK] = INFINITY;
+        capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_DISK] = INFINITY;
         const struct sluice_lp_result rest = plan(menus, n, &capacities, without);
         CU_ASSERT_EQUAL(memcmp(choice, without, n), 0);
         CU_ASSERT(rest.primal_s < result.primal_s);
         CU_ASSERT(round % 2 == 0 || rest.gap < 1e-3);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-            CU_ASSERT(r == PLANNER_GIVEN || r == SLUICE_LOAD_DISK ||
-                      result.busy_s[r] == rest.busy_s[r]);
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            CU_ASSERT(r == PLANNER_GIVEN || r == SLUICE_DISK || result.busy_s[r] == rest.busy_s[r]);
     }
     free(choice);
     free(without);
@@ -304,7 +304,7 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
         CU_ASSERT_EQUAL(streamed.primal_s, at_once.primal_s);
         CU_ASSERT_EQUAL(streamed.dual_s, at_once.dual_s);
         CU_ASSERT_EQUAL(streamed.num_passes, at_once.num_passes);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
             CU_ASSERT_EQUAL(streamed.price[r], at_once.price[r]);
             CU_ASSERT_EQUAL(streamed.busy_s[r], at_once.busy_s[r]);
         }

@@ -20,7 +20,7 @@ int main(void)
 static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
                             const struct sluice_capacities *capacities)
 {
-    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_LOADS };
+    enum { CHOICES = SLUICE_MENU_CHOICES, LOADS = SLUICE_NUM_RESOURCES };
     glp_prob *lp = glp_create_prob();
     glp_add_rows(lp, (int)n + LOADS);
     glp_add_cols(lp, (int)n * CHOICES + 1);
@@ -34,7 +34,7 @@ static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
             int row[LOADS + 2] = {0, (int)i + 1};
             double value[LOADS + 2] = {0, 1}, priced_s = 0;
             for (int r = 0; r < LOADS; r++) {
-                const double cost = sluice_menu_cost(&menus[i], (enum sluice_load)r, c);
+                const double cost = sluice_menu_cost(&menus[i], (enum sluice_resource)r, c);
                 row[r + 2] = (int)n + 1 + r;
                 value[r + 2] = cost / capacities->per_s[r];
                 priced_s += cost * capacities->price_s[r];
@@ -107,12 +107,11 @@ static void the_rest_is_minimal_beside_what_is_given(void)
         CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, choice, &result, NULL),
                               SLUICE_OK);
         CU_ASSERT_EQUAL(result.slowest, PLANNER_GIVEN);
-        capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_LOAD_DISK] = INFINITY;
+        capacities.per_s[PLANNER_GIVEN] = capacities.per_s[SLUICE_DISK] = INFINITY;
         const double optimum = solve_by_glpk(menus, N, &capacities);
         double rest_s = 0;
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-            rest_s =
-                fmax(rest_s, r == PLANNER_GIVEN || r == SLUICE_LOAD_DISK ? 0 : result.busy_s[r]);
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            rest_s = fmax(rest_s, r == PLANNER_GIVEN || r == SLUICE_DISK ? 0 : result.busy_s[r]);
         CU_ASSERT(rest_s >= optimum * (1 - 1e-6));
         CU_ASSERT(rest_s <= optimum * 1.1); /* so few samples cannot be divided */
     }

@@ -59,7 +59,7 @@ static void make_dataset(void)
         abort();
 }
 
-static void costs_of(size_t index, double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+static void costs_of(size_t index, double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
     static struct sluice_choice_model model;
     if (!(model.disk_s_per_sample > 0))
@@ -85,17 +85,17 @@ static double best_s(const struct node *node, double storage_cores)
     static struct sluice_menu menus[OPTIMUM_ITEMS];
     static bool is_made;
     for (size_t i = 0; i < OPTIMUM_ITEMS && !is_made; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(i, cost);
-        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_LOADS])cost);
+        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     is_made = true;
     struct sluice_capacities capacities = {.price_s = {0}};
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         capacities.per_s[r] = INFINITY;
-    capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = storage_cores;
-    capacities.per_s[SLUICE_LOAD_NET_DOWN] = node->link_bytes_per_s;
-    capacities.per_s[SLUICE_LOAD_COMPUTE_CPU] = node->compute_cores;
+    capacities.per_s[SLUICE_STORAGE_CPU] = storage_cores;
+    capacities.per_s[SLUICE_NETWORK] = node->link_bytes_per_s;
+    capacities.per_s[SLUICE_COMPUTE_CPU] = node->compute_cores;
     const struct sluice_menu_source source = sluice_menu_array(menus, OPTIMUM_ITEMS);
     struct sluice_lp_result result;
     CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, NULL, &result, NULL), SLUICE_OK);
@@ -361,7 +361,7 @@ static void ask(struct world *w, struct client *c)
                                          : sluice_auto_plan_choose(c->plan, index % NUM_ITEMS,
                                                                    &c->under_way, &expected);
     const struct sluice_choice choice = sluice_choice_listed(chosen);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     costs_of(index, cost);
     c->free = item->next;
     c->num_away++;
@@ -375,15 +375,15 @@ static void ask(struct world *w, struct client *c)
     *item = (struct item){
         .client = (int)(c - w->clients),
         .expected = expected,
-        .storage_s = cost[chosen][SLUICE_LOAD_STORAGE_CPU] * noise,
-        .compute_s = cost[chosen][SLUICE_LOAD_COMPUTE_CPU] * noise,
-        .bytes = cost[chosen][SLUICE_LOAD_NET_DOWN],
+        .storage_s = cost[chosen][SLUICE_STORAGE_CPU] * noise,
+        .compute_s = cost[chosen][SLUICE_COMPUTE_CPU] * noise,
+        .bytes = cost[chosen][SLUICE_NETWORK],
         .row = {.index = index,
                 .asked = choice,
                 .got = choice,
                 .requested_ns = ns_of(w->now_s),
-                .payload_bytes = (size_t)cost[chosen][SLUICE_LOAD_NET_DOWN],
-                .storage_cpu_ns = ns_of(cost[chosen][SLUICE_LOAD_STORAGE_CPU] * noise)},
+                .payload_bytes = (size_t)cost[chosen][SLUICE_NETWORK],
+                .storage_cpu_ns = ns_of(cost[chosen][SLUICE_STORAGE_CPU] * noise)},
     };
     if (choice.form != SLUICE_FORM_RAW && sluice_fair_queue_push(&w->queue, &c->flow, &item->job)) {
         start_storage(w);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STORAGE = SLUICE_LOAD_STORAGE_CPU, COMPUTE = SLUICE_LOAD_COMPUTE_CPU };
+enum { STORAGE = SLUICE_STORAGE_CPU, COMPUTE = SLUICE_COMPUTE_CPU };
 
 /* A photograph of ImageNet's usual size, with a crop of its middle. */
 static struct sluice_sample_facts photograph(void)
@@ -113,13 +113,13 @@ static void bytes_of_plain_forms_are_what_the_pipeline_makes(void)
     const struct sluice_sample_facts facts =
         sluice_sample_facts_make(pipeline, file->len, 60, 40, SLUICE_CODING_JPEG_420, &key);
     const struct sluice_choice_model model = sluice_choice_model_default();
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS], other[SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES], other[SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&model, &facts, cost);
     for (unsigned split = 0; split < SLUICE_PROFILE_STAGES; split++) {
         struct sluice_sample sample = {.key = key, .data = sluice_buf_ref(file)};
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, &err),
                               SLUICE_OK);
-        other[0] = cost[split][SLUICE_LOAD_NET_DOWN] - (double)sample.data->len;
+        other[0] = cost[split][SLUICE_NETWORK] - (double)sample.data->len;
         CU_ASSERT(other[0] >= 0 && other[0] < 100); /* a reply's other fields */
         sluice_sample_clear(&sample);
     }
@@ -198,14 +198,14 @@ static void the_disk_counts_what_is_read(void)
     model.disk_s_per_sample = 1;
     model.disk_s_per_byte = 1e-3;
     struct sluice_sample_facts facts = photograph();
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     for (int has_index = 0; has_index < 2; has_index++) {
         model.has_jpeg_index = has_index;
         sluice_choice_model_costs(&model, &facts, cost);
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             /* 19 of 24 MCU rows are under the crop. */
             const bool is_part = has_index && c > 1;
-            CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_LOAD_DISK], is_part ? 91 : 111, is_part ? 1 : 0);
+            CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_DISK], is_part ? 91 : 111, is_part ? 1 : 0);
         }
     }
     /* What no index covers, and what needs most of a file, is read whole. */
@@ -227,18 +227,16 @@ static void costs_are_finite_and_not_negative(void)
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int i = 0; i < 5000; i++) {
         const struct sluice_sample_facts facts = random_facts(&rng);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, cost);
         for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 CU_ASSERT(cost[c][r] >= 0 && cost[c][r] < 1e30);
             CU_ASSERT(cost[c][STORAGE] > 0 && cost[c][COMPUTE] > 0);
         }
         /* A file that is cut, and pixels that are packed, do not grow. */
-        CU_ASSERT(cost[SLUICE_CHOICE_JPEG_CROP][SLUICE_LOAD_NET_DOWN] <=
-                  cost[0][SLUICE_LOAD_NET_DOWN]);
-        CU_ASSERT(cost[SLUICE_CHOICE_U8_PACKED][SLUICE_LOAD_NET_DOWN] <=
-                  cost[3][SLUICE_LOAD_NET_DOWN]);
+        CU_ASSERT(cost[SLUICE_CHOICE_JPEG_CROP][SLUICE_NETWORK] <= cost[0][SLUICE_NETWORK]);
+        CU_ASSERT(cost[SLUICE_CHOICE_U8_PACKED][SLUICE_NETWORK] <= cost[3][SLUICE_NETWORK]);
     }
 }
 
@@ -248,13 +246,13 @@ static void more_never_costs_less(void)
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     for (int i = 0; i < 2000; i++) {
         struct sluice_sample_facts facts = random_facts(&rng);
-        double less[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS],
-            more[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double less[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES],
+            more[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, less);
         facts.file_bytes += 1000;
         sluice_choice_model_costs(&model, &facts, more);
         for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 CU_ASSERT(more[c][r] >= less[c][r]);
         }
     }
@@ -265,9 +263,9 @@ static void a_png_is_never_cut(void)
     const struct sluice_choice_model model = sluice_choice_model_default();
     struct sluice_sample_facts facts = photograph();
     facts.coding = SLUICE_CODING_PNG;
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&model, &facts, cost);
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         CU_ASSERT_EQUAL(cost[SLUICE_CHOICE_JPEG_CROP][r], cost[0][r]);
 }
 
@@ -275,7 +273,7 @@ static void the_default_knows_what_moves_where(void)
 {
     const struct sluice_choice_model model = sluice_choice_model_default();
     const struct sluice_sample_facts facts = photograph();
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&model, &facts, cost);
     const double *file = cost[0], *cut = cost[SLUICE_CHOICE_JPEG_CROP];
     const double *pixels = cost[3], *packed = cost[SLUICE_CHOICE_U8_PACKED];

@@ -34,7 +34,7 @@ static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_sampl
     struct sluice_err err = {0};
     for (size_t i = 0; i < num_samples; i++) {
         const struct sluice_sample_facts facts = random_facts(rng, coding);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&truth, &facts, cost);
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
             const double off = 1 + noise * (2 * sluice_rng_double(rng) - 1);
@@ -42,9 +42,9 @@ static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_sampl
                 .index = i,
                 .facts = facts,
                 .choice = (uint8_t)c,
-                .bytes = (uint64_t)(cost[c][SLUICE_LOAD_NET_DOWN] - SLUICE_REPLY_BYTES + 0.5),
-                .storage_s = speed * off * cost[c][SLUICE_LOAD_STORAGE_CPU],
-                .compute_s = speed * off * cost[c][SLUICE_LOAD_COMPUTE_CPU],
+                .bytes = (uint64_t)(cost[c][SLUICE_NETWORK] - SLUICE_REPLY_BYTES + 0.5),
+                .storage_s = speed * off * cost[c][SLUICE_STORAGE_CPU],
+                .compute_s = speed * off * cost[c][SLUICE_COMPUTE_CPU],
             };
             CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
         }
@@ -54,7 +54,7 @@ static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_sampl
 
 static struct sluice_choice_quality try_on(const struct sluice_form_table *table,
                                            const struct sluice_choice_model *model, unsigned choice,
-                                           enum sluice_choice_side side)
+                                           enum sluice_resource side)
 {
     struct sluice_choice_quality quality;
     struct sluice_err err = {0};
@@ -129,7 +129,7 @@ static void learns_a_machine_from_many_samples(void)
                               SLUICE_OK);
         struct sluice_form_table others = measure(&rng, 200, codings[i], 2.5, 0);
         for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 const struct sluice_choice_quality quality = try_on(&others, &model, c, side);
                 CU_ASSERT_EQUAL(quality.num_rows, 200);
                 CU_ASSERT(quality.median < 0.04);
@@ -160,11 +160,11 @@ static void few_samples_move_the_prior_to_the_machines_speed(void)
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&few, NULL, &prior, &model, &err), SLUICE_OK);
     struct sluice_form_table pngs = measure(&rng, 100, SLUICE_CODING_PNG, 3, 0);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        for (int side = 0; side < SLUICE_SIDE_BYTES; side++) {
+        SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED & ~(1u << SLUICE_NETWORK)) {
             CU_ASSERT(try_on(&others, &model, c, side).median < 0.1);
             CU_ASSERT(try_on(&pngs, &model, c, side).median < 0.1);
         }
-        CU_ASSERT(try_on(&others, &model, c, SLUICE_SIDE_BYTES).median < 0.01);
+        CU_ASSERT(try_on(&others, &model, c, SLUICE_NETWORK).median < 0.01);
     }
     sluice_form_table_clear(&few);
     sluice_form_table_clear(&others);
@@ -184,8 +184,8 @@ static void a_side_that_was_not_measured_keeps_the_prior(void)
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
             for (int f = 0; f < F; f++)
-                CU_ASSERT_EQUAL(model.weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f],
-                                prior.weights[class][c][SLUICE_SIDE_STORAGE_CPU].per[f]);
+                CU_ASSERT_EQUAL(model.weights[class][c][SLUICE_STORAGE_CPU].per[f],
+                                prior.weights[class][c][SLUICE_STORAGE_CPU].per[f]);
         }
     }
     sluice_form_table_clear(&table);
@@ -245,11 +245,11 @@ static void fits_to_those_rows_alone_that_are_named(void)
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, is_used, &prior, &model, &err),
                           SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(&table, is_used, true, &model,
-                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_SIDE_COMPUTE_CPU,
-                                                  &used, &err),
+                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_COMPUTE_CPU, &used,
+                                                  &err),
                           SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(&table, is_used, false, &model,
-                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_SIDE_COMPUTE_CPU,
+                                                  SLUICE_CLASS_WINDOW, 0, SLUICE_COMPUTE_CPU,
                                                   &held_out, &err),
                           SLUICE_OK);
     CU_ASSERT_EQUAL(used.num_rows, 20);

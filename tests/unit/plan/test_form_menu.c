@@ -62,7 +62,21 @@ static const struct sluice_rates some_rates[] = {
      .gpu_samples_per_s = INFINITY},
 };
 
-static void forecasts_plain_splits_like_the_planner(void)
+/* The definition: what each split leaves to either node, added up. */
+static void add_up(const struct sluice_cost_table *table, const uint8_t *split,
+                   double sum[SLUICE_NUM_RESOURCES])
+{
+    for (size_t i = 0; i < table->num_rows; i++) {
+        const struct sluice_sample_cost *row = &table->rows[i];
+        for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++)
+            sum[op <= split[i] ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU] += row->op_s[op];
+        sum[SLUICE_DISK] += row->op_s[0];
+        sum[SLUICE_NETWORK] += (double)row->bytes[split[i]];
+        sum[SLUICE_GPU]++;
+    }
+}
+
+static void forecasts_plain_splits_by_adding_up(void)
 {
     struct sluice_cost_table table = make_table();
     const struct sluice_form_menu menu = sluice_form_menu_init(&table);
@@ -71,15 +85,22 @@ static void forecasts_plain_splits_like_the_planner(void)
     for (size_t i = 0; i < N; i++)
         split[i] = (uint8_t)sluice_rng_below(&rng, SLUICE_PROFILE_STAGES);
     for (size_t r = 0; r < SLUICE_ARRAY_LEN(some_rates); r++) {
-        const struct sluice_forecast expected = sluice_plan_forecast(&table, &some_rates[r], split);
+        double sum[SLUICE_NUM_RESOURCES] = {0};
+        add_up(&table, split, sum);
+        const double expected[SLUICE_NUM_RESOURCES] = {
+            [SLUICE_DISK] = sum[SLUICE_DISK],
+            [SLUICE_STORAGE_CPU] = sum[SLUICE_STORAGE_CPU] / some_rates[r].storage_cores,
+            [SLUICE_NETWORK] = sum[SLUICE_NETWORK] / some_rates[r].link_bytes_per_s,
+            [SLUICE_COMPUTE_CPU] = sum[SLUICE_COMPUTE_CPU] / some_rates[r].compute_cores,
+            [SLUICE_GPU] = sum[SLUICE_GPU] / some_rates[r].gpu_samples_per_s,
+        };
         const struct sluice_choice_forecast forecast =
             sluice_form_menu_forecast(&menu, &some_rates[r], split);
-        CU_ASSERT_EQUAL(forecast.wire_bytes, expected.wire_bytes);
-        CU_ASSERT_EQUAL(forecast.slowest, expected.slowest);
+        CU_ASSERT_EQUAL(forecast.wire_bytes, (uint64_t)sum[SLUICE_NETWORK]);
         for (int k = 0; k < SLUICE_NUM_RESOURCES; k++)
-            CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[k], expected.busy_s[k],
-                                   1e-9 * (1 + expected.busy_s[k]));
-        CU_ASSERT_EQUAL(memcmp(forecast.choices, expected.choices, sizeof(expected.choices)), 0);
+            CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[k], expected[k], 1e-9 * (1 + expected[k]));
+        for (int k = 0; k < SLUICE_NUM_RESOURCES; k++)
+            CU_ASSERT(expected[k] <= expected[forecast.slowest] + 1e-9);
     }
     free(split);
     sluice_cost_table_clear(&table);
@@ -140,9 +161,9 @@ static void rows_lend_the_other_forms_their_speed(void)
     struct sluice_form_menu menu = sluice_form_menu_init(&table);
     menu.facts = &facts;
     const struct sluice_choice_model preset = sluice_choice_model_default();
-    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&preset, &facts, model);
-    enum { S = SLUICE_LOAD_STORAGE_CPU, C = SLUICE_LOAD_COMPUTE_CPU, NET = SLUICE_LOAD_NET_DOWN };
+    enum { S = SLUICE_STORAGE_CPU, C = SLUICE_COMPUTE_CPU, NET = SLUICE_NETWORK };
     const double speed = (640e-6 + 459e-6) / model[0][C];
 
     uint8_t choice = SLUICE_CHOICE_JPEG_CROP;
@@ -177,7 +198,7 @@ static void a_model_takes_the_place_of_the_rows(void)
     };
     struct sluice_sample_facts facts[2];
     struct sluice_choice_model model = sluice_choice_model_default();
-    double expected[SLUICE_NUM_LOADS] = {0};
+    double expected[SLUICE_NUM_RESOURCES] = {0};
     const uint8_t choice[2] = {SLUICE_CHOICE_JPEG_CROP, 3};
     for (int i = 0; i < 2; i++) {
         facts[i] = (struct sluice_sample_facts){.file_bytes = rows[i].bytes[0],
@@ -185,9 +206,9 @@ static void a_model_takes_the_place_of_the_rows(void)
                                                 .height = 375,
                                                 .output_size = 224,
                                                 .crop = {.height = 100, .width = 200}};
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts[i], cost);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             expected[r] += cost[choice[i]][r];
     }
     const struct sluice_cost_table table = {rows, 2};
@@ -197,11 +218,11 @@ static void a_model_takes_the_place_of_the_rows(void)
     struct sluice_rates rates = one;
     rates.pcie_bytes_per_s = 1000;
     const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
-    CU_ASSERT_EQUAL(forecast.wire_bytes, (uint64_t)expected[SLUICE_LOAD_NET_DOWN]);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_DISK], expected[SLUICE_LOAD_DISK], 1e-12);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], expected[SLUICE_LOAD_STORAGE_CPU],
+    CU_ASSERT_EQUAL(forecast.wire_bytes, (uint64_t)expected[SLUICE_NETWORK]);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_DISK], expected[SLUICE_DISK], 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_STORAGE_CPU], expected[SLUICE_STORAGE_CPU],
                            1e-12);
-    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], expected[SLUICE_LOAD_COMPUTE_CPU],
+    CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], expected[SLUICE_COMPUTE_CPU],
                            1e-12);
     CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_PCIE], 2 * 150528 / 1000., 1e-9);
 }
@@ -323,8 +344,6 @@ static void pcie_is_the_limit_where_it_is_slowest(void)
     const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, choice);
     CU_ASSERT_EQUAL(forecast.slowest, SLUICE_PCIE);
     CU_ASSERT_EQUAL(forecast.primal_s, forecast.busy_s[SLUICE_PCIE]);
-    const struct sluice_forecast plain = sluice_plan_forecast(&table, &rates, choice);
-    CU_ASSERT_DOUBLE_EQUAL(plain.busy_s[SLUICE_PCIE], forecast.primal_s, 1e-9 * forecast.primal_s);
     free(choice);
     sluice_cost_table_clear(&table);
 }
@@ -343,7 +362,7 @@ static void adds_the_transport_and_floats_where_asked_to(void)
     const struct sluice_cost_table table = {&row, 1};
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
     const struct sluice_choice_model preset = sluice_choice_model_default();
-    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&preset, &facts, model);
     for (int with_model = 0; with_model < 2; with_model++) {
         struct sluice_form_menu menu = sluice_form_menu_init(&table);
@@ -357,18 +376,18 @@ static void adds_the_transport_and_floats_where_asked_to(void)
             menu.transport = &transport;
             const struct sluice_choice_forecast all =
                 sluice_form_menu_forecast(&menu, &one, &choice);
-            double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)ops.wire_bytes};
+            double cost[SLUICE_NUM_RESOURCES] = {[SLUICE_NETWORK] = (double)ops.wire_bytes};
             sluice_transport_cost_add(&transport, choice, cost);
             if ((choice == 4 || choice == 5) && !with_model) /* whose weights have it */
-                cost[SLUICE_LOAD_COMPUTE_CPU] += 1000e-6 / model[0][SLUICE_LOAD_COMPUTE_CPU] *
-                                                 model[choice][SLUICE_LOAD_COMPUTE_CPU];
+                cost[SLUICE_COMPUTE_CPU] +=
+                    1000e-6 / model[0][SLUICE_COMPUTE_CPU] * model[choice][SLUICE_COMPUTE_CPU];
             CU_ASSERT_EQUAL(all.wire_bytes, ops.wire_bytes);
             CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_STORAGE_CPU] - ops.busy_s[SLUICE_STORAGE_CPU],
-                                   cost[SLUICE_LOAD_STORAGE_CPU], 1e-8);
+                                   cost[SLUICE_STORAGE_CPU], 1e-8);
             CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_COMPUTE_CPU] - ops.busy_s[SLUICE_COMPUTE_CPU],
-                                   cost[SLUICE_LOAD_COMPUTE_CPU], 1e-8);
+                                   cost[SLUICE_COMPUTE_CPU], 1e-8);
             CU_ASSERT_EQUAL(ops.busy_s[SLUICE_RECEIVE], 0);
-            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_RECEIVE], cost[SLUICE_LOAD_RECEIVE], 1e-8);
+            CU_ASSERT_DOUBLE_EQUAL(all.busy_s[SLUICE_RECEIVE], cost[SLUICE_RECEIVE], 1e-8);
         }
     }
 }
@@ -430,7 +449,7 @@ static void refuses_a_rate_that_is_not_positive(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(forecasts_plain_splits_like_the_planner),
+        SLUICE_TEST(forecasts_plain_splits_by_adding_up),
         SLUICE_TEST(plan_is_near_its_bound_and_no_worse_than_any_other),
         SLUICE_TEST(rows_lend_the_other_forms_their_speed),
         SLUICE_TEST(a_model_takes_the_place_of_the_rows),

@@ -9,21 +9,21 @@ static void keeps_costs_to_a_share_of_the_highest(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int round = 0; round < 2000; round++) {
-        double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_LOADS] = {{0}};
+        double cost[SLUICE_MENU_CHOICES][SLUICE_NUM_RESOURCES] = {{0}};
         const unsigned num_choices = 1 + sluice_rng_below(&rng, SLUICE_MENU_CHOICES);
-        double highest[SLUICE_NUM_LOADS] = {0};
+        double highest[SLUICE_NUM_RESOURCES] = {0};
         const double size = exp2((int)sluice_rng_below(&rng, 120) - 60);
         for (unsigned c = 0; c < num_choices; c++) {
-            for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
                 cost[c][r] = round % 3 ? size * sluice_rng_double(&rng) : sluice_rng_below(&rng, 3);
                 highest[r] = fmax(highest[r], cost[c][r]);
             }
         }
         struct sluice_menu menu;
-        sluice_menu_set(&menu, num_choices, (const double(*)[SLUICE_NUM_LOADS])cost);
+        sluice_menu_set(&menu, num_choices, (const double(*)[SLUICE_NUM_RESOURCES])cost);
         for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
-            for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
-                const double kept = sluice_menu_cost(&menu, (enum sluice_load)r, c);
+            for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+                const double kept = sluice_menu_cost(&menu, (enum sluice_resource)r, c);
                 /* Past the last: the first again.  2^-24: the unit is a float. */
                 CU_ASSERT(fabs(kept - cost[c < num_choices ? c : 0][r]) <=
                           highest[r] * (1 / 131070.0 + 0x1p-23));
@@ -34,17 +34,18 @@ static void keeps_costs_to_a_share_of_the_highest(void)
 
 static void keeps_equal_costs_as_they_are(void)
 {
-    double cost[3][SLUICE_NUM_LOADS];
+    double cost[3][SLUICE_NUM_RESOURCES];
     for (int c = 0; c < 3; c++) {
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             cost[c][r] = 1e-7 * (r + 1);
     }
     struct sluice_menu menu;
-    sluice_menu_set(&menu, 3, (const double(*)[SLUICE_NUM_LOADS])cost);
+    sluice_menu_set(&menu, 3, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     for (int c = 0; c < 3; c++) {
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
-            CU_ASSERT_DOUBLE_EQUAL(
-                sluice_menu_cost(&menu, (enum sluice_load)r, (unsigned)c) / cost[c][r], 1, 0x1p-23);
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            CU_ASSERT_DOUBLE_EQUAL(sluice_menu_cost(&menu, (enum sluice_resource)r, (unsigned)c) /
+                                       cost[c][r],
+                                   1, 0x1p-23);
     }
 }
 

@@ -54,7 +54,7 @@ static void what_is_written_is_read(void)
     CU_ASSERT(read.model.has_jpeg_index);
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            for (int side = 0; side < SLUICE_NUM_CHOICE_SIDES; side++) {
+            SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
                     const double expected = file.model.weights[class][c][side].per[f];
                     CU_ASSERT_DOUBLE_EQUAL(read.model.weights[class][c][side].per[f], expected,

@@ -14,16 +14,16 @@ static const struct sluice_capacities unlimited = {
 static void splits_equal_samples_between_two_resources(void)
 {
     /* Either 3 s of storage CPU or 1 s of compute CPU each: of 8 samples, 2 go to storage. */
-    const double cost[2][SLUICE_NUM_LOADS] = {
-        {[SLUICE_LOAD_STORAGE_CPU] = 3},
-        {[SLUICE_LOAD_COMPUTE_CPU] = 1},
+    const double cost[2][SLUICE_NUM_RESOURCES] = {
+        {[SLUICE_STORAGE_CPU] = 3},
+        {[SLUICE_COMPUTE_CPU] = 1},
     };
     struct sluice_menu menus[8];
     for (int i = 0; i < 8; i++)
         sluice_menu_set(&menus[i], 2, cost);
     struct sluice_capacities capacities = unlimited;
-    capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = 1;
-    capacities.per_s[SLUICE_LOAD_COMPUTE_CPU] = 1;
+    capacities.per_s[SLUICE_STORAGE_CPU] = 1;
+    capacities.per_s[SLUICE_COMPUTE_CPU] = 1;
     const struct sluice_menu_source source = sluice_menu_array(menus, 8);
     uint8_t choice[8];
     struct sluice_lp_result result;
@@ -35,15 +35,15 @@ static void splits_equal_samples_between_two_resources(void)
     CU_ASSERT_EQUAL(num_storage, 2);
     CU_ASSERT_DOUBLE_EQUAL(result.primal_s, 6, 1e-5);
     CU_ASSERT_DOUBLE_EQUAL(result.dual_s, 6, 1e-3);
-    CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_LOAD_COMPUTE_CPU], 6, 1e-5);
-    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_LOAD_STORAGE_CPU], 0.25, 1e-3);
-    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_LOAD_COMPUTE_CPU], 0.75, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_COMPUTE_CPU], 6, 1e-5);
+    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_STORAGE_CPU], 0.25, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_COMPUTE_CPU], 0.75, 1e-3);
 }
 
 static void a_load_that_no_choice_avoids_counts(void)
 {
-    const double cost[2][SLUICE_NUM_LOADS] = {{[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_NET_DOWN] = 1},
-                                              {[SLUICE_LOAD_DISK] = 5, [SLUICE_LOAD_RECEIVE] = 1}};
+    const double cost[2][SLUICE_NUM_RESOURCES] = {{[SLUICE_DISK] = 5, [SLUICE_NETWORK] = 1},
+                                                  {[SLUICE_DISK] = 5, [SLUICE_RECEIVE] = 1}};
     struct sluice_menu menu;
     sluice_menu_set(&menu, 2, cost);
     const struct sluice_capacities capacities = {.per_s = {2, 1, 1, 1, 1, 1, 1}};
@@ -54,7 +54,7 @@ static void a_load_that_no_choice_avoids_counts(void)
     CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &capacities, &choice, &result, &err), SLUICE_OK);
     CU_ASSERT_DOUBLE_EQUAL(result.primal_s, 2.5, 1e-5);
     CU_ASSERT_DOUBLE_EQUAL(result.dual_s, 2.5, 1e-3);
-    CU_ASSERT_EQUAL(result.slowest, SLUICE_LOAD_DISK);
+    CU_ASSERT_EQUAL(result.slowest, SLUICE_DISK);
 }
 
 /* All alike but the last, which alone has a choice on the disk; a wrong one takes as long as a
@@ -64,17 +64,17 @@ static const struct sluice_menu *make_all_but_the_last_alike(void *context, uint
                                                              struct sluice_menu *scratch)
 {
     const uint64_t last = *(const uint64_t *)context - 1;
-    static const double alike[2][SLUICE_NUM_LOADS] = {
-        {[SLUICE_LOAD_DISK] = 1, [SLUICE_LOAD_NET_DOWN] = 1},
-        {[SLUICE_LOAD_DISK] = 1, [SLUICE_LOAD_COMPUTE_CPU] = 1},
+    static const double alike[2][SLUICE_NUM_RESOURCES] = {
+        {[SLUICE_DISK] = 1, [SLUICE_NETWORK] = 1},
+        {[SLUICE_DISK] = 1, [SLUICE_COMPUTE_CPU] = 1},
     };
     for (size_t i = 0; i < count; i++)
         sluice_menu_set(&scratch[i], 2, alike);
     if (last - first < count) {
         const double n = (double)(last + 1);
-        const double other[2][SLUICE_NUM_LOADS] = {
-            {[SLUICE_LOAD_DISK] = n},
-            {[SLUICE_LOAD_NET_DOWN] = n / 256},
+        const double other[2][SLUICE_NUM_RESOURCES] = {
+            {[SLUICE_DISK] = n},
+            {[SLUICE_NETWORK] = n / 256},
         };
         sluice_menu_set(&scratch[last - first], 2, other);
     }
@@ -92,7 +92,7 @@ static void what_one_sample_has_a_choice_on_is_not_given(void)
         const struct sluice_capacities one = {.per_s = {1, 1, 1, 1, 1, 1, 1}};
         struct sluice_lp_result result;
         CU_ASSERT_EQUAL_FATAL(sluice_plan_lp(&source, &one, NULL, &result, NULL), SLUICE_OK);
-        CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_LOAD_DISK], (double)n - 1, 1e-4 * (double)n);
+        CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_DISK], (double)n - 1, 1e-4 * (double)n);
         CU_ASSERT_DOUBLE_EQUAL(result.primal_s, (double)n - 1, 1e-4 * (double)n);
         CU_ASSERT(result.gap < 1e-4);
     }
@@ -101,7 +101,7 @@ static void what_one_sample_has_a_choice_on_is_not_given(void)
 static void nothing_to_do_takes_no_time(void)
 {
     struct sluice_menu menus[2];
-    const double cost[2][SLUICE_NUM_LOADS] = {{1, 1, 1, 1, 1, 1, 1}, {0}};
+    const double cost[2][SLUICE_NUM_RESOURCES] = {{1, 1, 1, 1, 1, 1, 1}, {0}};
     sluice_menu_set(&menus[0], 2, cost);
     sluice_menu_set(&menus[1], 2, cost);
     const struct sluice_capacities one = {.per_s = {1, 1, 1, 1, 1, 1, 1}};
@@ -131,14 +131,14 @@ static void expect_refused(const struct sluice_capacities *capacities, int load)
     struct sluice_lp_result result = {.primal_s = 7};
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(sluice_plan_lp(&source, capacities, &choice, &result, &err), SLUICE_E_INVALID);
-    CU_ASSERT(strstr(err.text, sluice_load_name((enum sluice_load)load)) != NULL);
+    CU_ASSERT(strstr(err.text, sluice_resource_name((enum sluice_resource)load)) != NULL);
     CU_ASSERT(choice == 9 && result.primal_s == 7);
 }
 
 static void refuses_a_capacity_that_is_not_positive(void)
 {
     static const double bad[] = {0, -1, NAN};
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         struct sluice_capacities capacities = unlimited;
         capacities.per_s[r] = bad[r % 3];
         expect_refused(&capacities, r);
@@ -149,17 +149,17 @@ static void a_price_from_outside_moves_the_plan(void)
 {
     /* 1 s of storage CPU or 2 MB over a link of 1 MB/s: left alone, two thirds of the samples go
      * to storage; a second of storage CPU saves up to 2 s of the link. */
-    const double cost[2][SLUICE_NUM_LOADS] = {
-        {[SLUICE_LOAD_STORAGE_CPU] = 1},
-        {[SLUICE_LOAD_NET_DOWN] = 2e6},
+    const double cost[2][SLUICE_NUM_RESOURCES] = {
+        {[SLUICE_STORAGE_CPU] = 1},
+        {[SLUICE_NETWORK] = 2e6},
     };
     enum { N = 9 };
     struct sluice_menu menus[N];
     for (int i = 0; i < N; i++)
         sluice_menu_set(&menus[i], 2, cost);
     struct sluice_capacities capacities = unlimited;
-    capacities.per_s[SLUICE_LOAD_STORAGE_CPU] = 1;
-    capacities.per_s[SLUICE_LOAD_NET_DOWN] = 1e6;
+    capacities.per_s[SLUICE_STORAGE_CPU] = 1;
+    capacities.per_s[SLUICE_NETWORK] = 1e6;
     const struct sluice_menu_source source = sluice_menu_array(menus, N);
     static const struct {
         double price_s;
@@ -167,7 +167,7 @@ static void a_price_from_outside_moves_the_plan(void)
         double primal_s, priced_s;
     } cases[] = {{0, 6, 6, 0}, {1.5, 6, 15, 9}, {2.5, 0, 18, 0}};
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
-        capacities.price_s[SLUICE_LOAD_STORAGE_CPU] = cases[k].price_s;
+        capacities.price_s[SLUICE_STORAGE_CPU] = cases[k].price_s;
         uint8_t choice[N];
         struct sluice_lp_result result;
         struct sluice_err err = {0};
@@ -186,7 +186,7 @@ static void a_price_from_outside_moves_the_plan(void)
 static void refuses_a_price_that_is_none(void)
 {
     static const double bad[] = {-1, NAN, INFINITY};
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         struct sluice_capacities capacities = unlimited;
         capacities.price_s[r] = bad[r % 3];
         expect_refused(&capacities, r);

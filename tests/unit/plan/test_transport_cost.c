@@ -19,17 +19,17 @@ static const struct sluice_transport_cost some = {
 
 static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
 {
-    double cost[SLUICE_NUM_LOADS];
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    double cost[SLUICE_NUM_RESOURCES];
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         cost[r] = 1000 + r;
-    cost[SLUICE_LOAD_NET_DOWN] = 8;
+    cost[SLUICE_NETWORK] = 8;
     sluice_transport_cost_add(&some, 3, cost);
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++) {
-        const double expected = r == SLUICE_LOAD_STORAGE_CPU   ? 1000 + r + 1 + 10 + 4
-                                : r == SLUICE_LOAD_COMPUTE_CPU ? 1000 + r + 100 + 50 + 2
-                                : r == SLUICE_LOAD_RECEIVE     ? 1000 + r + 7 + 1
-                                : r == SLUICE_LOAD_NET_DOWN    ? 8
-                                                               : 1000 + r;
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        const double expected = r == SLUICE_STORAGE_CPU   ? 1000 + r + 1 + 10 + 4
+                                : r == SLUICE_COMPUTE_CPU ? 1000 + r + 100 + 50 + 2
+                                : r == SLUICE_RECEIVE     ? 1000 + r + 7 + 1
+                                : r == SLUICE_NETWORK     ? 8
+                                                          : 1000 + r;
         CU_ASSERT_DOUBLE_EQUAL(cost[r], expected, 1e-9);
     }
 }
@@ -37,10 +37,10 @@ static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
 static void a_file_needs_no_prep_worker(void)
 {
     for (unsigned choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
-        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = 2};
+        double cost[SLUICE_NUM_RESOURCES] = {[SLUICE_NETWORK] = 2};
         sluice_transport_cost_add(&some, choice, cost);
-        CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_LOAD_STORAGE_CPU], choice ? 12 : 2, 1e-9);
-        CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_LOAD_COMPUTE_CPU], choice ? 150.5 : 100.5, 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_STORAGE_CPU], choice ? 12 : 2, 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_COMPUTE_CPU], choice ? 150.5 : 100.5, 1e-9);
     }
 }
 
@@ -154,19 +154,19 @@ static void without_anything_seen_it_stays_as_it_is(void)
 static void the_default_is_above_nothing_and_grows_with_bytes(void)
 {
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
-    double last[SLUICE_NUM_LOADS] = {0};
+    double last[SLUICE_NUM_RESOURCES] = {0};
     for (unsigned bytes = 1000; bytes < 100000000; bytes *= 10) {
-        double cost[SLUICE_NUM_LOADS] = {[SLUICE_LOAD_NET_DOWN] = (double)bytes};
+        double cost[SLUICE_NUM_RESOURCES] = {[SLUICE_NETWORK] = (double)bytes};
         sluice_transport_cost_add(&transport, 0, cost);
-        CU_ASSERT(cost[SLUICE_LOAD_STORAGE_CPU] > last[SLUICE_LOAD_STORAGE_CPU]);
-        CU_ASSERT(cost[SLUICE_LOAD_COMPUTE_CPU] > last[SLUICE_LOAD_COMPUTE_CPU]);
-        CU_ASSERT(cost[SLUICE_LOAD_RECEIVE] > last[SLUICE_LOAD_RECEIVE]);
+        CU_ASSERT(cost[SLUICE_STORAGE_CPU] > last[SLUICE_STORAGE_CPU]);
+        CU_ASSERT(cost[SLUICE_COMPUTE_CPU] > last[SLUICE_COMPUTE_CPU]);
+        CU_ASSERT(cost[SLUICE_RECEIVE] > last[SLUICE_RECEIVE]);
         /* A part of what the node does. */
-        CU_ASSERT(cost[SLUICE_LOAD_RECEIVE] <= cost[SLUICE_LOAD_COMPUTE_CPU]);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        CU_ASSERT(cost[SLUICE_RECEIVE] <= cost[SLUICE_COMPUTE_CPU]);
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             last[r] = cost[r];
     }
-    CU_ASSERT(isfinite(last[SLUICE_LOAD_STORAGE_CPU]) && isfinite(last[SLUICE_LOAD_COMPUTE_CPU]));
+    CU_ASSERT(isfinite(last[SLUICE_STORAGE_CPU]) && isfinite(last[SLUICE_COMPUTE_CPU]));
 }
 
 static void the_receiving_thread_is_as_fast_as_a_probe_was(void)

@@ -13,11 +13,11 @@ static void a_line_for_each_batch(void)
     struct sluice_batch_log *log = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_batch_log_open(path, &log, NULL), SLUICE_OK);
     struct sluice_batch_entry entry = {.epoch = 2, .batch = 7, .samples = 32};
-    entry.stall_ns[SLUICE_STALL_NETWORK] = 1500000000;
-    entry.stall_ns[SLUICE_STALL_TRAINER] = 2000;
+    entry.stall_ns[SLUICE_NETWORK] = 1500000000;
+    entry.stall_ns[SLUICE_GPU] = 2000;
     CU_ASSERT_EQUAL(sluice_batch_log_add(log, &entry, NULL), SLUICE_OK);
     entry = (struct sluice_batch_entry){.is_evaluation = true, .samples = 5};
-    entry.stall_ns[SLUICE_STALL_TRAINER] = 1000000;
+    entry.stall_ns[SLUICE_GPU] = 1000000;
     CU_ASSERT_EQUAL(sluice_batch_log_add(log, &entry, NULL), SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_batch_log_close(log, NULL), SLUICE_OK);
 

@@ -761,7 +761,7 @@ static void *slow_main(void *ctx)
     return NULL;
 }
 
-static enum sluice_stall largest_stall(uint64_t disk_ns, uint64_t storage_ns)
+static enum sluice_resource largest_stall(uint64_t disk_ns, uint64_t storage_ns)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
@@ -790,21 +790,21 @@ static enum sluice_stall largest_stall(uint64_t disk_ns, uint64_t storage_ns)
     CU_ASSERT_EQUAL(stats.num_named, SLUICE_LOADER_MAX_NAMED_ERRORS);
     uint64_t sum = 0;
     int most = 0;
-    for (int i = 0; i < SLUICE_NUM_STALLS; i++) {
+    for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
         sum += stats.stall_ns[i];
         if (stats.stall_ns[i] > stats.stall_ns[most])
             most = i;
     }
     CU_ASSERT(sum > 0 && sum <= elapsed);
-    return (enum sluice_stall)most;
+    return (enum sluice_resource)most;
 }
 
 static void waiting_is_put_down_to_what_the_slowest_sample_waited_for(void)
 {
-    CU_ASSERT_EQUAL(largest_stall(0, 0), SLUICE_STALL_NETWORK);
-    CU_ASSERT_EQUAL(largest_stall(0, UINT64_MAX / 4), SLUICE_STALL_STORAGE_CPU);
-    CU_ASSERT_EQUAL(largest_stall(UINT64_MAX / 4, 0), SLUICE_STALL_DISK);
-    CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_STALL_COMPUTE_CPU), "compute_cpu");
+    CU_ASSERT_EQUAL(largest_stall(0, 0), SLUICE_NETWORK);
+    CU_ASSERT_EQUAL(largest_stall(0, UINT64_MAX / 4), SLUICE_STORAGE_CPU);
+    CU_ASSERT_EQUAL(largest_stall(UINT64_MAX / 4, 0), SLUICE_DISK);
+    CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_COMPUTE_CPU), "compute_cpu");
 }
 
 int main(void)

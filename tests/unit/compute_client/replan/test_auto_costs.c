@@ -5,23 +5,23 @@
 #include <math.h>
 
 #define CROP SLUICE_CHOICE_JPEG_CROP
-#define STORAGE SLUICE_SIDE_STORAGE_CPU
-#define COMPUTE SLUICE_SIDE_COMPUTE_CPU
-#define BYTES SLUICE_SIDE_BYTES
+#define STORAGE SLUICE_STORAGE_CPU
+#define COMPUTE SLUICE_COMPUTE_CPU
+#define BYTES SLUICE_NETWORK
 
 static struct sluice_choice_model model;
 static struct sluice_sample_facts facts;
-static double plain[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS]; /* by the model */
+static double plain[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]; /* by the model */
 static const struct sluice_transport_cost no_transport;
 
 /* Rows of a choice that take so many times what the model says. */
 static void learn(struct sluice_auto_costs *costs, unsigned choice, int num_rows, double storage,
                   double compute, double bytes)
 {
-    const double seen[SLUICE_NUM_CHOICE_SIDES] = {
-        [STORAGE] = storage * plain[choice][SLUICE_LOAD_STORAGE_CPU],
-        [COMPUTE] = compute * plain[choice][SLUICE_LOAD_COMPUTE_CPU],
-        [BYTES] = bytes * plain[choice][SLUICE_LOAD_NET_DOWN],
+    const double seen[SLUICE_NUM_RESOURCES] = {
+        [STORAGE] = storage * plain[choice][SLUICE_STORAGE_CPU],
+        [COMPUTE] = compute * plain[choice][SLUICE_COMPUTE_CPU],
+        [BYTES] = bytes * plain[choice][SLUICE_NETWORK],
     };
     for (int i = 0; i < num_rows; i++) {
         sluice_auto_costs_learn(costs, choice, &facts, seen, 110000);
@@ -37,17 +37,17 @@ static void nothing_seen_is_the_model_and_the_transport(void)
                                                     .compute_s_per_sample = 4e-3,
                                                     .compute_s_per_byte = 5e-9};
     const struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_auto_costs_of(&costs, &facts, cost);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        const double bytes = plain[c][SLUICE_LOAD_NET_DOWN];
-        CU_ASSERT_EQUAL(cost[c][SLUICE_LOAD_NET_DOWN], bytes);
-        CU_ASSERT_DOUBLE_EQUAL(
-            cost[c][SLUICE_LOAD_STORAGE_CPU],
-            plain[c][SLUICE_LOAD_STORAGE_CPU] + 1e-3 + (c ? 2e-3 : 0) + 3e-9 * bytes, 1e-12);
-        CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_LOAD_COMPUTE_CPU],
-                               plain[c][SLUICE_LOAD_COMPUTE_CPU] + 4e-3 + 5e-9 * bytes, 1e-12);
-        CU_ASSERT_EQUAL(cost[c][SLUICE_LOAD_GPU], plain[c][SLUICE_LOAD_GPU]);
+        const double bytes = plain[c][SLUICE_NETWORK];
+        CU_ASSERT_EQUAL(cost[c][SLUICE_NETWORK], bytes);
+        CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_STORAGE_CPU],
+                               plain[c][SLUICE_STORAGE_CPU] + 1e-3 + (c ? 2e-3 : 0) + 3e-9 * bytes,
+                               1e-12);
+        CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_COMPUTE_CPU],
+                               plain[c][SLUICE_COMPUTE_CPU] + 4e-3 + 5e-9 * bytes, 1e-12);
+        CU_ASSERT_EQUAL(cost[c][SLUICE_GPU], plain[c][SLUICE_GPU]);
     }
 }
 
@@ -58,11 +58,10 @@ static void a_factor_goes_to_what_is_seen_and_forgets(void)
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 3, 0.15);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][BYTES], 1.25, 0.03);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_auto_costs_of(&costs, &facts, cost);
-    CU_ASSERT_DOUBLE_EQUAL(cost[CROP][SLUICE_LOAD_STORAGE_CPU],
-                           costs.factor[CROP][STORAGE] * plain[CROP][SLUICE_LOAD_STORAGE_CPU],
-                           1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(cost[CROP][SLUICE_STORAGE_CPU],
+                           costs.factor[CROP][STORAGE] * plain[CROP][SLUICE_STORAGE_CPU], 1e-12);
     learn(&costs, CROP, 8000, 1, 1, 1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 0.02);
 }
@@ -74,10 +73,10 @@ static void a_moment_does_not_make_the_factor(void)
     double of_moment = 0;
     for (int moment = 0; moment < 40; moment++) {
         const double times = moment < 20 ? 1 : 2;
-        const double seen[SLUICE_NUM_CHOICE_SIDES] = {
-            [STORAGE] = times * plain[CROP][SLUICE_LOAD_STORAGE_CPU],
-            [COMPUTE] = times * plain[CROP][SLUICE_LOAD_COMPUTE_CPU],
-            [BYTES] = plain[CROP][SLUICE_LOAD_NET_DOWN],
+        const double seen[SLUICE_NUM_RESOURCES] = {
+            [STORAGE] = times * plain[CROP][SLUICE_STORAGE_CPU],
+            [COMPUTE] = times * plain[CROP][SLUICE_COMPUTE_CPU],
+            [BYTES] = plain[CROP][SLUICE_NETWORK],
         };
         for (int i = 0; i < 3000; i++)
             sluice_auto_costs_learn(&costs, CROP, &facts, seen, 110000);
@@ -105,7 +104,7 @@ static void others_of_the_side_follow_but_for_bytes(void)
 /* Handing out a file is next to nothing in the model, and a clock's reading in a row. */
 static void what_is_no_work_teaches_nothing(void)
 {
-    CU_ASSERT_FATAL(plain[0][SLUICE_LOAD_STORAGE_CPU] < SLUICE_LEAST_LEARNT_S);
+    CU_ASSERT_FATAL(plain[0][SLUICE_STORAGE_CPU] < SLUICE_LEAST_LEARNT_S);
     struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
     learn(&costs, 0, 5000, 40, 1, 1);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
@@ -115,7 +114,7 @@ static void what_is_no_work_teaches_nothing(void)
 /* What the storage node's workers take includes reading the file, which is transport already. */
 static void reading_is_not_counted_twice(void)
 {
-    const double read_s = plain[CROP][SLUICE_LOAD_STORAGE_CPU];
+    const double read_s = plain[CROP][SLUICE_STORAGE_CPU];
     const struct sluice_transport_cost transport = {.storage_s_per_sample = read_s};
     struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
     learn(&costs, CROP, 400, 2, 1, 1);
@@ -127,7 +126,7 @@ static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
     struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
     learn(&costs, CROP, 100, 1, 1, 1);
     learn(&costs, CROP, 1, 1e6, 1e6, 1e6);
-    for (int s = 0; s < SLUICE_NUM_CHOICE_SIDES; s++)
+    SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
         CU_ASSERT(costs.factor[CROP][s] < 1.03);
     learn(&costs, CROP, 20000, 1e6, 1e6, 1e6);
     CU_ASSERT(costs.factor[CROP][STORAGE] > 4 && costs.factor[CROP][STORAGE] <= 16);
@@ -138,9 +137,9 @@ static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
 static double disk_of(const struct sluice_auto_costs *costs, const struct sluice_sample_facts *of,
                       unsigned choice)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_auto_costs_of(costs, of, cost);
-    return cost[choice][SLUICE_LOAD_DISK];
+    return cost[choice][SLUICE_DISK];
 }
 
 static void what_is_read_follows_what_was(void)
@@ -156,7 +155,7 @@ static void what_is_read_follows_what_was(void)
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
     /* Whole files say nothing of parts. */
-    const double seen[SLUICE_NUM_CHOICE_SIDES] = {0};
+    const double seen[SLUICE_NUM_RESOURCES] = {0};
     sluice_auto_costs_learn(&costs, 0, &middle, seen, 110000);
     sluice_auto_costs_settle(&costs);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);

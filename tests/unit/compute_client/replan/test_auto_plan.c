@@ -126,7 +126,7 @@ static const struct sluice_transport_cost transport = {
 
 /* Of the ops, and with what every sample takes beside them. */
 static void true_costs(const struct world *world, size_t index,
-                       double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS])
+                       double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
 {
     struct sluice_choice_model model = sluice_choice_model_default();
     model.has_jpeg_index = file_index.is_there;
@@ -137,12 +137,12 @@ static void true_costs(const struct world *world, size_t index,
         sluice_sample_facts_of(pipeline, &manifest->entries[ids[item->position]], &key);
     sluice_choice_model_costs(&model, &facts, cost);
     for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        cost[c][SLUICE_LOAD_STORAGE_CPU] *= world->storage_factor;
-        cost[c][SLUICE_LOAD_COMPUTE_CPU] *= world->compute_factor;
+        cost[c][SLUICE_STORAGE_CPU] *= world->storage_factor;
+        cost[c][SLUICE_COMPUTE_CPU] *= world->compute_factor;
         if (c == SLUICE_CHOICE_JPEG_CROP)
-            cost[c][SLUICE_LOAD_NET_DOWN] *= world->byte_factor;
+            cost[c][SLUICE_NETWORK] *= world->byte_factor;
         sluice_transport_cost_add(&transport, c, cost[c]);
-        cost[c][SLUICE_LOAD_DISK] = sluice_choice_read_bytes(&model, &facts, c);
+        cost[c][SLUICE_DISK] = sluice_choice_read_bytes(&model, &facts, c);
     }
 }
 
@@ -281,16 +281,16 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             is_chosen = false;
             outcome.num_alone += bounds.max_away == 1;
             const struct sluice_rates *rates = rates_at(world, now);
-            double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+            double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
             true_costs(world, next, cost);
             struct flight *flight = &sim.flights[next];
             *flight = (struct flight){
                 .expected = expected,
-                .storage_s = cost[c][SLUICE_LOAD_STORAGE_CPU] * jitter(&rng, world->noise),
-                .compute_s = cost[c][SLUICE_LOAD_COMPUTE_CPU] * jitter(&rng, world->noise),
-                .bytes = cost[c][SLUICE_LOAD_NET_DOWN],
+                .storage_s = cost[c][SLUICE_STORAGE_CPU] * jitter(&rng, world->noise),
+                .compute_s = cost[c][SLUICE_COMPUTE_CPU] * jitter(&rng, world->noise),
+                .bytes = cost[c][SLUICE_NETWORK],
             };
-            const double disk_s = cost[c][SLUICE_LOAD_DISK] / disk_of(rates);
+            const double disk_s = cost[c][SLUICE_DISK] / disk_of(rates);
             disk_free = fmax(now, disk_free) + disk_s;
             flight->disk_s = disk_s > 0 ? disk_free - now : 0;
             flight->row = (struct sluice_row_seen){
@@ -298,7 +298,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
                 .asked = sluice_choice_listed(c),
                 .got = sluice_choice_listed(c),
                 .payload_bytes = (size_t)flight->bytes,
-                .read_bytes = (uint64_t)cost[c][SLUICE_LOAD_DISK],
+                .read_bytes = (uint64_t)cost[c][SLUICE_DISK],
                 .requested_ns = ns_of(now),
                 .disk_ns = ns_of(flight->disk_s),
                 .disk_busy_ns = ns_of(disk_s),
@@ -367,9 +367,9 @@ static double best_per_s(const struct world *world, const struct sluice_rates *r
     enum { N = 2000 };
     static struct sluice_menu menus[N];
     for (size_t i = 0; i < N; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         true_costs(world, i, cost);
-        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_LOADS])cost);
+        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     const struct sluice_menu_source source = sluice_menu_array(menus, N);
     const struct sluice_capacities capacities = {
@@ -579,7 +579,7 @@ static void what_is_no_limit_is_no_reason(void)
     const struct sluice_auto_epoch epoch = epoch_of(4000);
     struct sluice_auto_forecast forecast;
     CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &forecast, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(forecast.slowest, SLUICE_LOAD_NET_DOWN);
+    CU_ASSERT_EQUAL(forecast.slowest, SLUICE_NETWORK);
     for (unsigned i = 1; i <= 20; i++) {
         const struct sluice_trainer_seen trainer = {.samples = 100,
                                                     .busy_ns = i % 2 ? 1000000 : 50000};
@@ -602,7 +602,7 @@ static void a_slow_disk_is_seen_and_no_reason(void)
     static const struct phase phases[] = {{2, RATES(1000, 1), 0}, {1e9, SLOW_DISK, 0}};
     const struct world world = {phases, 2, 1, 1, 1, 0.05, 0, 12000};
     const struct outcome outcome = run_from(&world, &phases[0].rates);
-    CU_ASSERT_EQUAL(outcome.limit.load, SLUICE_LOAD_DISK);
+    CU_ASSERT_EQUAL(outcome.limit.load, SLUICE_DISK);
     CU_ASSERT(outcome.seconds > 2 * MIDDLE_S);
     CU_ASSERT_DOUBLE_EQUAL(outcome.limit_s + outcome.limit.rest_s, outcome.seconds,
                            0.05 * outcome.seconds);
@@ -626,7 +626,7 @@ static void a_slow_disk_reads_parts_where_it_can(void)
     const struct outcome stale = run_from(&world, &phases[0].rates);
     file_index.is_believed = false;
     CU_ASSERT(stale.seconds < 1.05 * whole_s);
-    CU_ASSERT_EQUAL(stale.limit.load, SLUICE_LOAD_DISK);
+    CU_ASSERT_EQUAL(stale.limit.load, SLUICE_DISK);
     CU_ASSERT_DOUBLE_EQUAL(stale.limit_s + stale.limit.rest_s, stale.seconds, 0.1 * stale.seconds);
 }
 
@@ -643,7 +643,7 @@ static void a_slow_trainer_leaves_the_plan_as_it_is(void)
         const struct sluice_auto_epoch epoch = epoch_of(4000);
         struct sluice_auto_forecast forecast;
         CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plan, &epoch, 0, &forecast, NULL), SLUICE_OK);
-        CU_ASSERT_EQUAL(forecast.slowest == SLUICE_LOAD_GPU, k > 0);
+        CU_ASSERT_EQUAL(forecast.slowest == SLUICE_GPU, k > 0);
         for (size_t i = 0; i < epoch.num_items; i++)
             counts[k][sluice_auto_plan_choose(plan, i, NULL, NULL)]++;
         sluice_auto_plan_destroy(plan);
@@ -683,14 +683,14 @@ static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
     for (int p = 0; p < 2; p++)
         CU_ASSERT_EQUAL_FATAL(sluice_auto_plan_begin(plans[p], &epoch, 0, &forecast, NULL),
                               SLUICE_OK);
-    CU_ASSERT(forecast.price[SLUICE_LOAD_STORAGE_CPU] > 0.05);
-    CU_ASSERT(forecast.price[SLUICE_LOAD_COMPUTE_CPU] > 0.05);
+    CU_ASSERT(forecast.price[SLUICE_STORAGE_CPU] > 0.05);
+    CU_ASSERT(forecast.price[SLUICE_COMPUTE_CPU] > 0.05);
     for (size_t i = 0; i < SEEN; i++) {
         const unsigned c = sluice_auto_plan_choose(plans[0], i, NULL, NULL);
         CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[1], i, NULL, NULL), c);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_LOADS];
+        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
         true_costs(&world, i, cost);
-        const double bytes = cost[c][SLUICE_LOAD_NET_DOWN];
+        const double bytes = cost[c][SLUICE_NETWORK];
         const uint64_t at = ns_of(1e-4 * (double)(i + 1));
         rows[i] = (struct sluice_row_seen){
             .index = i,
@@ -698,8 +698,8 @@ static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
             .got = sluice_choice_listed(c),
             .payload_bytes = (size_t)bytes,
             .storage_cpu_ns =
-                ns_of(fmax(0, cost[c][SLUICE_LOAD_STORAGE_CPU] - storage_beside_s(c, bytes))),
-            .compute_cpu_ns = ns_of(cost[c][SLUICE_LOAD_COMPUTE_CPU] - compute_beside_s(bytes)),
+                ns_of(fmax(0, cost[c][SLUICE_STORAGE_CPU] - storage_beside_s(c, bytes))),
+            .compute_cpu_ns = ns_of(cost[c][SLUICE_COMPUTE_CPU] - compute_beside_s(bytes)),
             .requested_ns = at,
             .arrived_ns = at + 1000000,
             .started_ns = at + 1000000,
@@ -709,7 +709,7 @@ static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
     const struct sluice_trainer_seen trainer = {0};
     CU_ASSERT_FALSE(
         sluice_auto_plan_tick(plans[0], ns_of(TICK_S), SEEN, rows, SEEN, &trainer, &forecast));
-    CU_ASSERT(sluice_auto_plan_correction(plans[0], 0, SLUICE_SIDE_COMPUTE_CPU) > 1.02);
+    CU_ASSERT(sluice_auto_plan_correction(plans[0], 0, SLUICE_COMPUTE_CPU) > 1.02);
     for (size_t i = SEEN; i < SEEN + LATER; i++)
         CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[0], i, NULL, NULL),
                         sluice_auto_plan_choose(plans[1], i, NULL, NULL));
@@ -725,15 +725,13 @@ static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
     const struct outcome outcome = run(&world, plan);
     CU_ASSERT(outcome.counts[SLUICE_CHOICE_JPEG_CROP] > 500);
     const unsigned crop = SLUICE_CHOICE_JPEG_CROP;
-    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_SIDE_STORAGE_CPU), 3,
-                           0.2);
-    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_SIDE_COMPUTE_CPU), 2,
-                           0.1);
-    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_SIDE_BYTES), 1.25, 0.02);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_STORAGE_CPU), 3, 0.2);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_COMPUTE_CPU), 2, 0.1);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_NETWORK), 1.25, 0.02);
     /* A choice that was never made: the same CPUs, but bytes of its own. */
     CU_ASSERT_EQUAL(outcome.counts[1], 0);
-    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, 1, SLUICE_SIDE_STORAGE_CPU), 3, 0.3);
-    CU_ASSERT_EQUAL(sluice_auto_plan_correction(plan, 1, SLUICE_SIDE_BYTES), 1);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, 1, SLUICE_STORAGE_CPU), 3, 0.3);
+    CU_ASSERT_EQUAL(sluice_auto_plan_correction(plan, 1, SLUICE_NETWORK), 1);
     sluice_auto_plan_destroy(plan);
 }
 

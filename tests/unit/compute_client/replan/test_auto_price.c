@@ -12,8 +12,8 @@
 static struct sluice_lp_result plan_of(double share, double used)
 {
     struct sluice_lp_result result = {.primal_s = 2};
-    result.price[SLUICE_LOAD_STORAGE_CPU] = share;
-    result.busy_s[SLUICE_LOAD_STORAGE_CPU] = 2 * used;
+    result.price[SLUICE_STORAGE_CPU] = share;
+    result.busy_s[SLUICE_STORAGE_CPU] = 2 * used;
     return result;
 }
 
@@ -71,7 +71,7 @@ static void the_worth_is_that_of_the_program(void)
         struct sluice_auto_price p = following(1);
         struct sluice_lp_result result = plan_of(-slope * x / t, 1);
         result.primal_s *= t;
-        result.busy_s[SLUICE_LOAD_STORAGE_CPU] *= t;
+        result.busy_s[SLUICE_STORAGE_CPU] *= t;
         sluice_auto_price_planned(&p, x, &result, NUM_ITEMS);
         CU_ASSERT_DOUBLE_EQUAL(p.worth, -slope, 1e-3);
     }

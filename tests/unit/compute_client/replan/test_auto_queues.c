@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-enum { S = SLUICE_LOAD_STORAGE_CPU, N = SLUICE_LOAD_NET_DOWN, C = SLUICE_LOAD_COMPUTE_CPU };
+enum { S = SLUICE_STORAGE_CPU, N = SLUICE_NETWORK, C = SLUICE_COMPUTE_CPU };
 
-static const double ones[SLUICE_NUM_LOADS] = {1, 1, 1, 1, 1, 1, 1};
+static const double ones[SLUICE_NUM_RESOURCES] = {1, 1, 1, 1, 1, 1, 1};
 
 /* 100 ms on the way, 75 of them at the storage node, for 1 ms of work there and 10 bytes. */
 static struct sluice_row_seen row_of(uint64_t compute_cpu_ns)
@@ -64,18 +64,18 @@ static void where_items_were_is_learnt_by_what_they_took(void)
 static void what_has_more_to_do_is_dearer(void)
 {
     const struct sluice_auto_queues queues = seen(1000000);
-    const double price[SLUICE_NUM_LOADS] = {[S] = 0.5, [C] = 0.5};
-    double by[SLUICE_NUM_LOADS];
+    const double price[SLUICE_NUM_RESOURCES] = {[S] = 0.5, [C] = 0.5};
+    double by[SLUICE_NUM_RESOURCES];
     /* 0.08 s of 0.75 at the storage node, as long as 0.06 s beside what is done in 0.1 s. */
     sluice_auto_queues_lean(&queues, &(struct sluice_expected){0.08, 1e9, 0.16}, price, ones, by);
-    for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         CU_ASSERT_DOUBLE_EQUAL(by[r], 1, 1e-9);
     sluice_auto_queues_lean(&queues, &(struct sluice_expected){0.12, 0, 0.16}, price, ones, by);
     CU_ASSERT_DOUBLE_EQUAL(by[S], exp(3 * 0.015), 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(by[C], exp(-3 * 0.015), 1e-9);
     CU_ASSERT_EQUAL(by[N], 1);
     /* On twice the cores it is half as long. */
-    const double twice[SLUICE_NUM_LOADS] = {1, 2, 1, 1, 1, 1, 1};
+    const double twice[SLUICE_NUM_RESOURCES] = {1, 2, 1, 1, 1, 1, 1};
     CU_ASSERT_EQUAL(S, 1);
     sluice_auto_queues_lean(&queues, &(struct sluice_expected){0.16, 0, 0.16}, price, twice, by);
     CU_ASSERT_DOUBLE_EQUAL(by[S], 1, 1e-9);
@@ -88,8 +88,8 @@ static void what_has_more_to_do_is_dearer(void)
 static void the_link_counts_where_it_is_a_limit(void)
 {
     const struct sluice_auto_queues queues = seen(1000000);
-    const double price[SLUICE_NUM_LOADS] = {[S] = 0.3, [N] = 0.4, [C] = 0.3};
-    double by[SLUICE_NUM_LOADS];
+    const double price[SLUICE_NUM_RESOURCES] = {[S] = 0.3, [N] = 0.4, [C] = 0.3};
+    double by[SLUICE_NUM_RESOURCES];
     /* 0.06 s each, and 0.03 s more in the link. */
     sluice_auto_queues_lean(&queues, &(struct sluice_expected){0.08, 0.36, 0.16}, price, ones, by);
     CU_ASSERT_DOUBLE_EQUAL(by[N], exp(3 * 0.02), 1e-9);
@@ -101,16 +101,16 @@ static void one_limit_alone_leaves_prices_as_they_are(void)
 {
     const struct sluice_auto_queues queues = seen(1000000);
     const struct sluice_expected under_way = {5, 5, 50};
-    const double prices[][SLUICE_NUM_LOADS] = {
-        {[S] = 1}, {[C] = 1}, {[N] = 0.995, [C] = 0.005}, {[SLUICE_LOAD_GPU] = 1}};
-    double by[SLUICE_NUM_LOADS];
+    const double prices[][SLUICE_NUM_RESOURCES] = {
+        {[S] = 1}, {[C] = 1}, {[N] = 0.995, [C] = 0.005}, {[SLUICE_GPU] = 1}};
+    double by[SLUICE_NUM_RESOURCES];
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(prices); i++) {
         sluice_auto_queues_lean(&queues, &under_way, prices[i], ones, by);
-        for (int r = 0; r < SLUICE_NUM_LOADS; r++)
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             CU_ASSERT_EQUAL(by[r], 1);
     }
     /* And where nothing came in yet. */
-    const double both[SLUICE_NUM_LOADS] = {[S] = 0.5, [C] = 0.5};
+    const double both[SLUICE_NUM_RESOURCES] = {[S] = 0.5, [C] = 0.5};
     sluice_auto_queues_lean(&(struct sluice_auto_queues){0}, &under_way, both, ones, by);
     CU_ASSERT_EQUAL(by[S], 1);
     CU_ASSERT_EQUAL(by[C], 1);

@@ -11,7 +11,7 @@ static const struct sluice_capacities capacities = {
     .per_s = {100e6, 1, 100e6, 1, 8, INFINITY, 1000}};
 static const struct sluice_auto_burden burden = {
     .load = {85e6, 1, 100e6, 0.1, 0.8, 150528, 1},
-    .price = {[SLUICE_LOAD_STORAGE_CPU] = 0.5, [SLUICE_LOAD_NET_DOWN] = 0.5}};
+    .price = {[SLUICE_STORAGE_CPU] = 0.5, [SLUICE_NETWORK] = 0.5}};
 
 static struct sluice_auto_costs costs;
 
@@ -32,10 +32,10 @@ static struct sluice_auto_state state_of(double disk, double link, double storag
 
 static void the_slowest_is_named(void)
 {
-    enum sluice_load slowest = SLUICE_LOAD_GPU;
+    enum sluice_resource slowest = SLUICE_GPU;
     CU_ASSERT_EQUAL(sluice_auto_slowest_s(burden.load, &capacities, &slowest), 1);
-    CU_ASSERT_EQUAL(slowest, SLUICE_LOAD_STORAGE_CPU);
-    CU_ASSERT_EQUAL(sluice_auto_slowest_s((double[SLUICE_NUM_LOADS]){0}, &capacities, NULL), 0);
+    CU_ASSERT_EQUAL(slowest, SLUICE_STORAGE_CPU);
+    CU_ASSERT_EQUAL(sluice_auto_slowest_s((double[SLUICE_NUM_RESOURCES]){0}, &capacities, NULL), 0);
 }
 
 static void what_moves_a_limit_or_nearly_one_counts(void)
@@ -59,12 +59,12 @@ static void what_moves_a_limit_or_nearly_one_counts(void)
                         cases[i].has_moved);
     /* As things are now the disk is nearly one. */
     struct sluice_capacities slow = capacities;
-    slow.per_s[SLUICE_LOAD_DISK] = 90e6;
+    slow.per_s[SLUICE_DISK] = 90e6;
     const struct sluice_auto_state now = state_of(90e6, 100e6, 1, 1000, 0);
     CU_ASSERT(sluice_auto_state_has_moved(&before, &now, &burden, &slow));
     /* A factor may make a load the limit that is none yet. */
     struct sluice_auto_state dear = before;
-    const size_t compute = SLUICE_NUM_WATCHED + SLUICE_SIDE_COMPUTE_CPU;
+    const size_t compute = SLUICE_NUM_RESOURCES + SLUICE_COMPUTE_CPU;
     dear.of[compute] *= 8;
     CU_ASSERT_FALSE(sluice_auto_state_has_moved(&before, &dear, &burden, &capacities));
     dear.of[compute] *= 1.2;
@@ -76,15 +76,15 @@ static void the_reason_names_what_moved_most_first_and_all_that_moved_much(void)
     const struct sluice_auto_state before = state_of(100e6, 100e6, 1, 1000, 0);
     struct sluice_auto_state now = state_of(80e6, 50e6, 1.2, 10, 0);
     struct sluice_auto_burden slow_disk = burden;
-    slow_disk.price[SLUICE_LOAD_DISK] = 0.1;
+    slow_disk.price[SLUICE_DISK] = 0.1;
     char text[256];
     CU_ASSERT_EQUAL(
         sluice_auto_state_moved_most(&before, &now, &burden, &slow_disk, &capacities, &costs),
-        SLUICE_WATCHED_LINK);
+        SLUICE_NETWORK);
     sluice_auto_state_reason(&before, &now, &burden, &slow_disk, &capacities, &costs, text,
                              sizeof(text));
-    CU_ASSERT_STRING_EQUAL(text,
-                           "link 800 -> 400 Mbit/s, disk 100 -> 80 MB/s, storage 1 -> 1.2 cores");
+    CU_ASSERT_STRING_EQUAL(
+        text, "network 800 -> 400 Mbit/s, disk 100 -> 80 MB/s, storage_cpu 1 -> 1.2 cores");
     /* Where it counts under neither plan, it is no reason. */
     sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
                              sizeof(text));
@@ -100,17 +100,17 @@ static void the_reason_names_what_moved_most_first_and_all_that_moved_much(void)
 
     /* A factor that no row has shown is none either. */
     now = before;
-    const size_t storage = SLUICE_NUM_WATCHED + SLUICE_NUM_CHOICE_SIDES + SLUICE_SIDE_STORAGE_CPU;
+    const size_t storage = SLUICE_NUM_RESOURCES + SLUICE_NUM_RESOURCES + SLUICE_STORAGE_CPU;
     now.of[storage] = 2;
-    now.of[SLUICE_WATCHED_LINK] *= 0.9;
+    now.of[SLUICE_NETWORK] *= 0.9;
     sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &costs, text,
                              sizeof(text));
-    CU_ASSERT_STRING_EQUAL(text, "link 800 -> 720 Mbit/s");
+    CU_ASSERT_STRING_EQUAL(text, "network 800 -> 720 Mbit/s");
     struct sluice_auto_costs seen = costs;
-    seen.corrections[1][SLUICE_SIDE_STORAGE_CPU].rows = 10;
+    seen.corrections[1][SLUICE_STORAGE_CPU].rows = 10;
     sluice_auto_state_reason(&before, &now, &burden, &burden, &capacities, &seen, text,
                              sizeof(text));
-    CU_ASSERT_STRING_EQUAL(text, "storage_cpu of u8@1 x1.00 -> x2.00, link 800 -> 720 Mbit/s");
+    CU_ASSERT_STRING_EQUAL(text, "storage_cpu of u8@1 x1.00 -> x2.00, network 800 -> 720 Mbit/s");
     /* More of each file has to be read. */
     now = before;
     now.of[SLUICE_AUTO_STATE_READ] = 1.5;

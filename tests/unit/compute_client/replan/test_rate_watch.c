@@ -64,8 +64,8 @@ static struct sluice_rate_sight see(struct sluice_rate_watch *watch, struct wait
     fill(rows, start_ns, waits);
     /* Each resource was done with a row before them 2 ms earlier. */
     sluice_rate_watch_restart(watch, rows[0].arrived_ns - 2 * MS);
-    watch->last_ns[SLUICE_WATCHED_STORAGE] = start_ns + rows[0].storage_ns - 2 * MS;
-    watch->last_ns[SLUICE_WATCHED_COMPUTE] = rows[0].done_ns - 2 * MS;
+    watch->last_ns[SLUICE_STORAGE_CPU] = start_ns + rows[0].storage_ns - 2 * MS;
+    watch->last_ns[SLUICE_COMPUTE_CPU] = rows[0].done_ns - 2 * MS;
     /* The order does not matter. */
     const struct sluice_row_seen first = rows[0];
     rows[0] = rows[NUM_ROWS - 1];
@@ -79,10 +79,10 @@ static void what_was_used_is_counted_in_units_of_each(void)
     const struct sluice_rate_sight sight = see(&watch, (struct waits){0});
     CU_ASSERT_DOUBLE_EQUAL(sight.seconds, 1, 1e-9);
     CU_ASSERT_EQUAL(sight.num_rows, NUM_ROWS);
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_LINK], 50e6, 1);
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_STORAGE], 0.5, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_COMPUTE], 0.5, 1e-9);
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_NETWORK], 50e6, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_STORAGE_CPU], 0.5, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_COMPUTE_CPU], 0.5, 1e-9);
+    SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED)
         CU_ASSERT_EQUAL(sight.waiting[k], 0);
 }
 
@@ -90,22 +90,22 @@ static void each_wait_names_its_own_resource(void)
 {
     const struct {
         struct waits waits;
-        enum sluice_watched limit;
+        enum sluice_resource limit;
         double rate;
     } cases[] = {
-        {{.link_ns = 100 * MS}, SLUICE_WATCHED_LINK, 50e6},
-        {{.queue_ns = 100 * MS}, SLUICE_WATCHED_STORAGE, 0.5},
-        {{.worker_ns = 100 * MS}, SLUICE_WATCHED_COMPUTE, 0.5},
+        {{.link_ns = 100 * MS}, SLUICE_NETWORK, 50e6},
+        {{.queue_ns = 100 * MS}, SLUICE_STORAGE_CPU, 0.5},
+        {{.worker_ns = 100 * MS}, SLUICE_COMPUTE_CPU, 0.5},
     };
     for (size_t c = 0; c < 3; c++) {
         struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
         const struct sluice_rate_sight sight = see(&watch, cases[c].waits);
-        for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+        SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED)
             CU_ASSERT_EQUAL(sight.waiting[k] > 0.9, k == (int)cases[c].limit);
         const struct sluice_rate_watch before = watch;
         for (int i = 0; i < 8; i++)
             sluice_rate_watch_learn(&watch, &sight);
-        for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+        SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED) {
             if (k == (int)cases[c].limit)
                 CU_ASSERT_DOUBLE_EQUAL(watch.per_s[k], cases[c].rate, 0.1 * cases[c].rate)
             else
@@ -119,8 +119,8 @@ static void a_worker_that_is_off_the_cpu_is_not_a_slow_link(void)
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
     const struct sluice_rate_sight sight =
         see(&watch, (struct waits){.queue_ns = 50 * MS, .off_cpu_ns = 50 * MS});
-    CU_ASSERT_EQUAL(sight.waiting[SLUICE_WATCHED_LINK], 0);
-    CU_ASSERT(sight.waiting[SLUICE_WATCHED_STORAGE] > 0.9);
+    CU_ASSERT_EQUAL(sight.waiting[SLUICE_NETWORK], 0);
+    CU_ASSERT(sight.waiting[SLUICE_STORAGE_CPU] > 0.9);
 }
 
 static void short_waits_are_no_limit(void)
@@ -128,36 +128,36 @@ static void short_waits_are_no_limit(void)
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
     const struct sluice_rate_sight sight =
         see(&watch, (struct waits){.queue_ns = 4 * MS, .link_ns = 4 * MS, .worker_ns = 4 * MS});
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++)
+    SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED)
         CU_ASSERT_EQUAL(sight.waiting[k], 0);
 }
 
 static void while_a_price_divides_the_storage_cores_a_wait_for_them_is_no_limit(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    watch.per_s[SLUICE_WATCHED_STORAGE] = 0.5;
+    watch.per_s[SLUICE_STORAGE_CPU] = 0.5;
     /* Without a price this wait would say that half a core is all there is. */
     for (int i = 0; i < 100; i++) {
-        const double before = watch.per_s[SLUICE_WATCHED_STORAGE];
+        const double before = watch.per_s[SLUICE_STORAGE_CPU];
         const struct sluice_rate_sight sight =
             see(&watch, (struct waits){.queue_ns = 60 * MS, .storage_price = 0.5});
         CU_ASSERT(sight.is_priced);
         sluice_rate_watch_learn(&watch, &sight);
-        CU_ASSERT(watch.per_s[SLUICE_WATCHED_STORAGE] > before || before == most.storage_cores);
+        CU_ASSERT(watch.per_s[SLUICE_STORAGE_CPU] > before || before == most.storage_cores);
     }
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], most.storage_cores);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_STORAGE_CPU], most.storage_cores);
     CU_ASSERT(!see(&watch, (struct waits){.storage_price = 0.001}).is_priced);
     /* It is by what the storage node says that there are no more. */
     sluice_rate_watch_hear_cores(&watch, 0.4);
     for (int i = 0; i < 20; i++) {
         struct sluice_rate_sight sight = see(&watch, (struct waits){.storage_price = 0.5});
-        sight.used_per_s[SLUICE_WATCHED_STORAGE] = 0.3;
+        sight.used_per_s[SLUICE_STORAGE_CPU] = 0.3;
         sluice_rate_watch_learn(&watch, &sight);
     }
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 0.6, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_STORAGE_CPU], 0.6, 1e-9);
 }
 
-static struct sluice_rate_sight sight_of(enum sluice_watched k, double used, double waiting)
+static struct sluice_rate_sight sight_of(enum sluice_resource k, double used, double waiting)
 {
     struct sluice_rate_sight sight = {.seconds = 0.25, .num_rows = 100};
     sight.used_per_s[k] = used;
@@ -168,64 +168,63 @@ static struct sluice_rate_sight sight_of(enum sluice_watched k, double used, dou
 static void a_large_drop_is_believed_within_four_looks_and_noise_hardly(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    const struct sluice_rate_sight drop = sight_of(SLUICE_WATCHED_LINK, 10e6, 1);
+    const struct sluice_rate_sight drop = sight_of(SLUICE_NETWORK, 10e6, 1);
     for (int i = 0; i < 4; i++)
         sluice_rate_watch_learn(&watch, &drop);
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 10e6, 1e6);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_NETWORK], 10e6, 1e6);
     watch = sluice_rate_watch_init(&believed, &most);
     for (int i = 0; i < 100; i++) {
-        const struct sluice_rate_sight noise =
-            sight_of(SLUICE_WATCHED_LINK, i % 2 ? 110e6 : 90e6, 1);
+        const struct sluice_rate_sight noise = sight_of(SLUICE_NETWORK, i % 2 ? 110e6 : 90e6, 1);
         sluice_rate_watch_learn(&watch, &noise);
-        CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 100e6, 5e6);
+        CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_NETWORK], 100e6, 5e6);
     }
     /* One outlier moves it by a factor of four at most. */
     watch = sluice_rate_watch_init(&believed, &most);
-    const struct sluice_rate_sight outlier = sight_of(SLUICE_WATCHED_LINK, 1, 1);
+    const struct sluice_rate_sight outlier = sight_of(SLUICE_NETWORK, 1, 1);
     sluice_rate_watch_learn(&watch, &outlier);
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 25e6, 1);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_NETWORK], 25e6, 1);
 }
 
 static void more_use_than_believed_is_a_lower_bound_up_to_the_most(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 130e6, 0.2);
+    struct sluice_rate_sight sight = sight_of(SLUICE_NETWORK, 130e6, 0.2);
     sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 130e6);
-    sight = sight_of(SLUICE_WATCHED_STORAGE, 5, 0.2);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], 130e6);
+    sight = sight_of(SLUICE_STORAGE_CPU, 5, 0.2);
     sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 4);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_STORAGE_CPU], 4);
     const struct sluice_rates more = {
         .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
     watch = sluice_rate_watch_init(&believed, &more); /* also of what is believed at first */
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 1);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], 1);
 }
 
 static void what_is_fully_used_without_a_wait_goes_up_by_growing_steps(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    double last = watch.per_s[SLUICE_WATCHED_LINK], last_step = 0;
+    double last = watch.per_s[SLUICE_NETWORK], last_step = 0;
     for (int i = 0; i < 8; i++) {
-        const struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, last, 0.1);
+        const struct sluice_rate_sight sight = sight_of(SLUICE_NETWORK, last, 0.1);
         sluice_rate_watch_learn(&watch, &sight);
-        const double step = watch.per_s[SLUICE_WATCHED_LINK] / last - 1;
+        const double step = watch.per_s[SLUICE_NETWORK] / last - 1;
         CU_ASSERT(step > 0.04 && step <= 0.4 + 1e-9);
         CU_ASSERT(step >= last_step - 1e-9);
         last_step = step;
-        last = watch.per_s[SLUICE_WATCHED_LINK];
+        last = watch.per_s[SLUICE_NETWORK];
     }
     CU_ASSERT(last > 400e6); /* ten times in a few seconds */
     /* With something left of it that a plan is for, or with waits now and then, it stays. */
     sluice_rate_watch_plan(&watch);
-    struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 0.8 * last, 0.1);
+    struct sluice_rate_sight sight = sight_of(SLUICE_NETWORK, 0.8 * last, 0.1);
     sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], last);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], last);
     /* With waits now and then, no further than what it did while there were. */
     for (int i = 0; i < 10; i++) {
-        sight = sight_of(SLUICE_WATCHED_LINK, last, 0.8);
+        sight = sight_of(SLUICE_NETWORK, last, 0.8);
         sluice_rate_watch_learn(&watch, &sight);
     }
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], last / 0.8, 1);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_NETWORK], last / 0.8, 1);
 }
 
 /* A step may be too small for other prices to be worth their change.  Then no plan makes use of it,
@@ -233,32 +232,32 @@ static void what_is_fully_used_without_a_wait_goes_up_by_growing_steps(void)
 static void steps_go_on_until_a_plan_makes_use_of_them_or_would_not(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    const struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_LINK, 98e6, 0);
+    const struct sluice_rate_sight sight = sight_of(SLUICE_NETWORK, 98e6, 0);
     for (int i = 0; i < 20; i++)
         sluice_rate_watch_learn(&watch, &sight);
-    const double untried = watch.per_s[SLUICE_WATCHED_LINK];
+    const double untried = watch.per_s[SLUICE_NETWORK];
     CU_ASSERT(untried >= 400e6 && untried < 600e6);
     /* A plan for that which leaves the link in peace shows nothing of it. */
     sluice_rate_watch_plan(&watch);
     sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], untried);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], untried);
     /* One that uses it does. */
-    const struct sluice_rate_sight used = sight_of(SLUICE_WATCHED_LINK, untried, 0);
+    const struct sluice_rate_sight used = sight_of(SLUICE_NETWORK, untried, 0);
     sluice_rate_watch_learn(&watch, &used);
-    CU_ASSERT(watch.per_s[SLUICE_WATCHED_LINK] > 1.04 * untried);
+    CU_ASSERT(watch.per_s[SLUICE_NETWORK] > 1.04 * untried);
 }
 
 static void what_fell_is_tried_as_a_whole_once_nobody_waits(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    double *link = &watch.per_s[SLUICE_WATCHED_LINK];
-    const struct sluice_rate_sight limit = sight_of(SLUICE_WATCHED_LINK, 100e6, 1);
-    const struct sluice_rate_sight fallen = sight_of(SLUICE_WATCHED_LINK, 10e6, 1);
+    double *link = &watch.per_s[SLUICE_NETWORK];
+    const struct sluice_rate_sight limit = sight_of(SLUICE_NETWORK, 100e6, 1);
+    const struct sluice_rate_sight fallen = sight_of(SLUICE_NETWORK, 10e6, 1);
     sluice_rate_watch_learn(&watch, &limit);
     for (int i = 0; i < 8; i++)
         sluice_rate_watch_learn(&watch, &fallen);
     CU_ASSERT_DOUBLE_EQUAL(*link, 10e6, 1e6);
-    const struct sluice_rate_sight free_again = sight_of(SLUICE_WATCHED_LINK, 12e6, 0);
+    const struct sluice_rate_sight free_again = sight_of(SLUICE_NETWORK, 12e6, 0);
     sluice_rate_watch_learn(&watch, &free_again);
     CU_ASSERT_EQUAL(*link, 100e6);
     /* It was wrong; that is not tried again, only by steps. */
@@ -266,7 +265,7 @@ static void what_fell_is_tried_as_a_whole_once_nobody_waits(void)
         sluice_rate_watch_learn(&watch, &fallen);
     for (int i = 0; i < 8; i++) {
         const double before = *link;
-        const struct sluice_rate_sight used = sight_of(SLUICE_WATCHED_LINK, before, 0);
+        const struct sluice_rate_sight used = sight_of(SLUICE_NETWORK, before, 0);
         sluice_rate_watch_learn(&watch, &used);
         CU_ASSERT(*link <= 1.41 * before);
     }
@@ -281,18 +280,18 @@ static void what_fell_is_tried_as_a_whole_once_nobody_waits(void)
 static void no_more_storage_cores_are_tried_than_there_are(void)
 {
     struct sluice_rate_watch watch = sluice_rate_watch_init(&believed, &most);
-    watch.per_s[SLUICE_WATCHED_STORAGE] = 1.5;
+    watch.per_s[SLUICE_STORAGE_CPU] = 1.5;
     (void)sluice_rate_watch_hear_cores(&watch, 2);
     for (int i = 0; i < 20; i++) {
         const struct sluice_rate_sight sight =
-            sight_of(SLUICE_WATCHED_STORAGE, fmin(watch.per_s[SLUICE_WATCHED_STORAGE], 2), 0);
+            sight_of(SLUICE_STORAGE_CPU, fmin(watch.per_s[SLUICE_STORAGE_CPU], 2), 0);
         sluice_rate_watch_learn(&watch, &sight);
     }
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 2);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_STORAGE_CPU], 2);
     /* They may be seen to do more, as not all that counts runs on them. */
-    const struct sluice_rate_sight sight = sight_of(SLUICE_WATCHED_STORAGE, 2.2, 0);
+    const struct sluice_rate_sight sight = sight_of(SLUICE_STORAGE_CPU, 2.2, 0);
     sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_STORAGE], 2.2);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_STORAGE_CPU], 2.2);
 }
 
 static void steps_up_that_lead_nowhere_become_rare(void)
@@ -301,13 +300,13 @@ static void steps_up_that_lead_nowhere_become_rare(void)
     double sum = 0;
     unsigned num_steps = 0;
     for (int i = 0; i < 200; i++) {
-        const double before = watch.per_s[SLUICE_WATCHED_LINK];
+        const double before = watch.per_s[SLUICE_NETWORK];
         /* It can do 100 MB/s: asked for more, it lets others wait. */
         const bool is_asked_more = before > 102e6;
         const struct sluice_rate_sight sight =
-            sight_of(SLUICE_WATCHED_LINK, 100e6, is_asked_more ? 1 : 0);
+            sight_of(SLUICE_NETWORK, 100e6, is_asked_more ? 1 : 0);
         sluice_rate_watch_learn(&watch, &sight);
-        num_steps += watch.per_s[SLUICE_WATCHED_LINK] > before;
+        num_steps += watch.per_s[SLUICE_NETWORK] > before;
         sum += before;
     }
     CU_ASSERT(num_steps >= 5 && num_steps < 40);
@@ -315,10 +314,10 @@ static void steps_up_that_lead_nowhere_become_rare(void)
     /* Once it can do more, they lead somewhere. */
     for (int i = 0; i < 40; i++) {
         const struct sluice_rate_sight sight =
-            sight_of(SLUICE_WATCHED_LINK, watch.per_s[SLUICE_WATCHED_LINK], 0);
+            sight_of(SLUICE_NETWORK, watch.per_s[SLUICE_NETWORK], 0);
         sluice_rate_watch_learn(&watch, &sight);
     }
-    CU_ASSERT(watch.per_s[SLUICE_WATCHED_LINK] > 1000e6);
+    CU_ASSERT(watch.per_s[SLUICE_NETWORK] > 1000e6);
 }
 
 static void what_the_storage_node_says_of_its_cores_counts_at_once(void)
@@ -327,7 +326,7 @@ static void what_the_storage_node_says_of_its_cores_counts_at_once(void)
     shared.storage_cores = 2; /* others have the rest */
     free.storage_cores = 6;
     struct sluice_rate_watch watch = sluice_rate_watch_init(&shared, &free);
-    const double *per_s = &watch.per_s[SLUICE_WATCHED_STORAGE];
+    const double *per_s = &watch.per_s[SLUICE_STORAGE_CPU];
     CU_ASSERT_FALSE(sluice_rate_watch_hear_cores(&watch, 0));
     CU_ASSERT_FALSE(sluice_rate_watch_hear_cores(&watch, 4)); /* nothing to compare it with */
     CU_ASSERT_EQUAL(*per_s, 2);
@@ -341,8 +340,8 @@ static void what_the_storage_node_says_of_its_cores_counts_at_once(void)
     CU_ASSERT_TRUE(sluice_rate_watch_hear_cores(&watch, 400));
     CU_ASSERT_EQUAL(*per_s, 6);
     /* The other resources are as before. */
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], believed.link_bytes_per_s);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_COMPUTE], believed.compute_cores);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], believed.link_bytes_per_s);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_COMPUTE_CPU], believed.compute_cores);
 }
 
 static void the_trainers_rate_is_its_samples_over_its_time(void)
@@ -395,7 +394,7 @@ static struct sluice_rate_sight see_reads(struct sluice_rate_watch *watch, struc
         rows[i].done_ns += wait_ns;
     }
     sluice_rate_watch_restart(watch, 1000000 * MS);
-    watch->last_ns[SLUICE_WATCHED_DISK] = 1000000 * MS + waits.queue_ns + wait_ns - 2 * MS;
+    watch->last_ns[SLUICE_DISK] = 1000000 * MS + waits.queue_ns + wait_ns - 2 * MS;
     return sluice_rate_watch_see(watch, rows, NUM_ROWS, &no_trainer, spans);
 }
 
@@ -405,16 +404,16 @@ static void the_disk_does_what_was_read_over_what_it_was_busy(void)
     CU_ASSERT_EQUAL(sluice_rate_watch_rates(&watch).disk_bytes_per_s, INFINITY);
     /* A quarter of the time, as nobody wants more. */
     struct sluice_rate_sight sight = see_reads(&watch, (struct waits){0}, MS / 2, MS / 2);
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_DISK], 60e6, 1);
-    CU_ASSERT_DOUBLE_EQUAL(sight.waiting[SLUICE_WATCHED_DISK], 0.25, 0.01);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_DISK], 60e6, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sight.waiting[SLUICE_DISK], 0.25, 0.01);
     sluice_rate_watch_learn(&watch, &sight);
     CU_ASSERT_DOUBLE_EQUAL(sluice_rate_watch_rates(&watch).disk_bytes_per_s, 240e6, 1e3);
     /* All of it. */
     sight = see_reads(&watch, (struct waits){0}, 2 * MS, 6 * MS);
-    CU_ASSERT(sight.waiting[SLUICE_WATCHED_DISK] > 0.99);
+    CU_ASSERT(sight.waiting[SLUICE_DISK] > 0.99);
     for (int i = 0; i < 4; i++)
         sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 60e6, 2e6);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_DISK], 60e6, 2e6);
 }
 
 static void of_a_disk_that_others_have_too_a_part_is_left(void)
@@ -423,7 +422,7 @@ static void of_a_disk_that_others_have_too_a_part_is_left(void)
     const struct sluice_rate_sight sight = see_reads(&watch, (struct waits){0}, MS / 2, 8 * MS);
     for (int i = 0; i < 4; i++)
         sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 60e6, 1e6);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_DISK], 60e6, 1e6);
 }
 
 static void files_in_memory_cost_the_disk_nothing(void)
@@ -431,15 +430,15 @@ static void files_in_memory_cost_the_disk_nothing(void)
     struct sluice_rates slow = believed;
     slow.disk_bytes_per_s = 50e6; /* when it was profiled */
     struct sluice_rate_watch watch = sluice_rate_watch_init(&slow, &most);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 50e6);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_DISK], 50e6);
     struct sluice_rate_sight sight = see_reads(&watch, (struct waits){0}, 2 * MS, 2 * MS);
     sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], 60e6, 1e6);
+    CU_ASSERT_DOUBLE_EQUAL(watch.per_s[SLUICE_DISK], 60e6, 1e6);
     sight = see_reads(&watch, (struct waits){0}, 0, 0);
-    CU_ASSERT_EQUAL(sight.waiting[SLUICE_WATCHED_DISK], 0);
+    CU_ASSERT_EQUAL(sight.waiting[SLUICE_DISK], 0);
     for (int i = 0; i < 12; i++)
         sluice_rate_watch_learn(&watch, &sight);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_DISK], INFINITY);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_DISK], INFINITY);
 }
 
 static void a_queue_for_workers_that_read_says_nothing_of_the_cores(void)
@@ -448,13 +447,13 @@ static void a_queue_for_workers_that_read_says_nothing_of_the_cores(void)
     const struct waits queued = {.queue_ns = 100 * MS};
     /* The disk is the limit, and holds the workers for longer than their work. */
     struct sluice_rate_sight sight = see_reads(&watch, queued, 2 * MS, 4 * MS);
-    CU_ASSERT_EQUAL(sight.waiting[SLUICE_WATCHED_STORAGE], 0);
+    CU_ASSERT_EQUAL(sight.waiting[SLUICE_STORAGE_CPU], 0);
     /* It holds them for less; and it is not the limit. */
     sight = see_reads(&watch, queued, MS / 2, MS / 2);
-    CU_ASSERT(sight.waiting[SLUICE_WATCHED_STORAGE] > 0.9);
+    CU_ASSERT(sight.waiting[SLUICE_STORAGE_CPU] > 0.9);
     sight = see_reads(&watch, (struct waits){.queue_ns = 100 * MS, .off_cpu_ns = 5 * MS}, 2 * MS,
                       4 * MS);
-    CU_ASSERT(sight.waiting[SLUICE_WATCHED_STORAGE] > 0.9);
+    CU_ASSERT(sight.waiting[SLUICE_STORAGE_CPU] > 0.9);
 }
 
 static void failed_rows_and_nothing_at_all_say_nothing(void)
@@ -471,7 +470,7 @@ static void failed_rows_and_nothing_at_all_say_nothing(void)
     sluice_rate_watch_learn(&watch, &failed);
     const struct sluice_rate_sight none = sluice_rate_watch_see(&watch, NULL, 0, &no_trainer, NULL);
     sluice_rate_watch_learn(&watch, &none);
-    for (int k = 0; k < SLUICE_NUM_WATCHED; k++) {
+    SLUICE_EACH_RESOURCE (k, SLUICE_WATCHED) {
         CU_ASSERT_EQUAL(watch.per_s[k], before.per_s[k]);
         CU_ASSERT_EQUAL(watch.steps[k].size, before.steps[k].size);
         CU_ASSERT_EQUAL(watch.steps[k].held, before.steps[k].held);
@@ -479,7 +478,7 @@ static void failed_rows_and_nothing_at_all_say_nothing(void)
     }
     CU_ASSERT_EQUAL(watch.least_link_ns, before.least_link_ns);
     CU_ASSERT_EQUAL(watch.least_at_ns, before.least_at_ns);
-    CU_ASSERT_STRING_EQUAL(sluice_watched_name(SLUICE_WATCHED_STORAGE), "storage");
+    CU_ASSERT_STRING_EQUAL(sluice_resource_name(SLUICE_STORAGE_CPU), "storage_cpu");
 }
 
 static void transport_counts_as_done_by_the_cores(void)
@@ -493,9 +492,9 @@ static void transport_counts_as_done_by_the_cores(void)
         .compute_s_per_byte = 2e-9,
     };
     const struct sluice_rate_sight sight = see(&watch, (struct waits){0});
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_STORAGE], 0.5 * 1.3, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_COMPUTE], 0.5 * 1.6, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_WATCHED_LINK], 50e6, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_STORAGE_CPU], 0.5 * 1.3, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_COMPUTE_CPU], 0.5 * 1.6, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(sight.used_per_s[SLUICE_NETWORK], 50e6, 1);
 }
 
 static void a_link_that_seems_slower_for_a_second_asks_for_its_latency_once(void)
@@ -506,7 +505,7 @@ static void a_link_that_seems_slower_for_a_second_asks_for_its_latency_once(void
     CU_ASSERT_FALSE(sluice_rate_watch_is_latency_old(&watch, 1000 * MS));
     unsigned num_asked = 0;
     for (unsigned i = 1; i <= 20; i++) {
-        watch.per_s[SLUICE_WATCHED_LINK] = i <= 3 ? 100e6 / i : 20e6; /* falls, then stays */
+        watch.per_s[SLUICE_NETWORK] = i <= 3 ? 100e6 / i : 20e6; /* falls, then stays */
         const bool is_asked = sluice_rate_watch_is_latency_old(&watch, (1000 + 250 * i) * MS);
         CU_ASSERT_EQUAL(is_asked, i == 8);
         num_asked += is_asked;
@@ -523,12 +522,12 @@ static void a_link_that_is_slow_is_believed_to_be(void)
     for (int is_longer = 0; is_longer < 2; is_longer++) {
         fill(rows, 1000 * MS, (struct waits){0});
         (void)sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);
-        watch.per_s[SLUICE_WATCHED_LINK] = 2.5e6;
+        watch.per_s[SLUICE_NETWORK] = 2.5e6;
         watch.doubted_per_s = 100e6;
         sluice_rate_watch_forget_latency(&watch);
         fill(rows, 2000 * MS, (struct waits){.link_ns = is_longer ? 50 * MS : 40 * MS});
         (void)sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);
-        CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], is_longer ? 100e6 : 2.5e6);
+        CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], is_longer ? 100e6 : 2.5e6);
     }
 }
 
@@ -548,10 +547,10 @@ static void a_latency_that_nobody_sees_any_more_is_old_after_a_while(void)
         CU_ASSERT_EQUAL(sluice_rate_watch_is_latency_old(&watch, now_ns + second_ns), i == 14);
     }
     sluice_rate_watch_forget_latency(&watch);
-    watch.per_s[SLUICE_WATCHED_LINK] = 30e6; /* which was only the longer way */
+    watch.per_s[SLUICE_NETWORK] = 30e6; /* which was only the longer way */
     (void)sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);
     CU_ASSERT_EQUAL(watch.least_link_ns, 51 * MS);
-    CU_ASSERT_EQUAL(watch.per_s[SLUICE_WATCHED_LINK], 100e6);
+    CU_ASSERT_EQUAL(watch.per_s[SLUICE_NETWORK], 100e6);
     /* One that is shorter again is seen at once. */
     fill(rows, now_ns, (struct waits){.link_ns = 20 * MS});
     (void)sluice_rate_watch_see(&watch, rows, NUM_ROWS, &no_trainer, spans);

@@ -40,7 +40,10 @@ static struct sluice_epoch_stats sample_stats(void)
         .errors = 1,
         .reduced = 3,
         .wire_bytes = 19606400,
-        .stall_ns = {0, 200000000, 400000000, 100000000, 300000000},
+        .stall_ns = {[SLUICE_STORAGE_CPU] = 200000000,
+                     [SLUICE_NETWORK] = 400000000,
+                     [SLUICE_COMPUTE_CPU] = 100000000,
+                     [SLUICE_GPU] = 300000000},
         .digest = "00112233445566778899aabbccddeeff",
         .num_named = 1,
     };
