@@ -108,6 +108,11 @@ struct sluice_auto_plan {
     size_t max_spans;
 };
 
+static bool is_without(const struct sluice_auto_plan *plan, const char *layer)
+{
+    return plan->options.without && strstr(plan->options.without, layer);
+}
+
 /* --- costs --- */
 
 static struct sluice_sample_facts facts_of(const struct sluice_auto_plan *plan, size_t index)
@@ -356,7 +361,8 @@ static struct sluice_price_plan leaning_prices(const struct sluice_auto_plan *pl
                                                const struct sluice_expected *under_way)
 {
     struct sluice_price_plan prices = plan->prices;
-    if (plan->options.is_fixed || plan->price.use > 0 || !under_way)
+    if (plan->options.is_fixed || plan->price.use > 0 || !under_way ||
+        is_without(plan, "backpressure"))
         return prices;
     const struct sluice_capacities capacities = capacities_of(plan);
     double by[SLUICE_NUM_RESOURCES];
@@ -458,7 +464,8 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
         }
     }
     sluice_auto_costs_settle(&plan->costs);
-    sluice_auto_price_hear(&plan->price, rows, num_rows);
+    if (!is_without(plan, "shared_price"))
+        sluice_auto_price_hear(&plan->price, rows, num_rows);
     if (has_latency)
         sluice_rate_watch_forget_latency(&plan->watch);
     struct sluice_rate_sight sight =
@@ -479,7 +486,7 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     learn_in_hand(plan, rows, num_rows);
     if (has_latency)
         plan->latency_item = SIZE_MAX;
-    if (!is_draining && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
+    if (!is_draining && !is_without(plan, "latency") && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
         plan->latency_item = next_item;
 }
 
@@ -515,7 +522,9 @@ static bool is_worth_it(struct sluice_auto_plan *plan, const struct sluice_auto_
     const double taken = plan->taken.of[most];
     const bool has_failed = most < SLUICE_NUM_RESOURCES && now->of[most] < taken &&
                             taken > plan->watch.steps[most].shown_per_s;
-    if (!(gain > (has_failed ? TAKE_GAIN : gain_to_take(&plan->swings[most], now_ns)))) {
+    if (is_without(plan, "hysteresis"))
+        return gain > 0;
+    if (!(gain > (has_failed || is_without(plan, "reluctance") ? TAKE_GAIN : gain_to_take(&plan->swings[most], now_ns)))) {
         plan->refused_gain = gain > TAKE_GAIN ? gain : 0;
         plan->refused_for = most;
         return false;
@@ -674,6 +683,7 @@ sluice_status sluice_auto_plan_create(const struct sluice_auto_plan_options *opt
     plan->options = *options;
     plan->watch = watch;
     plan->watch.transport = options->transport;
+    plan->watch.without_probing = is_without(plan, "probing");
     plan->costs = sluice_auto_costs_init(&options->model, &options->transport);
     plan->menus = menus;
     plan->menu_items = menu_items;

@@ -47,6 +47,7 @@ struct sluice_auto_plan_options {
     struct sluice_rates most;  /* none is believed to be higher */
     bool is_fixed;             /* the first plan stays, whatever is seen */
     size_t sample_items;       /* over which prices are found; 0: the default */
+    const char *without;       /* layers to leave out, to measure them; NULL: none */
 };
 
 SLUICE_MUST_USE sluice_status

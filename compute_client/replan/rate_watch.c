@@ -404,11 +404,12 @@ static void learn(struct sluice_rate_watch *watch, int k, const struct sluice_ra
             steps->fell_per_s = fmax(steps->fell_per_s, fmin(before, steps->shown_per_s));
         hold(steps, *per_s);
     } else if (sight->waiting[k] < FREE && used >= FULL * planned &&
-               step_back(steps, per_s, used)) {
+               !watch->without_probing && step_back(steps, per_s, used)) {
         return;
     } else if (used > *per_s) {
         *per_s = used;
-    } else if (used >= FULL * planned && is_worth_more && steps->held == 0) {
+    } else if (used >= FULL * planned && is_worth_more && steps->held == 0 &&
+               !watch->without_probing) {
         /* While somebody waited it did this, or a little less, as short waits are not counted. */
         double most_per_s =
             sight->waiting[k] < IDLE ? INFINITY : fmax(*per_s, used / sight->waiting[k]);

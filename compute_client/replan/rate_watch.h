@@ -84,6 +84,7 @@ struct sluice_rate_watch {
         double fell_per_s;  /* before it fell, as long as nobody tried that again; 0 */
     } steps[SLUICE_NUM_RESOURCES];
     struct sluice_transport_cost transport; /* all 0 unless set */
+    bool without_probing; /* no steps up and back */
     double heard_cores;                     /* of the storage node; 0: never */
     double read_bytes, read_s;              /* of files, of late; and for so long */
     uint64_t least_link_ns;                 /* latency; UINT64_MAX: none was seen */
