@@ -121,14 +121,14 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
     }
     if (job->split || job->is_cut) {
         const sluice_status status =
-            sluice_workers_try(workers, s->party, SLUICE_LANE_PREP, &job->job);
+            sluice_workers_try(workers, s->client, SLUICE_GROUP_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
     }
     /* The job is another thread's once it is submitted, so this comes before. */
     job->split = 0;
     job->is_cut = false;
-    const sluice_status status = sluice_workers_try(workers, s->party, SLUICE_LANE_IO, &job->job);
+    const sluice_status status = sluice_workers_try(workers, s->client, SLUICE_GROUP_IO, &job->job);
     if (status != SLUICE_OK)
         plan_work(s, job);
     return status;
@@ -162,7 +162,7 @@ static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
         s->parked = job;
         s->is_waiting = true;
         pthread_mutex_unlock(&s->lock);
-        if (sluice_workers_wait(workers, s->party, &s->waiter, moment))
+        if (sluice_workers_wait(workers, s->client, &s->waiter, moment))
             return;
         pthread_mutex_lock(&s->lock);
         s->parked = NULL;

@@ -68,7 +68,7 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
         status = sluice_wire_put_sample_reply(&job->reply, &message, &err);
     if (status == SLUICE_OK) {
         const struct sluice_worker_pool_stats prep =
-            sluice_workers_stats(s->context->workers, SLUICE_LANE_PREP);
+            sluice_workers_stats(s->context->workers, SLUICE_GROUP_PREP);
         const struct sluice_workers_offer offer = sluice_workers_offer(s->context->workers);
         const struct sluice_wire_load load = {
             .queue_depth = (uint32_t)prep.queue_depth,

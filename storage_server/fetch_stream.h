@@ -69,9 +69,9 @@ struct sluice_fetch_stream {
     bool is_dispatching, dispatch_again;
 
     atomic_uint refs; /* the call, each job, the waiter in line, the list while stopping */
-    struct sluice_context *context; /* constant from here */
-    struct sluice_rpc_call *call;   /* a reference */
-    struct sluice_party *party;     /* joined */
+    struct sluice_context *context;    /* constant from here */
+    struct sluice_rpc_call *call;      /* a reference */
+    struct sluice_work_client *client; /* joined */
     struct sluice_waiter waiter;
     struct sluice_pipeline *pipeline; /* set with is_open, before any job */
     unsigned num_ops;

@@ -379,7 +379,7 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
 {
     struct sluice_wire_stats stats = sluice_stats_read(context->stats, sluice_clock_ns());
     const struct sluice_worker_pool_stats prep =
-        sluice_workers_stats(context->workers, SLUICE_LANE_PREP);
+        sluice_workers_stats(context->workers, SLUICE_GROUP_PREP);
     struct sluice_rpc_server *rpc = atomic_load(&context->rpc);
     stats.wire_bytes = rpc ? sluice_rpc_server_bytes_sent(rpc) : 0;
     stats.refused_paths = context->store->refused(context->store);

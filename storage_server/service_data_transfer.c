@@ -27,8 +27,8 @@ struct transfer {
     struct sluice_job job;
     struct sluice_waiter waiter;
     struct sluice_context *context;
-    struct sluice_rpc_call *call; /* a reference */
-    struct sluice_party *party;   /* joined */
+    struct sluice_rpc_call *call;      /* a reference */
+    struct sluice_work_client *client; /* joined */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
     unsigned split;
@@ -37,7 +37,7 @@ struct transfer {
 static void free_transfer(struct transfer *t)
 {
     sluice_wire_data_request_clear(&t->request);
-    sluice_workers_leave(t->context->workers, t->party);
+    sluice_workers_leave(t->context->workers, t->client);
     sluice_rpc_call_unref(t->call);
     free(t);
 }
@@ -164,10 +164,10 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
 static bool submit(struct transfer *t)
 {
     struct sluice_workers *workers = t->context->workers;
-    const enum sluice_lane lane = t->split ? SLUICE_LANE_PREP : SLUICE_LANE_IO;
+    const enum sluice_worker_group group = t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO;
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, t->party, lane, &t->job);
+        const sluice_status status = sluice_workers_try(workers, t->client, group, &t->job);
         if (status == SLUICE_OK)
             return true;
         if (status != SLUICE_E_AGAIN) {
@@ -175,7 +175,7 @@ static bool submit(struct transfer *t)
             free_transfer(t);
             return true;
         }
-        if (sluice_workers_wait(workers, t->party, &t->waiter, moment))
+        if (sluice_workers_wait(workers, t->client, &t->waiter, moment))
             return false;
     }
 }
@@ -240,9 +240,9 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         return;
     }
     struct transfer *t = malloc(sizeof(*t));
-    struct sluice_party *party =
+    struct sluice_work_client *client =
         t ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
-    if (!party) {
+    if (!client) {
         free(t);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
         sluice_wire_data_request_clear(&request);
@@ -253,7 +253,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .waiter = {.fn = on_room},
         .context = context,
         .call = sluice_rpc_call_ref(call),
-        .party = party,
+        .client = client,
         .request = request,
         .path = path,
         .split = split,

@@ -47,9 +47,9 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
     struct sluice_fetch_stream *s = calloc(1, sizeof(*s));
-    struct sluice_party *party =
+    struct sluice_work_client *client =
         s ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
-    if (!party) {
+    if (!client) {
         free(s);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a stream");
         return;
@@ -59,7 +59,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->ready_end = &s->ready;
     s->context = context;
     s->call = sluice_rpc_call_ref(call);
-    s->party = party;
+    s->client = client;
     s->waiter.fn = sluice_fetch_on_room;
     atomic_init(&s->refs, 1);
     sluice_rpc_call_set_state(call, s);
@@ -94,7 +94,7 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     }
     /* No job of this stream exists yet, so nobody else reads these. */
     if (open->follows_price)
-        sluice_workers_follow(s->context->workers, s->party);
+        sluice_workers_follow(s->context->workers, s->client);
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     pthread_mutex_lock(&s->lock);
@@ -138,7 +138,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
                 .num_requests = request.num_samples,
                 .received_ns = sluice_clock_ns(),
             };
-            sluice_workers_hear_worth(context->workers, s->party, request.cpu_worth);
+            sluice_workers_hear_worth(context->workers, s->client, request.cpu_worth);
             request.samples = NULL;
             request.num_samples = 0;
         }

@@ -28,11 +28,11 @@
 /* Stands for "one more job" in a pool's queue: which one is decided when a worker is free. */
 struct ticket {
     struct sluice_job job;
-    struct lane *lane;
+    struct group *group;
     struct ticket *next; /* while it is free */
 };
 
-struct lane {
+struct group {
     struct sluice_workers *workers; /* constant, as is the pool */
     struct sluice_worker_pool *pool;
     struct sluice_fair_queue queue;
@@ -40,8 +40,8 @@ struct lane {
     struct ticket *tickets; /* as many as may wait, and one for each worker that takes one */
 };
 
-struct sluice_party {
-    struct sluice_flow flow[2]; /* by lane */
+struct sluice_work_client {
+    struct sluice_flow flow[2]; /* by group */
     struct sluice_waiter *first, **end;
     size_t refs; /* who joined, its jobs and its waiters */
     bool follows_price;
@@ -49,16 +49,16 @@ struct sluice_party {
     double worth;      /* to it, of a core: cpu_price.h */
     bool has_told;     /* that, once */
     double used_s;     /* CPU time of its jobs in PREP, of late */
-    struct sluice_party *next, **link;
+    struct sluice_work_client *next, **link;
     char name[];
 };
 
 struct sluice_workers {
     pthread_mutex_t lock;
-    struct sluice_party *parties;
+    struct sluice_work_client *clients;
     uint64_t starts; /* jobs started so far */
     bool is_closed;
-    struct lane lanes[2];
+    struct group groups[2];
     struct sluice_cpu_price price;
     double prep_cores; /* when the price was made */
     /* Of PREP's jobs of those who follow the price: */
@@ -124,23 +124,23 @@ static void stop_io(void *ctx, void *worker)
 
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker);
 
-static sluice_status create_lane(struct sluice_workers *w, enum sluice_lane which,
-                                 struct sluice_worker_pool_options options, struct sluice_err *err)
+static sluice_status create_group(struct sluice_workers *w, enum sluice_worker_group which,
+                                  struct sluice_worker_pool_options options, struct sluice_err *err)
 {
-    struct lane *lane = &w->lanes[which];
+    struct group *group = &w->groups[which];
     const size_t num_tickets = options.queue_capacity + options.num_workers;
-    lane->workers = w;
-    lane->queue = sluice_fair_queue_init(options.queue_capacity);
-    lane->tickets = calloc(num_tickets, sizeof(*lane->tickets));
-    if (!lane->tickets)
+    group->workers = w;
+    group->queue = sluice_fair_queue_init(options.queue_capacity);
+    group->tickets = calloc(num_tickets, sizeof(*group->tickets));
+    if (!group->tickets)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a queue of %zu",
                            options.queue_capacity);
     for (size_t i = 0; i < num_tickets; i++) {
-        lane->tickets[i] =
-            (struct ticket){.job = {.fn = run_ticket}, .lane = lane, .next = lane->free};
-        lane->free = &lane->tickets[i];
+        group->tickets[i] =
+            (struct ticket){.job = {.fn = run_ticket}, .group = group, .next = group->free};
+        group->free = &group->tickets[i];
     }
-    return sluice_worker_pool_create(&options, &lane->pool, err);
+    return sluice_worker_pool_create(&options, &group->pool, err);
 }
 
 sluice_status sluice_workers_create(const struct sluice_workers_options *options,
@@ -178,9 +178,9 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         .worker_stop = stop_io,
         .ctx = w,
     };
-    sluice_status status = create_lane(w, SLUICE_LANE_PREP, prep, err);
+    sluice_status status = create_group(w, SLUICE_GROUP_PREP, prep, err);
     if (status == SLUICE_OK)
-        status = create_lane(w, SLUICE_LANE_IO, io, err);
+        status = create_group(w, SLUICE_GROUP_IO, io, err);
     if (status != SLUICE_OK) {
         sluice_workers_destroy(w);
         return status;
@@ -190,89 +190,90 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     return SLUICE_OK;
 }
 
-/* --- parties --- */
+/* --- clients --- */
 
-struct sluice_party *sluice_workers_join(struct sluice_workers *w, const char *name)
+struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const char *name)
 {
     const size_t size = strlen(name) + 1;
     pthread_mutex_lock(&w->lock);
-    struct sluice_party *party = w->parties;
-    while (party && strcmp(party->name, name) != 0)
-        party = party->next;
-    if (!party && (party = calloc(1, sizeof(*party) + size))) {
-        memcpy(party->name, name, size);
-        for (int lane = 0; lane < 2; lane++)
-            sluice_flow_init(&party->flow[lane]);
-        party->end = &party->first;
-        party->next = w->parties;
-        party->link = &w->parties;
-        if (party->next)
-            party->next->link = &party->next;
-        w->parties = party;
+    struct sluice_work_client *client = w->clients;
+    while (client && strcmp(client->name, name) != 0)
+        client = client->next;
+    if (!client && (client = calloc(1, sizeof(*client) + size))) {
+        memcpy(client->name, name, size);
+        for (int group = 0; group < 2; group++)
+            sluice_flow_init(&client->flow[group]);
+        client->end = &client->first;
+        client->next = w->clients;
+        client->link = &w->clients;
+        if (client->next)
+            client->next->link = &client->next;
+        w->clients = client;
     }
-    if (party)
-        party->refs++;
+    if (client)
+        client->refs++;
     pthread_mutex_unlock(&w->lock);
-    return party;
+    return client;
 }
 
-void sluice_workers_follow(struct sluice_workers *w, struct sluice_party *party)
+void sluice_workers_follow(struct sluice_workers *w, struct sluice_work_client *client)
 {
     pthread_mutex_lock(&w->lock);
-    if (!party->follows_price)
-        w->num_waiting += party->flow[SLUICE_LANE_PREP].depth;
-    party->follows_price = true;
+    if (!client->follows_price)
+        w->num_waiting += client->flow[SLUICE_GROUP_PREP].depth;
+    client->follows_price = true;
     pthread_mutex_unlock(&w->lock);
 }
 
 /* Under the lock. */
-static void unref(struct sluice_party *party)
+static void unref(struct sluice_work_client *client)
 {
-    if (--party->refs)
+    if (--client->refs)
         return;
-    *party->link = party->next;
-    if (party->next)
-        party->next->link = party->link;
-    free(party);
+    *client->link = client->next;
+    if (client->next)
+        client->next->link = client->link;
+    free(client);
 }
 
-void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_party *party, double worth)
+void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_work_client *client,
+                               double worth)
 {
     pthread_mutex_lock(&w->lock);
-    party->worth = worth;
-    party->has_told |= worth > 0;
+    client->worth = worth;
+    client->has_told |= worth > 0;
     pthread_mutex_unlock(&w->lock);
 }
 
-void sluice_workers_leave(struct sluice_workers *w, struct sluice_party *party)
+void sluice_workers_leave(struct sluice_workers *w, struct sluice_work_client *client)
 {
-    if (!party)
+    if (!client)
         return;
     pthread_mutex_lock(&w->lock);
-    unref(party);
+    unref(client);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* --- jobs --- */
 
-sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *party,
-                                 enum sluice_lane which, struct sluice_job *job)
+sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_client *client,
+                                 enum sluice_worker_group which, struct sluice_job *job)
 {
-    struct lane *lane = &w->lanes[which];
+    struct group *group = &w->groups[which];
     const uint64_t now_ns = sluice_clock_ns();
     pthread_mutex_lock(&w->lock);
     sluice_status status = SLUICE_E_CLOSED;
     if (!w->is_closed) {
         status = SLUICE_E_AGAIN;
-        if (sluice_fair_queue_push(&lane->queue, &party->flow[which], job)) {
-            struct ticket *ticket = lane->free;
-            lane->free = ticket->next;
-            party->refs++;
-            party->asked_ns = now_ns;
-            if (party->follows_price && which == SLUICE_LANE_PREP)
+        if (sluice_fair_queue_push(&group->queue, &client->flow[which], job)) {
+            struct ticket *ticket = group->free;
+            group->free = ticket->next;
+            client->refs++;
+            client->asked_ns = now_ns;
+            if (client->follows_price && which == SLUICE_GROUP_PREP)
                 w->num_waiting++;
             /* There is room, and nobody else submits: the pool holds as many as the queue. */
-            status = sluice_worker_pool_try_submit(lane->pool, &ticket->job);
+            status = sluice_worker_pool_try_submit(group->pool, &ticket->job);
             assert(status == SLUICE_OK);
         }
     }
@@ -291,20 +292,21 @@ static void count_work(struct sluice_workers *w, uint64_t now_ns)
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct ticket *ticket = SLUICE_CONTAINER_OF(base, struct ticket, job);
-    struct lane *lane = ticket->lane;
-    struct sluice_workers *w = lane->workers;
+    struct group *group = ticket->group;
+    struct sluice_workers *w = group->workers;
     struct sluice_flow *flow;
     uint64_t cost_ns;
     pthread_mutex_lock(&w->lock);
-    ticket->next = lane->free;
-    lane->free = ticket;
-    struct sluice_job *job = sluice_fair_queue_pop(&lane->queue, &flow, &cost_ns);
-    const size_t which = (size_t)(lane - w->lanes);
-    struct sluice_party *party = SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow);
-    const bool is_priced = party->follows_price && which == SLUICE_LANE_PREP;
+    ticket->next = group->free;
+    group->free = ticket;
+    struct sluice_job *job = sluice_fair_queue_pop(&group->queue, &flow, &cost_ns);
+    const size_t which = (size_t)(group - w->groups);
+    struct sluice_work_client *client =
+        SLUICE_CONTAINER_OF(flow - which, struct sluice_work_client, flow);
+    const bool is_priced = client->follows_price && which == SLUICE_GROUP_PREP;
     if (is_priced)
         w->was_empty |= --w->num_waiting == 0;
-    if (which == SLUICE_LANE_PREP) {
+    if (which == SLUICE_GROUP_PREP) {
         count_work(w, sluice_clock_ns());
         w->at_work[is_priced].num++;
     }
@@ -316,63 +318,64 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     last_ns = now_ns;
 
     pthread_mutex_lock(&w->lock);
-    sluice_fair_queue_done(&lane->queue, flow, cost_ns, spent_ns);
-    if (which == SLUICE_LANE_PREP) {
+    sluice_fair_queue_done(&group->queue, flow, cost_ns, spent_ns);
+    if (which == SLUICE_GROUP_PREP) {
         count_work(w, sluice_clock_ns());
         w->at_work[is_priced].num--;
     }
     if (is_priced) {
         w->done_ns += spent_ns;
-        party->used_s += (double)spent_ns * 1e-9;
+        client->used_s += (double)spent_ns * 1e-9;
     }
-    unref(party);
+    unref(client);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* --- waiters --- */
 
-/* Under the lock: the first waiter of the party, or NULL; its reference goes to the caller. */
-static struct sluice_waiter *pop(struct sluice_party *party)
+/* Under the lock: the first waiter of the client, or NULL; its reference goes to the caller. */
+static struct sluice_waiter *pop(struct sluice_work_client *client)
 {
-    struct sluice_waiter *waiter = party->first;
+    struct sluice_waiter *waiter = client->first;
     if (waiter) {
-        party->first = waiter->next;
-        if (!party->first)
-            party->end = &party->first;
+        client->first = waiter->next;
+        if (!client->first)
+            client->end = &client->first;
         waiter->next = NULL;
     }
     return waiter;
 }
 
-/* Calls the party's waiters until one finds no room, with the lock let go meanwhile. */
-static void call_waiters(struct sluice_workers *w, struct sluice_party *party, bool to_the_last)
+/* Calls the client's waiters until one finds no room, with the lock let go meanwhile. */
+static void call_waiters(struct sluice_workers *w, struct sluice_work_client *client,
+                         bool to_the_last)
 {
-    for (struct sluice_waiter *waiter; (waiter = pop(party));) {
+    for (struct sluice_waiter *waiter; (waiter = pop(client));) {
         pthread_mutex_unlock(&w->lock);
         const bool is_served = waiter->fn(waiter);
         pthread_mutex_lock(&w->lock);
-        assert(party->refs > 1); /* the caller has one too */
-        party->refs--;           /* the waiter's */
+        assert(client->refs > 1); /* the caller has one too */
+        client->refs--;           /* the waiter's */
         if (!is_served && !to_the_last)
             return;
     }
 }
 
-/* Calls those of all parties.  They come and go meanwhile: who comes joins in front, and a party
+/* Calls those of all clients.  They come and go meanwhile: who comes joins in front, and a client
  * that is held stays in the list. */
 static void call_all_waiters(struct sluice_workers *w, bool to_the_last)
 {
     pthread_mutex_lock(&w->lock);
-    struct sluice_party *party = w->parties;
-    if (party)
-        party->refs++;
-    while (party) {
-        call_waiters(w, party, to_the_last);
-        struct sluice_party *next = party->next;
+    struct sluice_work_client *client = w->clients;
+    if (client)
+        client->refs++;
+    while (client) {
+        call_waiters(w, client, to_the_last);
+        struct sluice_work_client *next = client->next;
         if (next)
             next->refs++;
-        unref(party);
-        party = next;
+        unref(client);
+        client = next;
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -381,15 +384,15 @@ void sluice_workers_destroy(struct sluice_workers *w)
 {
     if (!w)
         return;
-    /* Both lanes at once, so that a job of the one never tries the other when it is gone. */
+    /* Both groups at once, so that a job of the one never tries the other when it is gone. */
     pthread_mutex_lock(&w->lock);
     w->is_closed = true;
     pthread_mutex_unlock(&w->lock);
-    for (int lane = 0; lane < 2; lane++)
-        sluice_worker_pool_destroy(w->lanes[lane].pool, SLUICE_POOL_DRAIN);
+    for (int group = 0; group < 2; group++)
+        sluice_worker_pool_destroy(w->groups[group].pool, SLUICE_POOL_DRAIN);
     call_all_waiters(w, true);
-    for (int lane = 0; lane < 2; lane++)
-        free(w->lanes[lane].tickets);
+    for (int group = 0; group < 2; group++)
+        free(w->groups[group].tickets);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -400,8 +403,8 @@ void sluice_workers_started(struct sluice_workers *w)
     w->starts++;
     pthread_mutex_unlock(&w->lock);
 
-    /* As many as find room.  One that finds none has a job of its party in front of it, or the
-     * lanes are full; either way a start comes here again: so nobody is left waiting in front of
+    /* As many as find room.  One that finds none has a job of its client in front of it, or the
+     * groups are full; either way a start comes here again: so nobody is left waiting in front of
      * an empty queue. */
     call_all_waiters(w, false);
 }
@@ -422,16 +425,16 @@ uint64_t sluice_workers_moment(struct sluice_workers *w)
     return starts;
 }
 
-bool sluice_workers_wait(struct sluice_workers *w, struct sluice_party *party,
+bool sluice_workers_wait(struct sluice_workers *w, struct sluice_work_client *client,
                          struct sluice_waiter *waiter, uint64_t moment)
 {
     pthread_mutex_lock(&w->lock);
     const bool is_current = w->starts == moment;
     if (is_current) {
         waiter->next = NULL;
-        *party->end = waiter;
-        party->end = &waiter->next;
-        party->refs++;
+        *client->end = waiter;
+        client->end = &waiter->next;
+        client->refs++;
     }
     pthread_mutex_unlock(&w->lock);
     return is_current;
@@ -443,9 +446,9 @@ double sluice_workers_prep_cores(const struct sluice_workers *w)
 }
 
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
-                                                     enum sluice_lane lane)
+                                                     enum sluice_worker_group group)
 {
-    return sluice_worker_pool_stats(w->lanes[lane].pool);
+    return sluice_worker_pool_stats(w->groups[group].pool);
 }
 
 /* Under the lock: what was seen since the price was made last. */
@@ -465,19 +468,19 @@ static struct sluice_cpu_load take_load(struct sluice_workers *w, uint64_t now_n
     };
     const double kept = exp(-(double)(now_ns - w->price.last_ns) / USED_NS);
     double sum = 0, sum_weight = 0;
-    for (struct sluice_party *party = w->parties; party; party = party->next) {
-        const struct sluice_flow *flow = &party->flow[SLUICE_LANE_PREP];
-        if (!party->follows_price)
+    for (struct sluice_work_client *client = w->clients; client; client = client->next) {
+        const struct sluice_flow *flow = &client->flow[SLUICE_GROUP_PREP];
+        if (!client->follows_price)
             continue;
-        party->used_s *= kept;
+        client->used_s *= kept;
         load.waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
-        if (!party->asked_ns || now_ns - party->asked_ns >= ABSENT_NS)
+        if (!client->asked_ns || now_ns - client->asked_ns >= ABSENT_NS)
             continue;
         load.num_followers++;
-        load.has_silent |= !party->has_told;
-        if (party->worth > 0) {
-            const double weight = party->used_s + LEAST_USED_S;
-            sum += weight * log(party->worth);
+        load.has_silent |= !client->has_told;
+        if (client->worth > 0) {
+            const double weight = client->used_s + LEAST_USED_S;
+            sum += weight * log(client->worth);
             sum_weight += weight;
         }
     }

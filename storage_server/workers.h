@@ -25,12 +25,12 @@ struct sluice_workers;
 struct sluice_buf_pool;
 struct sluice_prep_limits;
 
-enum sluice_lane { SLUICE_LANE_PREP, SLUICE_LANE_IO };
+enum sluice_worker_group { SLUICE_GROUP_PREP, SLUICE_GROUP_IO };
 
 struct sluice_workers_options {
     unsigned prep_workers; /* 0: one for each core that they may use */
     unsigned io_workers;
-    size_t queue; /* jobs that wait, in each lane */
+    size_t queue; /* jobs that wait, in each group */
     uint64_t max_image_pixels;
     struct sluice_buf_pool *buffers;   /* borrowed */
     struct sluice_prep_limits *limits; /* of all workers; borrowed; NULL: none */
@@ -42,28 +42,29 @@ SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_
                                                     struct sluice_err *err);
 
 /* Runs what is queued, then joins.  Waiters that are left are called once more and find the
- * lanes closed.  NULL is allowed. */
+ * groups closed.  NULL is allowed. */
 void sluice_workers_destroy(struct sluice_workers *workers);
 
 /* A client's place in the lines: the same one for the same name (of a connection) as long as
  * somebody holds it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
-struct sluice_party;
-SLUICE_MUST_USE struct sluice_party *sluice_workers_join(struct sluice_workers *workers,
-                                                         const char *name);
+struct sluice_work_client;
+SLUICE_MUST_USE struct sluice_work_client *sluice_workers_join(struct sluice_workers *workers,
+                                                               const char *name);
 /* From a job too.  NULL is allowed. */
-void sluice_workers_leave(struct sluice_workers *workers, struct sluice_party *party);
+void sluice_workers_leave(struct sluice_workers *workers, struct sluice_work_client *client);
 
-/* From now on the party counts among those who follow the price (cpu_price.h). */
-void sluice_workers_follow(struct sluice_workers *workers, struct sluice_party *party);
+/* From now on the client counts among those who follow the price (cpu_price.h). */
+void sluice_workers_follow(struct sluice_workers *workers, struct sluice_work_client *client);
 
-/* What a core more is worth to the party, as cpu_price.h has it; 0: nothing. */
-void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_party *party,
+/* What a core more is worth to the client, as cpu_price.h has it; 0: nothing. */
+void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_work_client *client,
                                double worth);
 
-/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this party has its part of the
- * places.  A job that was taken holds the party by itself. */
+/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this client has its part of the
+ * places.  A job that was taken holds the client by itself. */
 SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
-                                                 struct sluice_party *party, enum sluice_lane lane,
+                                                 struct sluice_work_client *client,
+                                                 enum sluice_worker_group group,
                                                  struct sluice_job *job);
 
 /* Every job calls this first, whatever its fate: a place in the queue is free. */
@@ -76,7 +77,7 @@ uint64_t sluice_workers_job_cpu_ns(void);
 
 struct sluice_waiter {
     /* Called once per successful wait, from a worker, without a lock.  False: there was no
-     * room after all and it waits again; others of its party are then not tried in vain. */
+     * room after all and it waits again; others of its client are then not tried in vain. */
     bool (*fn)(struct sluice_waiter *waiter);
     struct sluice_waiter *next; /* private */
 };
@@ -84,14 +85,15 @@ struct sluice_waiter {
 /* Take `moment` before a try; after SLUICE_E_AGAIN, wait with it.  False: a place became
  * free meanwhile, so try again at once. */
 uint64_t sluice_workers_moment(struct sluice_workers *workers);
-SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers, struct sluice_party *party,
+SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
+                                         struct sluice_work_client *client,
                                          struct sluice_waiter *waiter, uint64_t moment);
 
 /* The cores that PREP may use, now: what its threads may run on and what limits and cgroups leave
  * them, and no more than there are threads. */
 double sluice_workers_prep_cores(const struct sluice_workers *workers);
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
-                                                     enum sluice_lane lane);
+                                                     enum sluice_worker_group group);
 
 /* What every message tells of PREP's cores: cheap, as both are made anew every now and then only.
  */
