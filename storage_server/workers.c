@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline.h"
-#include "storage_server/cpu_price.h"
+#include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
 #include "storage_server/prep_limits.h"
 
@@ -14,16 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Between two looks at the queue. */
-#define PRICE_PERIOD_NS 50000000u
+/* Between two lines of the log about the price. */
 #define PRICE_LOG_NS 250000000u
-
-/* Who asked for nothing for so long does not share the cores: an epoch may be over. */
-#define ABSENT_NS 3000000000u
-
-/* By what a client used within some such time its worth counts; who used nothing has one too. */
-#define USED_NS 1e9
-#define LEAST_USED_S 1e-6
 
 /* Stands for "one more job" in a pool's queue: which one is decided when a worker is free. */
 struct ticket {
@@ -44,11 +36,7 @@ struct sluice_work_client {
     struct sluice_flow flow[2]; /* by group */
     struct sluice_waiter *first, **end;
     size_t refs; /* who joined, its jobs and its waiters */
-    bool follows_price;
-    uint64_t asked_ns; /* when it came with its last job */
-    double worth;      /* to it, of a core: cpu_price.h */
-    bool has_told;     /* that, once */
-    double used_s;     /* CPU time of its jobs in PREP, of late */
+    struct sluice_cpu_market_client market;
     struct sluice_work_client *next, **link;
     char name[];
 };
@@ -59,17 +47,8 @@ struct sluice_workers {
     uint64_t starts; /* jobs started so far */
     bool is_closed;
     struct group groups[2];
-    struct sluice_cpu_price price;
-    double prep_cores; /* when the price was made */
-    /* Of PREP's jobs of those who follow the price: */
-    size_t num_waiting;
-    uint64_t done_ns; /* CPU time since the price was made */
-    bool was_empty;   /* none waited at some time since */
-    struct {
-        unsigned num;
-        uint64_t ns;
-    } at_work[2];        /* of PREP's workers, at other jobs and at these, and how long since */
-    uint64_t at_work_ns; /* until when that is counted */
+    struct sluice_cpu_market market; /* of PREP */
+    double prep_cores;               /* when the price was made */
     uint64_t logged_ns;
 
     unsigned num_prep; /* constant from here */
@@ -150,13 +129,11 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     if (!w)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
-    w->at_work_ns = sluice_clock_ns();
-    w->price = sluice_cpu_price_init(w->at_work_ns);
-    w->was_empty = true; /* until the first job comes */
     w->limits = options->limits;
     w->num_prep = options->prep_workers
                       ? options->prep_workers
                       : (unsigned)ceil(sluice_prep_limits_cores(options->limits, 0));
+    w->market = sluice_cpu_market_init(sluice_clock_ns(), w->num_prep);
     w->scratch = (struct sluice_scratch_options){
         .pool = options->buffers,
         .max_image_pixels = options->max_image_pixels,
@@ -209,6 +186,7 @@ struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const c
         if (client->next)
             client->next->link = &client->next;
         w->clients = client;
+        sluice_cpu_market_join(&w->market, &client->market);
     }
     if (client)
         client->refs++;
@@ -219,17 +197,16 @@ struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const c
 void sluice_workers_follow(struct sluice_workers *w, struct sluice_work_client *client)
 {
     pthread_mutex_lock(&w->lock);
-    if (!client->follows_price)
-        w->num_waiting += client->flow[SLUICE_GROUP_PREP].depth;
-    client->follows_price = true;
+    sluice_cpu_market_follow(&w->market, &client->market, client->flow[SLUICE_GROUP_PREP].depth);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* Under the lock. */
-static void unref(struct sluice_work_client *client)
+static void unref(struct sluice_workers *w, struct sluice_work_client *client)
 {
     if (--client->refs)
         return;
+    sluice_cpu_market_leave(&w->market, &client->market);
     *client->link = client->next;
     if (client->next)
         client->next->link = client->link;
@@ -240,8 +217,7 @@ void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_work_clie
                                double worth)
 {
     pthread_mutex_lock(&w->lock);
-    client->worth = worth;
-    client->has_told |= worth > 0;
+    sluice_cpu_market_hear_worth(&client->market, worth);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -250,7 +226,7 @@ void sluice_workers_leave(struct sluice_workers *w, struct sluice_work_client *c
     if (!client)
         return;
     pthread_mutex_lock(&w->lock);
-    unref(client);
+    unref(w, client);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -269,9 +245,10 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_cl
             struct ticket *ticket = group->free;
             group->free = ticket->next;
             client->refs++;
-            client->asked_ns = now_ns;
-            if (client->follows_price && which == SLUICE_GROUP_PREP)
-                w->num_waiting++;
+            if (which == SLUICE_GROUP_PREP)
+                sluice_cpu_market_queued(&w->market, &client->market, now_ns);
+            else
+                sluice_cpu_market_asked(&client->market, now_ns);
             /* There is room, and nobody else submits: the pool holds as many as the queue. */
             status = sluice_worker_pool_try_submit(group->pool, &ticket->job);
             assert(status == SLUICE_OK);
@@ -279,14 +256,6 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_cl
     }
     pthread_mutex_unlock(&w->lock);
     return status;
-}
-
-/* Under the lock, before who is at work changes. */
-static void count_work(struct sluice_workers *w, uint64_t now_ns)
-{
-    for (int k = 0; k < 2; k++)
-        w->at_work[k].ns += w->at_work[k].num * (now_ns - w->at_work_ns);
-    w->at_work_ns = now_ns;
 }
 
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
@@ -303,31 +272,20 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     const size_t which = (size_t)(group - w->groups);
     struct sluice_work_client *client =
         SLUICE_CONTAINER_OF(flow - which, struct sluice_work_client, flow);
-    const bool is_priced = client->follows_price && which == SLUICE_GROUP_PREP;
-    if (is_priced)
-        w->was_empty |= --w->num_waiting == 0;
-    if (which == SLUICE_GROUP_PREP) {
-        count_work(w, sluice_clock_ns());
-        w->at_work[is_priced].num++;
-    }
+    if (which == SLUICE_GROUP_PREP)
+        sluice_cpu_market_started(&w->market, &client->market, sluice_clock_ns());
     pthread_mutex_unlock(&w->lock);
 
     job->fn(job, fate, worker);
-    static _Thread_local uint64_t last_ns; /* waiting costs no CPU time, so one look is enough */
+    static _Thread_local uint64_t last_ns; /* waiting costs no CPU time: one read will do */
     const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
     last_ns = now_ns;
 
     pthread_mutex_lock(&w->lock);
     sluice_fair_queue_done(&group->queue, flow, cost_ns, spent_ns);
-    if (which == SLUICE_GROUP_PREP) {
-        count_work(w, sluice_clock_ns());
-        w->at_work[is_priced].num--;
-    }
-    if (is_priced) {
-        w->done_ns += spent_ns;
-        client->used_s += (double)spent_ns * 1e-9;
-    }
-    unref(client);
+    if (which == SLUICE_GROUP_PREP)
+        sluice_cpu_market_done(&w->market, &client->market, sluice_clock_ns(), spent_ns);
+    unref(w, client);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -374,7 +332,7 @@ static void call_all_waiters(struct sluice_workers *w, bool to_the_last)
         struct sluice_work_client *next = client->next;
         if (next)
             next->refs++;
-        unref(client);
+        unref(w, client);
         client = next;
     }
     pthread_mutex_unlock(&w->lock);
@@ -451,69 +409,42 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
     return sluice_worker_pool_stats(w->groups[group].pool);
 }
 
-/* Under the lock: what was seen since the price was made last. */
-static struct sluice_cpu_load take_load(struct sluice_workers *w, uint64_t now_ns)
+/* Under the lock: CPU seconds that the jobs which wait for PREP are expected to take, of clients
+ * that follow the price. */
+static double sum_waiting_s(const struct sluice_workers *w)
 {
-    count_work(w, now_ns);
-    const double all_s = (double)w->num_prep * (double)(now_ns - w->price.last_ns) * 1e-9;
-    const double others_s = (double)w->at_work[false].ns * 1e-9;
-    const double busy_s = (double)w->at_work[true].ns * 1e-9;
-    struct sluice_cpu_load load = {
-        .cores = w->prep_cores,
-        .done_s = (double)w->done_ns * 1e-9,
-        .busy_s = busy_s,
-        .others_s = others_s,
-        .idle_s = fmax(all_s - others_s - busy_s, 0),
-        .was_empty = w->was_empty,
-    };
-    const double kept = exp(-(double)(now_ns - w->price.last_ns) / USED_NS);
-    double sum = 0, sum_weight = 0;
-    for (struct sluice_work_client *client = w->clients; client; client = client->next) {
+    double waiting_s = 0;
+    for (const struct sluice_work_client *client = w->clients; client; client = client->next) {
         const struct sluice_flow *flow = &client->flow[SLUICE_GROUP_PREP];
-        if (!client->follows_price)
-            continue;
-        client->used_s *= kept;
-        load.waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
-        if (!client->asked_ns || now_ns - client->asked_ns >= ABSENT_NS)
-            continue;
-        load.num_followers++;
-        load.has_silent |= !client->has_told;
-        if (client->worth > 0) {
-            const double weight = client->used_s + LEAST_USED_S;
-            sum += weight * log(client->worth);
-            sum_weight += weight;
-        }
+        if (client->market.follows_price)
+            waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
     }
-    load.worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;
-    w->done_ns = 0;
-    w->at_work[false].ns = w->at_work[true].ns = 0;
-    w->was_empty = w->num_waiting == 0;
-    return load;
+    return waiting_s;
 }
 
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
 {
-    pthread_mutex_lock(&w->lock); /* count_work() must not see times out of order */
-    const uint64_t now_ns = sluice_clock_ns();
-    const bool is_due = now_ns - w->price.last_ns >= PRICE_PERIOD_NS;
+    pthread_mutex_lock(&w->lock);
+    const uint64_t now_ns =
+        sluice_clock_ns(); /* under the lock: the market's time never goes back */
+    const bool is_due = sluice_cpu_market_is_due(&w->market, now_ns);
     bool is_told = false;
-    struct sluice_cpu_load load = {0};
     if (is_due) {
-        load = take_load(w, now_ns);
-        sluice_cpu_price_update(&w->price, now_ns, &load);
-        is_told = w->price.price > 0 && now_ns - w->logged_ns >= PRICE_LOG_NS;
+        const double price =
+            sluice_cpu_market_update(&w->market, now_ns, w->prep_cores, sum_waiting_s(w));
+        is_told = price > 0 && now_ns - w->logged_ns >= PRICE_LOG_NS;
         if (is_told)
             w->logged_ns = now_ns;
     }
-    const struct sluice_cpu_price price = w->price;
-    struct sluice_workers_offer offer = {w->price.price, w->prep_cores};
+    const struct sluice_cpu_price price = w->market.price;
+    const unsigned num_followers = w->market.num_followers;
+    struct sluice_workers_offer offer = {price.price, w->prep_cores};
     pthread_mutex_unlock(&w->lock);
     if (is_told)
         sluice_log(SLUICE_LOG_DEBUG,
-                   "price of CPU %.4g for %u clients: %.3g s of work wait, %.3g s all the time, on "
-                   "%.3g cores; asked "
-                   "for %+.1f %% of what they do",
-                   price.price, load.num_followers, price.waiting_s / price.cores, price.standing_s,
+                   "price of CPU %.4g for %u clients: %.3g s of work in the queue, %.3g s at least "
+                   "within the last 0.2 s, on %.3g cores; demand is %+.1f %% of capacity",
+                   price.price, num_followers, price.waiting_s / price.cores, price.standing_s,
                    price.cores, 100 * price.asked);
     if (is_due) {
         offer.prep_cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,6 +17,21 @@ static struct sluice_workers *workers;
 static struct sluice_work_client *client;
 
 static struct sluice_prep_limits *limits;
+
+/* The clock runs, and the test puts it forward (--wrap). */
+static atomic_uint_fast64_t skipped_ns;
+uint64_t __real_sluice_clock_ns(void);
+uint64_t __wrap_sluice_clock_ns(void);
+uint64_t __wrap_sluice_clock_ns(void)
+{
+    return __real_sluice_clock_ns() + atomic_load(&skipped_ns);
+}
+
+static double offer_after(unsigned ms)
+{
+    atomic_fetch_add(&skipped_ns, ms * 1000000ull);
+    return sluice_workers_offer(workers).cpu_price;
+}
 
 static void create(unsigned prep_workers, size_t queue)
 {
@@ -428,70 +442,37 @@ static void cores_are_no_more_than_workers_or_cpus(void)
     }
 }
 
-static double next_price(uint64_t after_ns)
-{
-    while (sluice_clock_ns() < after_ns) /* it is made anew every now and then only */
-        sched_yield();
-    return sluice_workers_offer(workers).cpu_price;
-}
-
-static void the_price_is_of_those_who_follow_it_and_ask(void)
+static void the_offer_is_the_markets_price(void)
 {
     create(1, 16);
     struct sluice_work_client *other = sluice_workers_join(workers, "another");
     sem_t done;
     sem_init(&done, 0, 0);
-    struct quick_job jobs[2] = {{{.fn = run_quick}, &done}, {{.fn = run_quick}, &done}};
+    struct quick_job quick[2];
+    for (int i = 0; i < 2; i++)
+        quick[i] = (struct quick_job){{.fn = run_quick}, &done};
     sluice_workers_follow(workers, client);
+    sluice_workers_follow(workers, other);
     sluice_workers_hear_worth(workers, client, 2);
     sluice_workers_hear_worth(workers, other, 8);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &jobs[0].job), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_IO, &jobs[1].job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &quick[0].job), SLUICE_OK);
     await(&done);
-    await(&done);
-    CU_ASSERT_EQUAL(next_price(sluice_clock_ns() + 60000000), 0); /* the other does not follow */
-    sluice_workers_follow(workers, other);
-    /* Between 2 and 8 by what each had used, and less, by half at most, as nothing waits. */
-    const double price = next_price(sluice_clock_ns() + 60000000);
-    CU_ASSERT(price > 2 * 0.49 && price < 8);
-    sluice_workers_leave(workers, other);
-    CU_ASSERT_EQUAL(next_price(sluice_clock_ns() + 60000000), 0);
-    destroy();
-}
-
-/* Else the cores would be taken for as few as did nothing then, and the price be too high for long.
- */
-static void cores_that_nobody_had_asked_for_yet_were_idle(void)
-{
-    const uint64_t begin_ns = sluice_clock_ns();
-    create(1, 16);
-    struct held_job first, last;
-    sem_t done;
-    sem_init(&done, 0, 0);
-    struct quick_job quick = {{.fn = run_quick}, &done}, waiting = {{.fn = run_quick}, &done};
-    while (sluice_clock_ns() < begin_ns + 350000000) /* long enough to learn from */
-        sched_yield();
-    hold(&first, SLUICE_GROUP_PREP);
-    await(&first.has_started);
-    sluice_workers_follow(workers, client);
-    sluice_workers_hear_worth(workers, client, 2);
-    struct sluice_work_client *other = sluice_workers_join(workers, "another");
-    sluice_workers_follow(workers, other);
-    sluice_workers_hear_worth(workers, other, 2);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &quick.job), SLUICE_OK);
-    hold(&last, SLUICE_GROUP_PREP);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &waiting.job),
+    CU_ASSERT_EQUAL(offer_after(60), 0); /* the other asks for nothing */
+    /* Now it does, and its job waits for PREP's only worker. */
+    struct held_job running;
+    hold(&running, SLUICE_GROUP_PREP);
+    await(&running.has_started);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &quick[1].job),
                     SLUICE_OK);
-    struct quick_job of_other = {{.fn = run_quick}, &done};
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_IO, &of_other.job), SLUICE_OK);
-    await(&done); /* the other's */
-    sem_post(&first.may_end);
-    await(&last.has_started); /* from the first on one waited all the time */
-    const double price = sluice_workers_offer(workers).cpu_price;
-    CU_ASSERT(price > 0 && price < 2);
-    sem_post(&last.may_end);
+    const double price = offer_after(60);
+    CU_ASSERT(price > 2 * 0.49 && price < 8 * 2.1);
+    CU_ASSERT_EQUAL(sluice_workers_offer(workers).cpu_price, price); /* the interval is not over */
+    sem_post(&running.may_end);
+    await(&done);
     sluice_workers_leave(workers, other);
+    CU_ASSERT_EQUAL(offer_after(3100), 0);
     destroy();
+    sem_destroy(&done);
 }
 
 int main(void)
@@ -507,8 +488,7 @@ int main(void)
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
         SLUICE_TEST(limits_are_of_both_groups),
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
-        SLUICE_TEST(the_price_is_of_those_who_follow_it_and_ask),
-        SLUICE_TEST(cores_that_nobody_had_asked_for_yet_were_idle),
+        SLUICE_TEST(the_offer_is_the_markets_price),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }
