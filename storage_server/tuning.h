@@ -21,4 +21,13 @@
  * weight, too. */
 #define CPU_MARKET_LEAST_USED_S 1e-6
 
+/* --- core_watch.c --- */
+
+/* ns.  A number of cores this old is read anew when somebody asks for it: the interval of the
+ * price, which is made from it. */
+#define CORE_WATCH_FRESH_NS CPU_MARKET_INTERVAL_NS
+
+/* ns.  So old a number may get while nobody asks: what the first client after a pause is told. */
+#define CORE_WATCH_MAX_AGE_NS 1000000000u
+
 #endif

@@ -3,9 +3,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline.h"
+#include "storage_server/core_watch.h"
 #include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
 #include "storage_server/prep_limits.h"
+#include "storage_server/tuning.h"
 
 #include <assert.h>
 #include <math.h>
@@ -48,11 +50,11 @@ struct sluice_workers {
     bool is_closed;
     struct group groups[2];
     struct sluice_cpu_market market; /* of PREP */
-    double prep_cores;               /* when the price was made */
     uint64_t logged_ns;
 
-    unsigned num_prep; /* constant from here */
-    pid_t prep_tid;    /* of the first of PREP, which stands for all */
+    unsigned num_prep;               /* constant from here */
+    pid_t prep_tid;                  /* of the first of PREP, which stands for all */
+    struct sluice_core_watch *cores; /* that PREP may use */
     struct sluice_prep_limits *limits;
     struct sluice_scratch_options scratch;
 };
@@ -99,6 +101,13 @@ static void stop_io(void *ctx, void *worker)
     (void)worker;
     const struct sluice_workers *workers = ctx;
     sluice_prep_limits_leave(workers->limits, false);
+}
+
+/* For the watch; PREP's threads run when it begins. */
+static double read_cores(void *ctx)
+{
+    const struct sluice_workers *workers = ctx;
+    return fmin(workers->num_prep, sluice_prep_limits_cores(workers->limits, workers->prep_tid));
 }
 
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker);
@@ -158,11 +167,12 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     sluice_status status = create_group(w, SLUICE_GROUP_PREP, prep, err);
     if (status == SLUICE_OK)
         status = create_group(w, SLUICE_GROUP_IO, io, err);
+    if (status == SLUICE_OK)
+        status = sluice_core_watch_open(read_cores, w, CORE_WATCH_MAX_AGE_NS, &w->cores, err);
     if (status != SLUICE_OK) {
         sluice_workers_destroy(w);
         return status;
     }
-    w->prep_cores = sluice_workers_prep_cores(w);
     *workers = w;
     return SLUICE_OK;
 }
@@ -351,6 +361,7 @@ void sluice_workers_destroy(struct sluice_workers *w)
     call_all_waiters(w, true);
     for (int group = 0; group < 2; group++)
         free(w->groups[group].tickets);
+    sluice_core_watch_close(w->cores); /* the jobs and waiters above may still have asked */
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -400,7 +411,7 @@ bool sluice_workers_wait(struct sluice_workers *w, struct sluice_work_client *cl
 
 double sluice_workers_prep_cores(const struct sluice_workers *w)
 {
-    return fmin(w->num_prep, sluice_prep_limits_cores(w->limits, w->prep_tid));
+    return sluice_core_watch_get(w->cores);
 }
 
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
@@ -424,21 +435,20 @@ static double sum_waiting_s(const struct sluice_workers *w)
 
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
 {
+    const double prep_cores = sluice_workers_prep_cores(w);
     pthread_mutex_lock(&w->lock);
-    const uint64_t now_ns =
-        sluice_clock_ns(); /* under the lock: the market's time never goes back */
+    const uint64_t now_ns = sluice_clock_ns(); /* under the lock, as it must not go back */
     const bool is_due = sluice_cpu_market_is_due(&w->market, now_ns);
     bool is_told = false;
     if (is_due) {
         const double price =
-            sluice_cpu_market_update(&w->market, now_ns, w->prep_cores, sum_waiting_s(w));
+            sluice_cpu_market_update(&w->market, now_ns, prep_cores, sum_waiting_s(w));
         is_told = price > 0 && now_ns - w->logged_ns >= PRICE_LOG_NS;
         if (is_told)
             w->logged_ns = now_ns;
     }
     const struct sluice_cpu_price price = w->market.price;
     const unsigned num_followers = w->market.num_followers;
-    struct sluice_workers_offer offer = {price.price, w->prep_cores};
     pthread_mutex_unlock(&w->lock);
     if (is_told)
         sluice_log(SLUICE_LOG_DEBUG,
@@ -446,11 +456,5 @@ struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
                    "within the last 0.2 s, on %.3g cores; demand is %+.1f %% of capacity",
                    price.price, num_followers, price.waiting_s / price.cores, price.standing_s,
                    price.cores, 100 * price.asked);
-    if (is_due) {
-        offer.prep_cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */
-        pthread_mutex_lock(&w->lock);
-        w->prep_cores = offer.prep_cores;
-        pthread_mutex_unlock(&w->lock);
-    }
-    return offer;
+    return (struct sluice_workers_offer){price.price, prep_cores};
 }

@@ -89,17 +89,18 @@ SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
                                          struct sluice_work_client *client,
                                          struct sluice_waiter *waiter, uint64_t moment);
 
-/* The cores that PREP may use, now: what its threads may run on and what limits and cgroups leave
- * them, and no more than there are threads. */
+/* The cores that PREP may use: what its threads may run on and what limits and control groups leave
+ * them, and no more than there are threads.  Read by a thread of the workers' own, at most a second
+ * ago: who asks opens no files (core_watch.h). */
 double sluice_workers_prep_cores(const struct sluice_workers *workers);
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
                                                      enum sluice_worker_group group);
 
-/* What every message tells of PREP's cores: cheap, as both are made anew every now and then only.
- */
+/* What every message tells of PREP's cores.  Cheap: the price is updated every 50 ms at most, by
+ * whoever asks for it. */
 struct sluice_workers_offer {
-    double cpu_price;  /* cpu_price.h, by what is seen whenever it is asked for */
-    double prep_cores; /* what sluice_workers_prep_cores() said when the price was last made */
+    double cpu_price; /* cpu_price.h */
+    double prep_cores;
 };
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *workers);
 

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,6 +26,19 @@ uint64_t __wrap_sluice_clock_ns(void);
 uint64_t __wrap_sluice_clock_ns(void)
 {
     return __real_sluice_clock_ns() + atomic_load(&skipped_ns);
+}
+
+/* How often this thread has read the number of cores, and what is read instead of the machine's,
+ * if that is not 0 (--wrap). */
+static _Thread_local unsigned num_own_reads;
+static atomic_uint cores_to_read;
+double __real_sluice_prep_limits_cores(const struct sluice_prep_limits *its, pid_t tid);
+double __wrap_sluice_prep_limits_cores(const struct sluice_prep_limits *its, pid_t tid);
+double __wrap_sluice_prep_limits_cores(const struct sluice_prep_limits *its, pid_t tid)
+{
+    num_own_reads++;
+    const unsigned cores = atomic_load(&cores_to_read);
+    return cores ? cores : __real_sluice_prep_limits_cores(its, tid);
 }
 
 static double offer_after(unsigned ms)
@@ -442,6 +456,23 @@ static void cores_are_no_more_than_workers_or_cpus(void)
     }
 }
 
+static void who_asks_for_the_cores_reads_no_files(void)
+{
+    create(8, 1);
+    num_own_reads = 0;
+    for (unsigned cores = 1; cores <= 8; cores++) {
+        atomic_store(&cores_to_read, cores);
+        while (sluice_workers_prep_cores(workers) != cores) {
+            offer_after(60); /* the price is due, and the number old */
+            sched_yield();
+        }
+        CU_ASSERT_EQUAL(sluice_workers_offer(workers).prep_cores, cores);
+    }
+    CU_ASSERT_EQUAL(num_own_reads, 0);
+    destroy();
+    atomic_store(&cores_to_read, 0);
+}
+
 static void the_offer_is_the_markets_price(void)
 {
     create(1, 16);
@@ -488,6 +519,7 @@ int main(void)
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
         SLUICE_TEST(limits_are_of_both_groups),
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
+        SLUICE_TEST(who_asks_for_the_cores_reads_no_files),
         SLUICE_TEST(the_offer_is_the_markets_price),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
