@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-/* Replies that are ready together share a message up to about this size: 20 kB samples then
- * cost half as much CPU, and stock clients take 4 MiB. */
+/* Bytes.  Replies that are ready together share a message up to about this size: samples of 20 kB
+ * then cost half as much CPU, and gRPC clients take messages of 4 MiB by default. */
 #define COALESCE_BYTES (512u << 10)
 #define MAX_SHARED_BYTES (1u << 20)
 
@@ -20,7 +20,7 @@ static void free_job(struct sluice_fetch_job *job)
     free(job);
 }
 
-/* Under the lock: takes what may go now as one message. */
+/* Under the lock: takes the replies that go into the next message. */
 static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
 {
     struct sluice_fetch_job *batch = NULL, **end = &batch;
@@ -28,7 +28,7 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
     while (s->ready && bytes < COALESCE_BYTES) {
         struct sluice_fetch_job *job = s->ready;
         const size_t len = job->reply.payload ? job->reply.payload->len : 0;
-        /* One reply may overdraw the window, else one larger than it could never go. */
+        /* One reply may overdraw the window: else one that is larger could never go. */
         if (len && s->has_window && s->window_left <= 0)
             break;
         if (bytes && bytes + len > MAX_SHARED_BYTES)

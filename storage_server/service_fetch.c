@@ -18,6 +18,7 @@ sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the fetch service");
     pthread_mutex_init(&f->lock, NULL);
     f->hold_ns = hold_ns;
+    f->on_due = sluice_fetch_stream_advance;
     atomic_init(&f->is_stopping, false);
     const sluice_status status = sluice_fetch_hold_open(f, err);
     if (status != SLUICE_OK) {

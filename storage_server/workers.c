@@ -44,7 +44,7 @@ struct sluice_work_client {
 };
 
 struct sluice_workers {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* before those of the pools below; not held during a callback */
     struct sluice_work_client *clients;
     uint64_t starts; /* jobs started so far */
     bool is_closed;
