@@ -3,6 +3,45 @@
 
 /* The server's tuned constants, each with its unit and where it comes from. */
 
+/* --- cpu_price.c --- */
+
+/* Chosen by simulation: tests/property/test_several_clients.c, which compares the sum of all
+ * clients' times with the joint optimum. */
+
+/* Gain on excess demand: demand that is 10 % above capacity raises the price by 12 %.  It damps the
+ * oscillation that control by the queue would bring. */
+#define CPU_PRICE_RATE_GAIN 1.2
+
+/* 1/s, gain on the standing queue: how fast what waits above the target is worked off. */
+#define CPU_PRICE_QUEUE_GAIN 1.0
+
+/* s of work that stands in the queue while the price rests; above 0 so that workers seldom run out
+ * of jobs. */
+#define CPU_PRICE_TARGET_S 0.03
+
+/* The price is within exp(+-) this of the worth, whatever the queue. */
+#define CPU_PRICE_MAX_LEVEL 0.7
+
+/* s, time constant in which excess demand is smoothed. */
+#define CPU_PRICE_SMOOTH_S 0.2
+
+/* ns.  The standing queue is the minimum over two such periods.  Longer than the period of a usual
+ * CPU quota (100 ms), so that the pause in each of its periods does not look like a queue. */
+#define CPU_PRICE_PERIOD_NS 100000000u
+
+/* s between two updates of the capacity. */
+#define CPU_PRICE_SEEN_S 0.3
+/* s, time constant in which the capacity follows what workers do while they have jobs. */
+#define CPU_PRICE_BUSY_S 1.5
+/* s, time constant in which it returns to what workers may use while they have none. */
+#define CPU_PRICE_IDLE_S 5.0
+
+/* 1/s, gain of the search for the worth while no client tells it. */
+#define CPU_PRICE_SEARCH_GAIN 2.0
+
+/* s.  The search rises for no longer than this from one update to the next. */
+#define CPU_PRICE_MAX_RISE_S 0.25
+
 /* --- cpu_market.c --- */
 
 /* ns between two prices.  cpu_price.h: below 100 ms the spacing makes no difference; each update
@@ -13,7 +52,7 @@
  * over.  Longer than a client is silent while it waits for its trainer. */
 #define CPU_MARKET_ABSENT_NS 3000000000u
 
-/* ns, the time constant in which a client's use of the cores is forgotten.  Its use is the weight
+/* ns, time constant in which a client's use of the cores is forgotten.  Its use is the weight
  * of its worth in the mean. */
 #define CPU_MARKET_USED_NS 1e9
 

@@ -16,10 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Between two lines of the log about the price. */
+/* Between two lines of the debug log about the price. */
 #define PRICE_LOG_NS 250000000u
 
-/* Stands for "one more job" in a pool's queue: which one is decided when a worker is free. */
+/* What the worker pool queues: a right to run one job.  A worker that gets one takes the job from
+ * the fair queue, so that the order is decided as late as possible. */
 struct ticket {
     struct sluice_job job;
     struct group *group;
@@ -31,13 +32,13 @@ struct group {
     struct sluice_worker_pool *pool;
     struct sluice_fair_queue queue;
     struct ticket *free;
-    struct ticket *tickets; /* as many as may wait, and one for each worker that takes one */
+    struct ticket *tickets; /* all: one for each place in the queue and for each worker */
 };
 
 struct sluice_work_client {
     struct sluice_flow flow[2]; /* by group */
     struct sluice_waiter *first, **end;
-    size_t refs; /* who joined, its jobs and its waiters */
+    size_t refs; /* of sluice_workers_join(), its jobs and its waiters */
     struct sluice_cpu_market_client market;
     struct sluice_work_client *next, **link;
     char name[];
@@ -49,7 +50,7 @@ struct sluice_workers {
     uint64_t starts; /* jobs started so far */
     bool is_closed;
     struct group groups[2];
-    struct sluice_cpu_market market; /* of PREP */
+    struct sluice_cpu_market market; /* for PREP's time */
     uint64_t logged_ns;
 
     unsigned num_prep;               /* constant from here */
@@ -63,7 +64,7 @@ static sluice_status enter(const struct sluice_workers *workers, bool is_preproc
 {
     struct sluice_err err = {0};
     const sluice_status status = sluice_prep_limits_enter(workers->limits, is_preprocessing, &err);
-    if (status != SLUICE_OK) /* the pool has no room for more than the status */
+    if (status != SLUICE_OK) /* the pool passes on the status only */
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
     return status;
 }
@@ -103,7 +104,7 @@ static void stop_io(void *ctx, void *worker)
     sluice_prep_limits_leave(workers->limits, false);
 }
 
-/* For the watch; PREP's threads run when it begins. */
+/* For sluice_core_watch; PREP's threads run already when it opens. */
 static double read_cores(void *ctx)
 {
     const struct sluice_workers *workers = ctx;
@@ -259,7 +260,7 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_cl
                 sluice_cpu_market_queued(&w->market, &client->market, now_ns);
             else
                 sluice_cpu_market_asked(&client->market, now_ns);
-            /* There is room, and nobody else submits: the pool holds as many as the queue. */
+            /* The pool has as many places as the queue, and nobody else submits to it. */
             status = sluice_worker_pool_try_submit(group->pool, &ticket->job);
             assert(status == SLUICE_OK);
         }
@@ -287,7 +288,7 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     pthread_mutex_unlock(&w->lock);
 
     job->fn(job, fate, worker);
-    static _Thread_local uint64_t last_ns; /* waiting costs no CPU time: one read will do */
+    static _Thread_local uint64_t last_ns; /* a thread that waits uses no CPU time */
     const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
     last_ns = now_ns;
 
@@ -314,7 +315,7 @@ static struct sluice_waiter *pop(struct sluice_work_client *client)
     return waiter;
 }
 
-/* Calls the client's waiters until one finds no room, with the lock let go meanwhile. */
+/* Calls the client's waiters until one finds no room.  Releases the lock during each call. */
 static void call_waiters(struct sluice_workers *w, struct sluice_work_client *client,
                          bool to_the_last)
 {
@@ -329,8 +330,8 @@ static void call_waiters(struct sluice_workers *w, struct sluice_work_client *cl
     }
 }
 
-/* Calls those of all clients.  They come and go meanwhile: who comes joins in front, and a client
- * that is held stays in the list. */
+/* Calls the waiters of all clients.  Clients come and go meanwhile: new ones join in front, and one
+ * that is referenced stays in the list. */
 static void call_all_waiters(struct sluice_workers *w, bool to_the_last)
 {
     pthread_mutex_lock(&w->lock);
@@ -352,7 +353,7 @@ void sluice_workers_destroy(struct sluice_workers *w)
 {
     if (!w)
         return;
-    /* Both groups at once, so that a job of the one never tries the other when it is gone. */
+    /* Closes both groups at once: a job of one must not submit to the other when that is gone. */
     pthread_mutex_lock(&w->lock);
     w->is_closed = true;
     pthread_mutex_unlock(&w->lock);
@@ -372,9 +373,8 @@ void sluice_workers_started(struct sluice_workers *w)
     w->starts++;
     pthread_mutex_unlock(&w->lock);
 
-    /* As many as find room.  One that finds none has a job of its client in front of it, or the
-     * groups are full; either way a start comes here again: so nobody is left waiting in front of
-     * an empty queue. */
+    /* A waiter that finds no room has a job of its client in front of it, or the queues are full.
+     * Either way another job will start and come here, so nobody waits at an empty queue. */
     call_all_waiters(w, false);
 }
 
@@ -420,8 +420,8 @@ struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
     return sluice_worker_pool_stats(w->groups[group].pool);
 }
 
-/* Under the lock: CPU seconds that the jobs which wait for PREP are expected to take, of clients
- * that follow the price. */
+/* Under the lock: the expected CPU seconds of jobs that wait for PREP, of clients that follow the
+ * price. */
 static double sum_waiting_s(const struct sluice_workers *w)
 {
     double waiting_s = 0;

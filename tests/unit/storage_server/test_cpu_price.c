@@ -1,6 +1,7 @@
 #include "storage_server/cpu_price.h"
 
 #include "base/compiler.h"
+#include "storage_server/tuning.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -191,7 +192,7 @@ static void capacity_is_what_is_done_while_jobs_wait(void)
 static struct sluice_cpu_load standing(unsigned num_followers, double worth)
 {
     return (struct sluice_cpu_load){.cores = 1,
-                                    .waiting_s = SLUICE_CPU_PRICE_TARGET_S,
+                                    .waiting_s = CPU_PRICE_TARGET_S,
                                     .done_s = LOOK_S,
                                     .busy_s = LOOK_S,
                                     .num_followers = num_followers,

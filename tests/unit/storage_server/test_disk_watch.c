@@ -38,15 +38,15 @@ static void others_are_what_is_not_ours(void)
     const struct fake_disk disk = fake_disk_create();
     fake_disk_set(&disk, 8192, 4096, 0); /* before it is opened */
     struct sluice_disk_watch *watch = must_open(&disk);
-    struct sluice_disk_sight sight = sluice_disk_watch_look(watch, true);
+    struct sluice_disk_activity sight = sluice_disk_watch_poll(watch, true);
     CU_ASSERT_FALSE(sight.has_others);
     CU_ASSERT(sight.is_exact);
 
     fake_disk_set(&disk, 8192 + 1024, 4096 + 1024, 0); /* ours */
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
     fake_disk_set(&disk, 8192 + 1024 + 512, 4096 + 1024, 0);
-    CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others); /* not again */
+    CU_ASSERT(sluice_disk_watch_poll(watch, true).has_others);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others); /* not again */
     sluice_disk_watch_close(watch);
 }
 
@@ -55,22 +55,22 @@ static void what_we_wait_for_is_never_others(void)
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
     fake_disk_set(&disk, 0, 65536, 4);
-    struct sluice_disk_sight sight = sluice_disk_watch_look(watch, false);
+    struct sluice_disk_activity sight = sluice_disk_watch_poll(watch, false);
     CU_ASSERT_EQUAL(sight.in_flight, 4);
     CU_ASSERT_FALSE(sight.has_others);
     CU_ASSERT_FALSE(sight.is_exact);
     fake_disk_set(&disk, 32768, 65536, 2);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others); /* the kernel reads ahead */
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others); /* the kernel reads ahead */
     fake_disk_set(&disk, 65536, 65536, 0);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
 
     /* Certain in the middle of ours, too, and so until a look is exact. */
     fake_disk_set(&disk, 200000, 100000, 3);
-    CU_ASSERT(sluice_disk_watch_look(watch, false).has_others);
-    CU_ASSERT(sluice_disk_watch_look(watch, false).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, false).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, false).has_others);
     fake_disk_set(&disk, 200192, 100000, 0);
-    CU_ASSERT(sluice_disk_watch_look(watch, true).is_exact);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, true).is_exact);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
     sluice_disk_watch_close(watch);
 }
 
@@ -79,7 +79,7 @@ static void what_cannot_be_read_is_nobody(void)
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
     sluice_test_put_text(disk.folder, "stat", "");
-    struct sluice_disk_sight sight = sluice_disk_watch_look(watch, true);
+    struct sluice_disk_activity sight = sluice_disk_watch_poll(watch, true);
     CU_ASSERT(!sight.has_others && !sight.is_exact && sight.in_flight == 0);
     sluice_disk_watch_close(watch);
     sluice_disk_watch_close(NULL);
@@ -109,7 +109,7 @@ static void a_partition_or_volume_is_its_disk(void)
         fake_disk_set(&disk, 0, 0, 0);
         struct sluice_disk_watch *watch = must_open(&disk);
         fake_disk_set(&disk, 512, 0, 0);
-        CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
+        CU_ASSERT(sluice_disk_watch_poll(watch, true).has_others);
         sluice_disk_watch_close(watch);
     }
 }
@@ -121,7 +121,7 @@ static void a_volume_on_several_disks_is_itself(void)
     sluice_test_put_text(disk.folder, "slaves/sdb/stat", "");
     struct sluice_disk_watch *watch = must_open(&disk);
     fake_disk_set(&disk, 512, 0, 0);
-    CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, true).has_others);
     sluice_disk_watch_close(watch);
 }
 
@@ -175,7 +175,7 @@ static void this_machine_has_a_disk_or_says_why_not(void)
         printf("not on this machine: %s\n", err.text);
         return;
     }
-    (void)sluice_disk_watch_look(watch, true);
+    (void)sluice_disk_watch_poll(watch, true);
     sluice_disk_watch_close(watch);
 }
 
