@@ -125,7 +125,7 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
         if (status != SLUICE_E_AGAIN)
             return status;
     }
-    /* The job is another thread's once it is submitted, so this comes before. */
+    /* Set before it is submitted, as it belongs to another thread then. */
     job->split = 0;
     job->is_cut = false;
     const sluice_status status = sluice_workers_try(workers, s->client, SLUICE_GROUP_IO, &job->job);
@@ -134,7 +134,7 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
     return status;
 }
 
-/* Nobody waits for the answer. */
+/* Lets go of a job that nobody waits for. */
 static void drop(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     job->reply.status = SLUICE_E_CLOSED;
@@ -146,7 +146,7 @@ static void drop(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     struct sluice_workers *workers = s->context->workers;
-    sluice_fetch_stream_ref(s); /* the waiter's, should it come to that */
+    sluice_fetch_stream_ref(s); /* the waiter's, if it has to wait */
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
         const sluice_status status = hand_over(s, job);
@@ -157,7 +157,7 @@ static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
             break;
         }
 
-        /* Parked before it is in line: it may be called back at once. */
+        /* Parked before the wait: the waiter may be called at once. */
         pthread_mutex_lock(&s->lock);
         s->parked = job;
         s->is_waiting = true;
@@ -181,7 +181,7 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
         return true;
     if (!s->backlog_first)
         return false;
-    /* One that is larger than all the room must pass too, but not behind what waits to be sent. */
+    /* A request larger than all the room must pass, too, but only while nothing else is held. */
     return s->is_over || (!s->in_flight && !queued) ||
            (s->in_flight < s->context->max_in_flight && s->in_flight_bytes + queued < STREAM_BYTES);
 }
@@ -205,7 +205,7 @@ static void dispatch(struct sluice_fetch_stream *s)
             if (!may_take(s, queued) || is_out_of_memory)
                 break;
             if (s->is_over && !s->parked) {
-                /* Nobody to answer: let the rest go. */
+                /* Nobody waits for the rest of the backlog. */
                 struct sluice_fetch_backlog *rest = s->backlog_first;
                 s->backlog_first = NULL;
                 s->backlog_end = &s->backlog_first;

@@ -71,11 +71,11 @@ struct sluice_fetch_stream {
     bool is_held;                      /* they wait for others */
     size_t num_working;                /* taken from the backlog and not yet answered */
     size_t in_flight, in_flight_bytes; /* taken from the backlog and not yet sent */
-    int64_t window_left;               /* payload bytes that may still go; < 0: overdrawn */
-    bool has_window;
-    bool is_open;        /* FetchOpen came */
-    bool is_half_closed; /* the client asks for no more */
-    bool is_over;        /* finished by us, or lost: nothing more is sent */
+    int64_t credit_bytes;              /* payload bytes that may still go; < 0: overdrawn */
+    bool has_credit;                   /* the client limits them (FetchOpen's window_bytes) */
+    bool is_open;                      /* FetchOpen came */
+    bool is_half_closed;               /* the client asks for no more */
+    bool is_over;                      /* finished by us, or lost: nothing more is sent */
     bool is_paused;
     bool is_waiting; /* the waiter below is in line */
     bool is_dispatching, dispatch_again;

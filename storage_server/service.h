@@ -13,7 +13,7 @@
  *
  *     message -> backlog -> queue of PREP or IO -> ready -> one message of replies
  *                   |           (workers.h)          |
- *             waits while too much              waits while the client's window is used up,
+ *             waits while too much              waits while the client's credit is used up,
  *             is in flight, or no               while an earlier message is on its way, and,
  *             queue has room                    for hold_ns at most, while others are worked
  *                                               on (so that replies share a message)

@@ -1,5 +1,5 @@
-/* The original Python implementation's service, for its clients: one image per
- * call, by path, drawn afresh each time.  protos/data_transfer.proto. */
+/* The service of the original Python implementation, for its clients: one image per call, by path,
+ * with new random draws each time.  protos/data_transfer.proto. */
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The original's stages, and ours: pproc + 1 ops are done. */
+/* The original's stages.  After stage `pproc`, pproc + 1 of our ops are done. */
 enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
 
 #define DEFAULT_SIZE 224
@@ -156,11 +156,11 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     } else {
         sluice_rpc_call_finish(t->call, SLUICE_RPC_OK, NULL);
     }
-    (void)sluice_workers_job_cpu_ns(); /* not the next job's */
+    (void)sluice_workers_job_cpu_ns(); /* else the next job would be charged for this one */
     free_transfer(t);
 }
 
-/* Submits, or gets in line.  False: in line. */
+/* Submits the job, or waits for room.  False: it waits. */
 static bool submit(struct transfer *t)
 {
     struct sluice_workers *workers = t->context->workers;
@@ -222,7 +222,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     unsigned split;
     if (sluice_rpc_call_state(call))
         return;
-    /* Not a pointer to anything: the mark that this call got its message. */
+    /* Only marks that this call got its message; nobody follows the pointer. */
     sluice_rpc_call_set_state(call, context);
     if (sluice_wire_get_data_request(message, &request, &err) != SLUICE_OK) {
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);

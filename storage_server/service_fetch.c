@@ -73,7 +73,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
         s->next->link = &s->next;
     context->fetch->streams = s;
     pthread_mutex_unlock(&context->fetch->lock);
-    /* Listed first, then asked: a stop either finds it in the list or is seen here. */
+    /* After it is listed: a stop either finds the stream in the list or is seen here. */
     sluice_fetch_stream_end_if_answered(s);
 }
 
@@ -100,8 +100,8 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     pthread_mutex_lock(&s->lock);
     s->is_open = true;
-    s->has_window = open->window_bytes > 0;
-    s->window_left =
+    s->has_credit = open->window_bytes > 0;
+    s->credit_bytes =
         open->window_bytes < INT64_MAX / 2 ? (int64_t)open->window_bytes : INT64_MAX / 2;
     pthread_mutex_unlock(&s->lock);
     return true;
@@ -125,7 +125,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     }
 
     struct sluice_fetch_backlog *backlog = NULL;
-    /* What comes after the stop was not accepted; grants still count. */
+    /* Requests after the stop are not accepted; credit still counts. */
     const bool is_stopping = atomic_load(&context->fetch->is_stopping);
     if (request.num_samples && !is_stopping) {
         if (!s->is_open) {
@@ -151,8 +151,8 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
         s->backlog_end = &backlog->next;
         s->backlog_requests += backlog->num_requests;
     }
-    const int64_t room = INT64_MAX / 2 - s->window_left;
-    s->window_left += request.grant_bytes < (uint64_t)room ? (int64_t)request.grant_bytes : room;
+    const int64_t room = INT64_MAX / 2 - s->credit_bytes;
+    s->credit_bytes += request.grant_bytes < (uint64_t)room ? (int64_t)request.grant_bytes : room;
     pthread_mutex_unlock(&s->lock);
     sluice_wire_fetch_request_clear(&request);
     sluice_fetch_stream_advance(s);
@@ -201,14 +201,14 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
         sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered",
                    sluice_rpc_call_peer(call), unanswered);
     sluice_stats_stream_closed(context->stats);
-    sluice_fetch_stream_advance(s); /* drops what is left */
+    sluice_fetch_stream_advance(s); /* drops the requests that are left */
     sluice_fetch_stream_unref(s);
 }
 
 void sluice_fetch_stop(struct sluice_fetch *fetch)
 {
     atomic_store(&fetch->is_stopping, true);
-    /* A chain of its own: a stream that ends leaves the list meanwhile. */
+    /* A list of its own, since a stream that ends leaves fetch->streams. */
     struct sluice_fetch_stream *chain = NULL;
     pthread_mutex_lock(&fetch->lock);
     for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
