@@ -50,12 +50,12 @@ struct sluice_context {
     uint64_t max_image_pixels, max_file_bytes;
     bool has_optimal_crops; /* Huffman tables made for each JPEG crop */
 
-    /* Known only when calls may come already; NULL until then. */
+    /* NULL until it is known, when calls may come already. */
     struct sluice_rpc_server *_Atomic rpc;
 
-    /* DataTransfer's draws: a seed of this process and a number for each call. */
+    /* For DataTransfer's random draws: a seed of this process and a number for each call. */
     uint64_t transfer_seed;
-    atomic_uint_fast64_t transfers; /* relaxed: only unlike numbers are wanted */
+    atomic_uint_fast64_t transfers; /* relaxed: the numbers need only differ */
 };
 
 /* The methods of each service, for the server's table. */

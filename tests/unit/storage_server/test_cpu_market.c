@@ -113,7 +113,7 @@ static void the_worth_counts_by_what_a_client_used_of_late(void)
     CU_ASSERT_DOUBLE_EQUAL(market.price.worth, pow(16, used_other / (used_one + used_other)), 0.01);
 }
 
-static void the_worth_is_looked_for_while_a_client_has_not_told_it(void)
+static void the_worth_is_searched_for_while_a_client_has_not_told_it(void)
 {
     begin(1);
     sluice_cpu_market_follow(&market, &one, 0);
@@ -343,7 +343,7 @@ int main(void)
         SLUICE_TEST(the_price_is_of_those_who_follow_it_and_ask),
         SLUICE_TEST(a_client_without_requests_does_not_share_the_cores),
         SLUICE_TEST(the_worth_counts_by_what_a_client_used_of_late),
-        SLUICE_TEST(the_worth_is_looked_for_while_a_client_has_not_told_it),
+        SLUICE_TEST(the_worth_is_searched_for_while_a_client_has_not_told_it),
         SLUICE_TEST(cores_that_nobody_had_asked_for_yet_were_idle),
         SLUICE_TEST(jobs_that_wait_when_a_client_begins_to_follow_count),
         SLUICE_TEST(jobs_that_began_before_their_client_followed_are_of_others),

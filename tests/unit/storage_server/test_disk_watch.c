@@ -50,7 +50,7 @@ static void others_are_what_is_not_ours(void)
     sluice_disk_watch_close(watch);
 }
 
-static void what_we_wait_for_is_never_others(void)
+static void our_reads_in_flight_are_never_others(void)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
@@ -64,7 +64,7 @@ static void what_we_wait_for_is_never_others(void)
     fake_disk_set(&disk, 65536, 65536, 0);
     CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
 
-    /* Certain in the middle of ours, too, and so until a look is exact. */
+    /* Certain in the middle of ours, too, and so until a poll is exact. */
     fake_disk_set(&disk, 200000, 100000, 3);
     CU_ASSERT(sluice_disk_watch_poll(watch, false).has_others);
     CU_ASSERT(sluice_disk_watch_poll(watch, false).has_others);
@@ -74,7 +74,7 @@ static void what_we_wait_for_is_never_others(void)
     sluice_disk_watch_close(watch);
 }
 
-static void what_cannot_be_read_is_nobody(void)
+static void counters_that_cannot_be_read_show_no_reads(void)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
@@ -125,7 +125,7 @@ static void a_volume_on_several_disks_is_itself(void)
     sluice_disk_watch_close(watch);
 }
 
-static void what_does_not_count_is_refused(void)
+static void a_disk_without_counters_is_refused(void)
 {
     struct fake_disk disk = fake_disk_create();
     sluice_test_put_text(disk.folder, "queue/iostats", "0\n");
@@ -143,7 +143,7 @@ static void what_does_not_count_is_refused(void)
     CU_ASSERT_EQUAL(sluice_disk_watch_open("", "/no/such/folder", &watch, NULL), SLUICE_E_IO);
 }
 
-static void the_kernel_says_what_is_in_memory(void)
+static void the_kernel_says_what_is_cached(void)
 {
     char path[1024];
     static char bytes[10000];
@@ -183,12 +183,12 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(others_are_what_is_not_ours),
-        SLUICE_TEST(what_we_wait_for_is_never_others),
-        SLUICE_TEST(what_cannot_be_read_is_nobody),
+        SLUICE_TEST(our_reads_in_flight_are_never_others),
+        SLUICE_TEST(counters_that_cannot_be_read_show_no_reads),
         SLUICE_TEST(a_partition_or_volume_is_its_disk),
         SLUICE_TEST(a_volume_on_several_disks_is_itself),
-        SLUICE_TEST(what_does_not_count_is_refused),
-        SLUICE_TEST(the_kernel_says_what_is_in_memory),
+        SLUICE_TEST(a_disk_without_counters_is_refused),
+        SLUICE_TEST(the_kernel_says_what_is_cached),
         SLUICE_TEST(this_machine_has_a_disk_or_says_why_not),
     };
     return sluice_test_run("disk_watch", tests, SLUICE_TEST_COUNT(tests));

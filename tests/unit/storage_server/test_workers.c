@@ -424,7 +424,7 @@ static int nice_of(enum sluice_worker_group group)
     return nice.nice;
 }
 
-static void limits_are_of_both_groups(void)
+static void limits_hold_for_both_groups(void)
 {
     const int ours = getpriority(PRIO_PROCESS, 0);
     const struct sluice_prep_limits_options options = {.has_nice = true, .nice = 19};
@@ -517,7 +517,7 @@ int main(void)
         SLUICE_TEST(a_client_without_room_keeps_nobody_else_waiting),
         SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
-        SLUICE_TEST(limits_are_of_both_groups),
+        SLUICE_TEST(limits_hold_for_both_groups),
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
         SLUICE_TEST(who_asks_for_the_cores_reads_no_files),
         SLUICE_TEST(the_offer_is_the_markets_price),
