@@ -8,8 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the handlers of one server share: every callback of rpc_server gets it as
- * its ctx.  All of it is made before the first call and outlives the last one.
+/* What the handlers of one server share: every callback of rpc_server gets it as its ctx.  All of
+ * it is made before the first call and outlives the last one.
+ *
+ * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
+ *
+ *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch_stream.h)
+ *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
+ *
+ * Each of these is a leaf and taken alone: sluice_core_watch.lock, sluice_stats.lock,
+ * sluice_health.lock, sluice_rate_limit.lock, sluice_disk_gate.lock, and those of base/disk_clock
+ * and the pool of base/buf.  lib/rpc has locks of its own, of which it holds none during a
+ * callback, and none of ours is held while it is called.
  *
  * Threads: constant while serving, except for what locks itself. */
 
@@ -40,12 +50,12 @@ struct sluice_context {
     uint64_t max_image_pixels, max_file_bytes;
     bool has_optimal_crops; /* Huffman tables made for each JPEG crop */
 
-    /* Known only when calls may come already; NULL until then. */
+    /* NULL until it is known, when calls may come already. */
     struct sluice_rpc_server *_Atomic rpc;
 
-    /* DataTransfer's draws: a seed of this process and a number for each call. */
+    /* For DataTransfer's random draws: a seed of this process and a number for each call. */
     uint64_t transfer_seed;
-    atomic_uint_fast64_t transfers; /* relaxed: only unlike numbers are wanted */
+    atomic_uint_fast64_t transfers; /* relaxed: the numbers need only differ */
 };
 
 /* The methods of each service, for the server's table. */

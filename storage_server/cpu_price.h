@@ -4,80 +4,85 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the server's cores are worth to its clients.
+/* The price of the server's CPU, by which clients that do not know each other share its cores.
  *
- * The price is what a storage core costs, in seconds by which a million samples come later.
- * Every client says by how many they would come sooner to it with a core more, hears the
- * price, and uses less or more (compute_client/replan/auto_price.h), at a rate that follows
+ * Price adjustment: tatonnement, or dual ascent, as in Kelly, Maulloo, Tan, "Rate control for
+ * communication networks" (1998).  The server tells all clients one price.  Each one uses more of
+ * the cores while a core is worth more to it than the price, and less while it is worth less, at a
+ * rate proportional to log(worth / price) (compute_client/replan).  So those that gain least from
+ * the cores leave them to the others.  Prices and worths are in seconds by which a million samples
+ * come sooner with one core more.
  *
- *     log(worth / price)
+ * The server adjusts the price by excess demand and by the queue, as the active queue management
+ * REM does (Athuraliya, Li, Low, Yin, "REM: active queue management", 2001):
  *
- * so those that gain least from the cores leave them to the others.  The price is the
- * mean worth (of logarithms, by use), and more or less than that by the queue:
+ *     asked  =  (work done + growth of the queue) / capacity - 1      smoothed
+ *     level  =  RATE_GAIN * asked + QUEUE_GAIN * (standing - target)  within +- MAX_LEVEL
+ *     price  =  worth * exp(level)
  *
- *     asked  =  (work done + growth of the queue) / capacity - 1      smoothed over 0.2 s
- *     price  =  worth * exp(DAMPING * asked + DRAIN * (standing - target))
+ * - worth is the mean of what the clients say (geometric, weighted by use).  At that price some
+ *   come to use more and others less, and all together the same.  So level alone decides whether
+ *   all together use more or less.
+ * - standing is the queue, in seconds of work, as CoDel measures it (RFC 8289): the least that
+ *   waited within the last 0.2 s.  A queue that comes and goes is none.
+ * - The queue is the integral of excess demand, and clients take time to follow.  Control by the
+ *   queue alone would oscillate; the term with `asked` answers to its growth before it has grown.
  *
- * with `standing` the least time of work that waited within the last 0.2 s.  At the mean
- * worth some come to use more and others less, and all together what they did; so the
- * queue alone says whether all together use more or less.  It is the sum of what they
- * asked for too much, and they take time to follow: without the first term, which
- * answers to how fast the queue grows before it has grown, both would swing.
+ * Capacity is not the number of workers.  It is what workers do per second in which they have jobs,
+ * after what quotas, other programs and clients that do not follow the price take.  So the pauses
+ * of a quota do not look like a lack of work, and a quota that is not used up does.
  *
- * Capacity is not the number of workers: it is what they do while they have jobs, which
- * quotas, other threads and clients that do not follow the price leave them, as if they had
- * some all the time.  So a quota that stops the workers for a part of each of its periods is
- * no lack of work in the rest, and one that is not exhausted is.
+ * While no client says what the cores are worth, the worth is searched for: it rises while jobs
+ * stand and falls while cores are idle.
  *
- * Where nobody has a use for more, or says what it is worth, the worth is looked for: it
- * rises while jobs stand, and falls while cores are idle.
+ * The price is 0 for a client that says its worth and is alone, as it has nobody to leave cores to.
+ * It is 0 also where it would be below SLUICE_CPU_PRICE_LEAST, and never above
+ * SLUICE_CPU_PRICE_MOST.
  *
- * A client that says what the cores are worth to it and is alone has nobody to leave
- * anything to: then the price is 0.  Below SLUICE_CPU_PRICE_LEAST the price is 0, above
- * SLUICE_CPU_PRICE_MOST it does not go.
+ * The constants are in tuning.h.
  *
- * Threads: a value; whoever holds it locks it. */
+ * Threads: none of its own, a plain value; whoever holds it locks it. */
 
 #define SLUICE_CPU_PRICE_LEAST 0x1p-5
 #define SLUICE_CPU_PRICE_MOST 0x1p30
-#define SLUICE_CPU_PRICE_TARGET_S 0.03 /* of work stands in the queue while the price rests */
 
 struct sluice_cpu_price {
     double price;
-    double worth;     /* the mean, as it was heard last */
-    double asked;     /* smoothed */
-    double cores;     /* capacity; 0: not known */
-    double waiting_s; /* CPU time of the jobs that waited at last_ns */
-    double standing_s;
+    double worth;      /* the mean, as it was told or found last */
+    double asked;      /* excess demand, in parts of capacity, smoothed */
+    double cores;      /* capacity; 0: not known */
+    double waiting_s;  /* CPU time of the jobs that waited at last_ns */
+    double standing_s; /* the standing queue: time to work it off */
+    /* Sums since the capacity was updated last. */
     struct {
         double elapsed_s, done_s, busy_s, idle_s, others_s;
-    } seen;            /* since the capacity was made last */
-    double least_s[2]; /* of work that waited, in this part of the window and the one before */
-    uint64_t part_ns;  /* this part began */
-    uint64_t last_ns;
+    } seen;
+    double least_s[2];  /* the shortest queue of this period and of the one before */
+    uint64_t period_ns; /* when this period began */
+    uint64_t last_ns;   /* of the last update */
 };
 
 /* The price is 0 and the queue empty. */
 struct sluice_cpu_price sluice_cpu_price_init(uint64_t now_ns);
 
-/* What was seen of the jobs of those who follow the price, since the last time: clients that do not
- * follow it do not move it either.  A fair queue gives them their part and what nobody else wants,
- * and the price is that of the rest. */
+/* What happened since the last update, of jobs of clients that follow the price unless it says
+ * otherwise.  Other clients do not move the price: the fair queue gives them an equal part and what
+ * nobody else wants, and the price is that of the rest. */
 struct sluice_cpu_load {
     double cores;     /* that workers may use, as far as is known */
     double waiting_s; /* CPU time that the jobs which wait now are expected to take */
     double done_s;    /* CPU time of jobs that were done */
-    double busy_s;    /* for which workers had such jobs, all together ... */
-    double others_s;  /* ... those of others ... */
-    double idle_s;    /* ... and none at all */
+    double busy_s;    /* time for which workers had such jobs, summed over the workers */
+    double others_s;  /* the same for jobs of other clients */
+    double idle_s;    /* the same for no job at all */
     bool was_empty;   /* no job waited, at some time */
     unsigned num_followers;
     double worth;    /* the mean of what a core is worth to them; 0: nothing, or not told */
-    bool has_silent; /* one of them never said that */
+    bool has_silent; /* one of them never told it */
 };
 
-/* What was seen at now_ns (not before the last one): returns the price from here on.  Any spacing
- * will do; below 100 ms it makes no difference. */
+/* Returns the price from now on.  A now_ns that is not later than the last one changes nothing.
+ * Updates may come at any interval; below 100 ms it makes no difference. */
 double sluice_cpu_price_update(struct sluice_cpu_price *price, uint64_t now_ns,
                                const struct sluice_cpu_load *load);
 

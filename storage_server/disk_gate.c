@@ -12,34 +12,38 @@
 
 #define MS 1000000ull
 
-/* A read of others that comes while one of ours is under way waits for this much. */
+/* Bytes of one piece, which a read of others waits for if it comes during one of ours. */
 #define PIECE (32u << 10)
-/* Others that were seen may read again within this time: a program that reads twice a second is
- * one that waits for its reads. */
+/* Others are expected to read again for so long after they were seen: a program that reads twice a
+ * second waits for each of its reads. */
 #define HOLD_NS (1000 * MS)
-/* The longest that a piece waits for others: so many bytes a second are had in any case. */
+/* The longest that a piece waits for others: PIECE / PATIENCE_NS is the least rate of ours. */
 #define PATIENCE_NS (20 * MS)
-#define POLL_NS (MS / 5)
-/* Between two looks while nobody waits for them, and between two moments of quiet for an exact
- * one.  Such a moment costs the disk about one read's time, which shall be no more than a 50th. */
-#define LOOK_PERIOD_NS (20 * MS)
+/* Between two polls while we wait for the others' reads. */
+#define WAIT_NS (MS / 5)
+/* Between two polls while nobody waits for them. */
+#define POLL_INTERVAL_NS (20 * MS)
+/* Between two moments of quiet, for an exact poll.  Such a moment costs about the time of one read,
+ * so it comes QUIET_INTERVALS read times after the last one, within these bounds: 2 % of the disk's
+ * time. */
 #define LEAST_QUIET_NS (100 * MS)
 #define MOST_QUIET_NS (1000 * MS)
-#define QUIET_PERIODS 50
+#define QUIET_INTERVALS 50
 
 struct sluice_disk_gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned num_reading;
     bool is_polite;   /* others read: one at a time */
-    bool wants_quiet; /* the next one goes alone, to look */
+    bool wants_quiet; /* the next one goes alone, for an exact poll */
     bool has_told;
     uint64_t others_ns; /* when they were last seen */
-    uint64_t look_ns, quiet_ns, quiet_period_ns;
-    uint64_t drain_ns; /* since when new ones wait for quiet, and for how many */
+    uint64_t poll_ns, quiet_ns, quiet_interval_ns;
+    /* The wait for quiet: when it began, and how many reads were under way then. */
+    uint64_t drain_ns;
     unsigned num_drained;
 
-    struct sluice_disk_watch *watch; /* of who is alone, or has the lock while nobody is */
+    struct sluice_disk_watch *watch; /* for the one who reads alone, else under the lock */
 };
 
 sluice_status sluice_disk_gate_open(const char *root, const char *folder,
@@ -55,8 +59,8 @@ sluice_status sluice_disk_gate_open(const char *root, const char *folder,
     }
     pthread_mutex_init(&gate->lock, NULL);
     pthread_cond_init(&gate->changed, NULL);
-    gate->quiet_period_ns = LEAST_QUIET_NS;
-    gate->look_ns = gate->quiet_ns = sluice_clock_ns();
+    gate->quiet_interval_ns = LEAST_QUIET_NS;
+    gate->poll_ns = gate->quiet_ns = sluice_clock_ns();
     *out = gate;
     return SLUICE_OK;
 }
@@ -71,30 +75,30 @@ void sluice_disk_gate_close(struct sluice_disk_gate *gate)
     free(gate);
 }
 
-/* Nobody of us reads.  Waits for the reads that the disk has, which are others' (or such as the
- * kernel does ahead for us, which end soon); nothing but its counters tells when they are done.
- * True: others have read, or still do. */
+/* While none of ours reads: waits until the disk has no read in flight.  Those are others' (or the
+ * kernel's read-ahead for us, which ends soon).  Only the counters tell when they are done, so this
+ * polls.  True: others have read, or still do. */
 static bool wait_for_others(struct sluice_disk_gate *gate)
 {
     const uint64_t start_ns = sluice_clock_ns();
-    const struct timespec poll = {.tv_nsec = POLL_NS};
+    const struct timespec pause = {.tv_nsec = WAIT_NS};
     bool has_others = false;
     for (;;) {
-        const struct sluice_disk_sight sight = sluice_disk_watch_look(gate->watch, true);
-        has_others |= sight.has_others;
-        if (sight.in_flight == 0)
+        const struct sluice_disk_activity seen = sluice_disk_watch_poll(gate->watch, true);
+        has_others |= seen.has_others;
+        if (seen.in_flight == 0)
             return has_others;
         if (sluice_clock_ns() - start_ns >= PATIENCE_NS)
             return true;
-        (void)nanosleep(&poll, NULL);
+        (void)nanosleep(&pause, NULL);
     }
 }
 
-/* Under the lock: what was seen decides how the next ones go. */
+/* Under the lock: after a poll, how the next reads go. */
 static void decide(struct sluice_disk_gate *gate, bool has_others)
 {
     const uint64_t now_ns = sluice_clock_ns();
-    gate->look_ns = now_ns;
+    gate->poll_ns = now_ns;
     if (has_others) {
         gate->others_ns = now_ns;
         gate->is_polite = true;
@@ -106,15 +110,15 @@ static void decide(struct sluice_disk_gate *gate, bool has_others)
     }
 }
 
-/* Under the lock, as soon as it is quiet. */
-static void set_period(struct sluice_disk_gate *gate)
+/* Under the lock, as soon as it is quiet: when to be quiet again. */
+static void set_interval(struct sluice_disk_gate *gate)
 {
     const uint64_t num_reads = gate->num_drained ? gate->num_drained : 1;
     const uint64_t cost_ns = (sluice_clock_ns() - gate->drain_ns) / num_reads;
-    const uint64_t period_ns = QUIET_PERIODS * cost_ns;
-    gate->quiet_period_ns = period_ns < LEAST_QUIET_NS  ? LEAST_QUIET_NS
-                            : period_ns > MOST_QUIET_NS ? MOST_QUIET_NS
-                                                        : period_ns;
+    const uint64_t interval_ns = QUIET_INTERVALS * cost_ns;
+    gate->quiet_interval_ns = interval_ns < LEAST_QUIET_NS  ? LEAST_QUIET_NS
+                              : interval_ns > MOST_QUIET_NS ? MOST_QUIET_NS
+                                                            : interval_ns;
 }
 
 size_t sluice_disk_gate_take(struct sluice_disk_gate *gate)
@@ -122,18 +126,18 @@ size_t sluice_disk_gate_take(struct sluice_disk_gate *gate)
     pthread_mutex_lock(&gate->lock);
     if (!gate->is_polite && !gate->wants_quiet) {
         const uint64_t now_ns = sluice_clock_ns();
-        gate->wants_quiet = now_ns - gate->quiet_ns >= gate->quiet_period_ns;
+        gate->wants_quiet = now_ns - gate->quiet_ns >= gate->quiet_interval_ns;
         gate->drain_ns = now_ns;
         gate->num_drained = gate->num_reading;
-        if (!gate->wants_quiet && now_ns - gate->look_ns >= LOOK_PERIOD_NS)
-            decide(gate, sluice_disk_watch_look(gate->watch, false).has_others);
+        if (!gate->wants_quiet && now_ns - gate->poll_ns >= POLL_INTERVAL_NS)
+            decide(gate, sluice_disk_watch_poll(gate->watch, false).has_others);
     }
     while ((gate->is_polite || gate->wants_quiet) && gate->num_reading)
         pthread_cond_wait(&gate->changed, &gate->lock);
     gate->num_reading++;
     if (gate->is_polite || gate->wants_quiet) {
         if (!gate->is_polite)
-            set_period(gate);
+            set_interval(gate);
         pthread_mutex_unlock(&gate->lock);
         const bool has_others = wait_for_others(gate);
         pthread_mutex_lock(&gate->lock);

@@ -5,17 +5,17 @@
 
 #include <stddef.h>
 
-/* Lets other programs' reads of the disk come first, whatever its scheduler, or none, knows of
- * priorities: a disk serves many reads at once and in its own order, so what counts is how
- * many of ours it has before the others' come.
+/* Lets other programs' reads of the disk go first, also with an I/O scheduler that knows no
+ * priorities.  A disk serves many reads at once, in an order of its own, so what delays the others
+ * is the number of our reads that it already has.
  *
  *     nobody else reads   every read goes at once
- *     others read         one of ours at a time, in pieces, each only when the disk has none of
- *                         theirs to answer; but after some time even so, that nobody starves
+ *     others read         one of ours at a time, in pieces, each when the disk has no read of
+ *                         theirs in flight, or after PATIENCE_NS, so that ours do not starve
  *
- * Others are seen by the disk's own counters (disk_watch.h).  These are exact only while we read
- * nothing, so some times a second, the fewer the longer a read takes, new reads wait until those
- * under way are done.
+ * The disk's counters show the others (disk_watch.h).  They are exact only while we read nothing.
+ * So some times a second, less often if a read takes long, new reads wait until those in flight are
+ * done.
  *
  * Threads: open and close on one, before the first and after the last read; the rest from any. */
 
@@ -27,8 +27,8 @@ SLUICE_MUST_USE sluice_status sluice_disk_gate_open(const char *root, const char
                                                     struct sluice_err *err);
 void sluice_disk_gate_close(struct sluice_disk_gate *gate); /* NULL is allowed */
 
-/* Blocks until the caller may read: so many bytes at most (SIZE_MAX: all it wants).  It then gives
- * the turn back. */
+/* Blocks until the caller may read.  Returns how many bytes it may read at most (SIZE_MAX: all that
+ * it wants) before it gives the turn back. */
 size_t sluice_disk_gate_take(struct sluice_disk_gate *gate);
 void sluice_disk_gate_give(struct sluice_disk_gate *gate);
 

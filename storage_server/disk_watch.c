@@ -27,8 +27,8 @@ struct cachestat {
 };
 
 struct sluice_disk_watch {
-    int stat, in_flight, ours; /* files, read anew at each look */
-    int64_t others;            /* bytes, at the last look that was exact */
+    int stat, in_flight, ours; /* files, read anew at each poll */
+    int64_t others;            /* bytes, at the last exact poll */
 };
 
 /* Up to `count` numbers of a file's beginning; their number. */
@@ -72,20 +72,21 @@ static bool read_ours(const struct sluice_disk_watch *watch, int64_t *bytes)
     return true;
 }
 
-struct sluice_disk_sight sluice_disk_watch_look(struct sluice_disk_watch *watch, bool is_quiet)
+struct sluice_disk_activity sluice_disk_watch_poll(struct sluice_disk_watch *watch, bool is_quiet)
 {
-    struct sluice_disk_sight sight = {0};
+    struct sluice_disk_activity activity = {0};
     int64_t before, disk, after;
-    /* Ours come after the disk's, or what was asked for and done in between would be others'. */
-    if (!read_ours(watch, &before) || !read_disk(watch, &disk, &sight.in_flight) ||
+    /* Our counter is read after the disk's: a read of ours that is done in between would otherwise
+     * count as others'. */
+    if (!read_ours(watch, &before) || !read_disk(watch, &disk, &activity.in_flight) ||
         !read_ours(watch, &after))
-        return (struct sluice_disk_sight){0};
+        return (struct sluice_disk_activity){0};
     const int64_t others = disk - after;
-    sight.has_others = others > watch->others;
-    sight.is_exact = is_quiet && sight.in_flight == 0 && before == after;
-    if (sight.is_exact)
+    activity.has_others = others > watch->others;
+    activity.is_exact = is_quiet && activity.in_flight == 0 && before == after;
+    if (activity.is_exact)
         watch->others = others;
-    return sight;
+    return activity;
 }
 
 /* --- finding the disk --- */
@@ -115,8 +116,8 @@ static void find_only_slave(const char *folder, char *name, size_t room)
         name[0] = '\0';
 }
 
-/* A volume is what it lies on, a partition the whole of which it is a part: there others wait for
- * us. */
+/* From a volume to the disk below it, and from a partition to its whole disk, since reads of other
+ * partitions share the disk with ours. */
 static bool find_disk(path_text folder)
 {
     path_text next;

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-/* With fewer places than this none is kept free. */
+/* Places.  With fewer than this none is kept free for new flows. */
 #define MANY_PLACES 16
 
 struct sluice_fair_queue sluice_fair_queue_init(size_t capacity)
@@ -22,7 +22,7 @@ static bool is_active(const struct sluice_flow *flow)
     return flow->depth || flow->num_running;
 }
 
-/* The places of each flow if there are so many. */
+/* The most places that each of num_flows flows may hold. */
 static size_t part_of(const struct sluice_fair_queue *queue, unsigned num_flows)
 {
     const size_t kept = queue->capacity < MANY_PLACES ? 0 : queue->capacity / 4;
@@ -65,7 +65,7 @@ struct sluice_job *sluice_fair_queue_pop(struct sluice_fair_queue *queue, struct
     struct sluice_flow *least = queue->waiting;
     if (!least)
         return NULL;
-    /* The last in the list has waited for the longest: of equals, that one. */
+    /* Of equals the last in the list, which has waited for the longest. */
     for (struct sluice_flow *f = least->next; f; f = f->next) {
         if (f->served_ns <= least->served_ns)
             least = f;

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A larger payload would not fit the 64 MiB that our client receives. */
+/* A larger payload would not fit the 64 MiB messages that our client accepts. */
 #define MAX_PAYLOAD_BYTES (63u << 20)
 
 uint32_t sluice_fetch_to_us(uint64_t ns)
@@ -21,7 +21,7 @@ uint32_t sluice_fetch_to_us(uint64_t ns)
     return us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
 }
 
-/* The end of a long path tells more than its beginning. */
+/* Of a long path the end, which says more than the beginning. */
 static void fail_reply(struct sluice_wire_sample_reply *reply, sluice_status status,
                        const char *path, const char *text)
 {
@@ -46,7 +46,7 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->payload = sluice_buf_ref(sample->data);
 }
 
-/* What was planned for the job.  SLUICE_E_AGAIN: the sample is smaller as it stands. */
+/* Does the job's work on the sample.  SLUICE_E_AGAIN: the sample goes out as it is now. */
 static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_scratch *scratch,
                                 struct sluice_sample *sample, struct sluice_err *err)
 {
@@ -60,7 +60,7 @@ static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_scra
         return SLUICE_OK;
     const sluice_status status = sluice_pipeline_crop_jpeg(s->pipeline, scratch, sample,
                                                            s->context->has_optimal_crops, NULL);
-    /* The file says the same as a crop, and what is wrong with it. */
+    /* A JPEG that cannot be cut goes as it is; the client finds what is wrong with it. */
     return status == SLUICE_OK || sluice_indexed_file_has_holes(sample) ? status : SLUICE_E_AGAIN;
 }
 

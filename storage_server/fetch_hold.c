@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Under the fetch's lock: a chain of the streams whose replies have been held back for long enough.
- * *is_holding: others hold some. */
+/* Under the fetch's lock: a chain of the streams whose replies have been held back for hold_ns.
+ * *is_holding: other streams hold some, too. */
 static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, bool *is_holding)
 {
     struct sluice_fetch_stream *due = NULL;
@@ -26,12 +26,12 @@ static struct sluice_fetch_stream *find_due(struct sluice_fetch *fetch, bool *is
     return due;
 }
 
-static void advance_all(struct sluice_fetch_stream *due)
+static void call_back(struct sluice_fetch *fetch, struct sluice_fetch_stream *due)
 {
     while (due) {
         struct sluice_fetch_stream *s = due;
         due = s->due_next;
-        sluice_fetch_stream_advance(s);
+        fetch->on_due(s);
         sluice_fetch_stream_unref(s);
     }
 }
@@ -56,7 +56,7 @@ static void *holder_main(void *ctx)
         wait_for_hold(fetch);
         struct sluice_fetch_stream *due = find_due(fetch, &fetch->is_holding);
         pthread_mutex_unlock(&fetch->lock);
-        advance_all(due);
+        call_back(fetch, due);
         pthread_mutex_lock(&fetch->lock);
     }
     pthread_mutex_unlock(&fetch->lock);
@@ -79,7 +79,7 @@ sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch, struct sluice_e
     const int failed = pthread_create(&fetch->holder, NULL, holder_main, fetch);
     if (failed) {
         pthread_cond_destroy(&fetch->changed);
-        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread for what is held back: %s",
+        return sluice_fail(err, SLUICE_E_IO, "cannot start the timer of held replies: %s",
                            strerror(failed));
     }
     fetch->has_holder = true;

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-/* Replies that are ready together share a message up to about this size: 20 kB samples then
- * cost half as much CPU, and stock clients take 4 MiB. */
+/* Bytes.  Replies that are ready together share a message up to about this size: samples of 20 kB
+ * then cost half as much CPU, and gRPC clients take messages of 4 MiB by default. */
 #define COALESCE_BYTES (512u << 10)
 #define MAX_SHARED_BYTES (1u << 20)
 
@@ -20,7 +20,7 @@ static void free_job(struct sluice_fetch_job *job)
     free(job);
 }
 
-/* Under the lock: takes what may go now as one message. */
+/* Under the lock: takes the replies that go into the next message. */
 static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
 {
     struct sluice_fetch_job *batch = NULL, **end = &batch;
@@ -28,8 +28,8 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
     while (s->ready && bytes < COALESCE_BYTES) {
         struct sluice_fetch_job *job = s->ready;
         const size_t len = job->reply.payload ? job->reply.payload->len : 0;
-        /* One reply may overdraw the window, else one larger than it could never go. */
-        if (len && s->has_window && s->window_left <= 0)
+        /* One reply may overdraw the credit: else one that is larger could never go. */
+        if (len && s->has_credit && s->credit_bytes <= 0)
             break;
         if (bytes && bytes + len > MAX_SHARED_BYTES)
             break;
@@ -37,7 +37,7 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
         if (!s->ready)
             s->ready_end = &s->ready;
         s->ready_bytes -= len;
-        s->window_left -= s->has_window ? (int64_t)len : 0;
+        s->credit_bytes -= s->has_credit ? (int64_t)len : 0;
         bytes += len;
         job->next = NULL;
         *end = job;
@@ -46,7 +46,8 @@ static struct sluice_fetch_job *take_batch(struct sluice_fetch_stream *s)
     return batch;
 }
 
-/* Under the lock: whether what is ready may go; else is_held says whether it waits for others. */
+/* Under the lock: whether a message may be sent now.  If not, is_held says whether replies wait for
+ * others to share it. */
 static bool is_due(struct sluice_fetch_stream *s, size_t queued)
 {
     s->is_held = false;
@@ -68,7 +69,7 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
         status = sluice_wire_put_sample_reply(&job->reply, &message, &err);
     if (status == SLUICE_OK) {
         const struct sluice_worker_pool_stats prep =
-            sluice_workers_stats(s->context->workers, SLUICE_LANE_PREP);
+            sluice_workers_stats(s->context->workers, SLUICE_GROUP_PREP);
         const struct sluice_workers_offer offer = sluice_workers_offer(s->context->workers);
         const struct sluice_wire_load load = {
             .queue_depth = (uint32_t)prep.queue_depth,
@@ -79,11 +80,11 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
     }
     if (status != SLUICE_OK) {
         sluice_message_clear(&message);
-        /* The client asks again for what it has no answer to. */
+        /* The client will ask again for samples without an answer. */
         sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, err.text);
         return;
     }
-    /* Counted first, so that whoever has the reply finds it in the counters. */
+    /* Counted before it is sent, so that who has the reply finds it in the counters. */
     for (const struct sluice_fetch_job *job = batch; job; job = job->next)
         sluice_stats_count(s->context->stats, &job->reply,
                            job->reply.ops_done < job->request.split);

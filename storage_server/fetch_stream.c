@@ -19,10 +19,10 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_pipeline_destroy(s->pipeline);
-    sluice_workers_leave(s->context->workers, s->party);
+    sluice_workers_leave(s->context->workers, s->client);
     sluice_rpc_call_unref(s->call);
     pthread_mutex_destroy(&s->lock);
-#ifndef __clang_analyzer__ /* it cannot count references, and calls every later use a fault */
+#ifndef __clang_analyzer__ /* it does not understand reference counts and reports later uses */
     free(s);
 #endif
 }

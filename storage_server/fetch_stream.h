@@ -11,15 +11,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Private to the Fetch service (service.h has the picture): its streams and their jobs.  Calls go
- * down:
+/* Private to the Fetch service (service.h shows the way of a request): its streams and their jobs.
+ * A file calls only files below it:
  *
- *     service_fetch.c     what arrives, and the stop
- *     fetch_lanes.c       moves requests into the lanes, and jobs through them
- *     fetch_answer.c      answers a job, on a worker
- *     fetch_send.c        puts what is ready on the wire
- *     fetch_hold.c        sees that nothing is held back for long
- *     fetch_stream.c      how long a stream lives, and how it ends
+ *     service_fetch.c       what arrives from the client; creates and stops the service
+ *         |
+ *     fetch_schedule.c      takes requests from the backlog and hands them to the workers
+ *         |       \
+ *         |     fetch_answer.c    answers one request, on a worker
+ *         |
+ *     fetch_send.c          puts replies that are ready into messages
+ *         |
+ *     fetch_hold.c          a timer thread for replies that wait for others
+ *         |
+ *     fetch_stream.c        how long a stream lives, and how it ends
+ *
+ * What comes back up is a callback that the upper file passed down, without a lock: the workers run
+ * jobs and call waiters (fetch_schedule.c), and the timer calls on_due
+ * (sluice_fetch_stream_advance).
+ *
+ * Lock order: sluice_fetch.lock before a stream's.  Neither is held while workers, rpc, stats or a
+ * callback are called (context.h has all locks).
  *
  * Threads: any. */
 
@@ -28,7 +40,7 @@ struct sluice_pipeline;
 struct sluice_rpc_call;
 struct sluice_scratch;
 
-/* The requests of one message that are still to be taken up. */
+/* The requests of one message that wait to be scheduled. */
 struct sluice_fetch_backlog {
     struct sluice_fetch_backlog *next;
     struct sluice_wire_sample_request *requests; /* owned */
@@ -42,7 +54,7 @@ struct sluice_fetch_job {
     struct sluice_fetch_stream *stream;        /* a reference */
     struct sluice_wire_sample_request request; /* its split at most num_ops */
     unsigned split;                            /* ops to run: what was asked for, or none */
-    bool is_cut;                               /* no ops, but the file's MCUs for the crop */
+    bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
     size_t estimated_bytes;                    /* of the reply */
     uint64_t accepted_ns;
     struct sluice_wire_sample_reply reply;
@@ -51,27 +63,27 @@ struct sluice_fetch_job {
 struct sluice_fetch_stream {
     pthread_mutex_t lock;
     struct sluice_fetch_backlog *backlog_first, **backlog_end;
-    size_t backlog_requests;                     /* not yet taken up, of all of it */
-    struct sluice_fetch_job *parked;             /* taken up, but no lane had room */
+    size_t backlog_requests;                     /* in all of the backlog */
+    struct sluice_fetch_job *parked;             /* taken from it, but no queue had room */
     struct sluice_fetch_job *ready, **ready_end; /* answered, not yet sent */
     size_t ready_bytes;
     uint64_t ready_since_ns;           /* the first of them */
     bool is_held;                      /* they wait for others */
-    size_t num_working;                /* taken up and not yet answered */
-    size_t in_flight, in_flight_bytes; /* taken up and not yet sent */
-    int64_t window_left;               /* payload bytes that may still go; < 0: overdrawn */
-    bool has_window;
-    bool is_open;        /* FetchOpen came */
-    bool is_half_closed; /* the client asks for no more */
-    bool is_over;        /* finished by us, or lost: nothing more is sent */
+    size_t num_working;                /* taken from the backlog and not yet answered */
+    size_t in_flight, in_flight_bytes; /* taken from the backlog and not yet sent */
+    int64_t credit_bytes;              /* payload bytes that may still go; < 0: overdrawn */
+    bool has_credit;                   /* the client limits them (FetchOpen's window_bytes) */
+    bool is_open;                      /* FetchOpen came */
+    bool is_half_closed;               /* the client asks for no more */
+    bool is_over;                      /* finished by us, or lost: nothing more is sent */
     bool is_paused;
     bool is_waiting; /* the waiter below is in line */
     bool is_dispatching, dispatch_again;
 
     atomic_uint refs; /* the call, each job, the waiter in line, the list while stopping */
-    struct sluice_context *context; /* constant from here */
-    struct sluice_rpc_call *call;   /* a reference */
-    struct sluice_party *party;     /* joined */
+    struct sluice_context *context;    /* constant from here */
+    struct sluice_rpc_call *call;      /* a reference */
+    struct sluice_work_client *client; /* joined */
     struct sluice_waiter waiter;
     struct sluice_pipeline *pipeline; /* set with is_open, before any job */
     unsigned num_ops;
@@ -84,17 +96,19 @@ struct sluice_fetch_stream {
 struct sluice_fetch {
     pthread_mutex_t lock;
     struct sluice_fetch_stream *streams;
-    uint64_t hold_ns;
     bool is_holding; /* a stream may hold replies back */
     bool is_closed;
     pthread_cond_t changed; /* one of these two */
 
     atomic_bool is_stopping;
+    uint64_t hold_ns; /* constant from here */
+    void (*on_due)(struct sluice_fetch_stream *stream);
     pthread_t holder;
     bool has_holder;
 };
 
-/* fetch_stream.c: */
+/* --- fetch_stream.c --- */
+
 struct sluice_fetch_stream *sluice_fetch_stream_ref(struct sluice_fetch_stream *s);
 void sluice_fetch_stream_unref(struct sluice_fetch_stream *s);
 
@@ -104,28 +118,39 @@ void sluice_fetch_stream_end(struct sluice_fetch_stream *s, enum sluice_rpc_code
 /* The same if nothing is left to answer and nothing will come. */
 void sluice_fetch_stream_end_if_answered(struct sluice_fetch_stream *s);
 
-/* fetch_send.c: takes the job over, its reply complete. */
-void sluice_fetch_make_ready(struct sluice_fetch_job *job);
-/* Sends what is ready, unless little has gathered and there will soon be more to share a message
- * with: while one is on its way, until on_writable comes here again; and while other requests of
- * the stream are worked on, for the fetch's hold_ns, as a message costs either node 0.1 ms of CPU
- * time and more, which is what copying 300 kB costs. */
-void sluice_fetch_flush(struct sluice_fetch_stream *s);
+/* --- fetch_hold.c --- */
 
-/* fetch_hold.c: a thread that looks after streams that hold replies back. */
+/* Starts the timer.  It calls fetch->on_due, without a lock, for each stream whose replies have
+ * been held back for hold_ns. */
 SLUICE_MUST_USE sluice_status sluice_fetch_hold_open(struct sluice_fetch *fetch,
                                                      struct sluice_err *err);
 void sluice_fetch_hold_close(struct sluice_fetch *fetch);
-void sluice_fetch_hold(struct sluice_fetch *fetch); /* a stream does */
+/* A stream holds replies back (is_held). */
+void sluice_fetch_hold(struct sluice_fetch *fetch);
 
-/* fetch_answer.c: the reply to the job's request, whatever happens. */
+/* --- fetch_send.c --- */
+
+/* Takes the job over, its reply complete. */
+void sluice_fetch_make_ready(struct sluice_fetch_job *job);
+/* Sends what is ready.  Small replies are held back so that several share a message (as Nagle's
+ * algorithm, RFC 896, does with packets), since a message costs either node 0.1 ms of CPU time and
+ * more, as much as copying 300 kB:
+ *   - while an earlier message is on its way, until on_writable comes here again;
+ *   - while other requests of the stream are worked on, for hold_ns at most. */
+void sluice_fetch_flush(struct sluice_fetch_stream *s);
+
+/* --- fetch_answer.c --- */
+
+/* Makes the reply to the job's request, whatever happens. */
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch);
 uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
 
-/* fetch_lanes.c: after anything changed that may let replies go or requests in.  Sends, moves
- * requests into the lanes as far as the limits and the lanes allow, keeps reading paused while too
- * many are left, and ends the stream when all is answered.  One thread at a time moves the requests
- * of a stream; others leave word and go. */
+/* --- fetch_schedule.c --- */
+
+/* Call it after anything changed that may let replies go or requests in.  Sends, hands requests to
+ * the workers as far as the limits and the queues allow, pauses the reading while too many are
+ * left, and ends the stream when all is answered.  One thread at a time schedules the requests of a
+ * stream; another one that comes meanwhile makes that one go round again and returns. */
 void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
 bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
 

@@ -3,18 +3,19 @@
 
 #include "base/error.h"
 
-/* grpc.health.v1: Check answers once, Watch tells every change.  The services are
- * "" (the server), "sluice.v1.Offload" and "DataTransfer"; others are NOT_FOUND
- * for Check and SERVICE_UNKNOWN for Watch, as the protocol has it.
+/* gRPC health checking (grpc.health.v1): Check answers once, Watch reports every change.  The
+ * services are "" (the server), "sluice.v1.Offload" and "DataTransfer"; others are NOT_FOUND for
+ * Check and SERVICE_UNKNOWN for Watch, as the protocol demands.
  *
  * Threads: any. */
 
 struct sluice_health;
 
-enum sluice_serving_status { /* the wire's numbers */
-                             SLUICE_SERVING = 1,
-                             SLUICE_NOT_SERVING = 2,
-                             SLUICE_SERVICE_UNKNOWN = 3,
+/* The numbers of the protocol. */
+enum sluice_serving_status {
+    SLUICE_SERVING = 1,
+    SLUICE_NOT_SERVING = 2,
+    SLUICE_SERVICE_UNKNOWN = 3,
 };
 
 /* Starts as SERVING. */

@@ -29,7 +29,7 @@ static struct sluice_wire_stats read_stats(void *ctx)
     return sluice_server_stats(ctx);
 }
 
-/* NULL: none is asked for, or none can be had, and the reads' class must do. */
+/* NULL: not asked for, or not possible here; then the reads have their I/O class only. */
 static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
 {
     struct sluice_disk_gate *gate = NULL;
@@ -58,8 +58,8 @@ int main(int argc, char **argv)
         .has_nice = options.has_prep_nice,
         .nice = (int)options.prep_nice,
         .policy = options.prep_sched,
-        /* bfq lets the class idle have little even while nobody else reads, and turns do
-         * without it. */
+        /* The scheduler bfq gives the idle class little even while nobody else reads.  With a gate
+         * the class is not needed. */
         .io_class = options.disk_gate ? "low" : options.prep_io,
         .cgroup = options.prep_cgroup,
         .cpu_max = options.prep_cpu_max,

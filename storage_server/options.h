@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What offload_server may be told; the command line's names and defaults.
+/* The options of offload_server, from its command line.
  *
  * Threads: at start, on the main thread. */
 
@@ -21,21 +21,22 @@ struct sluice_server_options {
     uint64_t io_workers;     /* threads that only read files */
     uint64_t queue;          /* jobs that may wait in front of each of the two groups */
     uint64_t max_in_flight;  /* samples of one stream between request and reply */
-    double reply_wait_ms;    /* for others to share a message with, while they are worked on */
+    double reply_wait_ms;    /* how long a reply waits for others to share a message */
     double link_bytes_per_s; /* 0: no limit */
     uint64_t max_image_pixels;
     uint64_t max_file_bytes;
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
     const char *jpeg_index;        /* "auto", "off" or a file */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
-    double grace_s;                /* time for what was accepted, once a stop was asked for */
+    double grace_s;                /* for accepted requests, after a stop was asked for */
 
     /* prep_limits.h says what these mean. */
     uint64_t prep_nice; /* if has_prep_nice */
     bool has_prep_nice;
     const char *prep_sched, *prep_io, *prep_cgroup;
     double prep_cpu_max;
-    /* No flags: what was opened by them; borrowed as long as there is a server; NULL: none. */
+    /* Not flags, but what main opened by them.  Borrowed as long as the server lives; NULL: none.
+     */
     struct sluice_prep_limits *prep_limits;
     struct sluice_disk_gate *disk_gate;
 };
@@ -43,8 +44,8 @@ struct sluice_server_options {
 /* The defaults. */
 struct sluice_server_options sluice_server_options_init(void);
 
-/* Parses the command line over the defaults.  If result.should_exit, everything
- * is printed and *options is not to be used. */
+/* Parses the command line over the defaults.  If result.should_exit, everything is printed already;
+ * do not use *options then. */
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
                                                      int argc, char **argv);
 

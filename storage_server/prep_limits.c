@@ -32,9 +32,9 @@ typedef char path_text[SLUICE_CGROUP_PATH + 256];
 struct group {
     int version;
     bool is_made;
-    bool is_for_all; /* not only for those that preprocess */
+    bool is_for_all; /* not only for workers that preprocess */
     path_text folder;
-    path_text home; /* of the process; where threads go back to */
+    path_text home; /* the process's group, where threads return to */
 };
 
 struct sluice_prep_limits {
@@ -43,15 +43,15 @@ struct sluice_prep_limits {
     bool is_idle; /* the scheduler's policy */
     struct group groups[MAX_GROUPS];
     size_t num_groups;
-    path_text name; /* of the group, as asked for or made up */
-    char flag[300]; /* that asked for the group, with its value, for errors */
+    path_text name; /* of the group, as given or made up */
+    char flag[300]; /* the flag that asked for the group, with its value, for errors */
     struct {
         const char *file;
         char text[64];
-    } found[2]; /* in the first group, if it was there: to be given back */
+    } found[2]; /* what the first group had, if it existed: to be restored */
     size_t num_found;
-    bool has_delegated;        /* the group above got the cpu controller for its children */
-    atomic_bool has_warned[4]; /* relaxed: a word once, of each thing that may be refused */
+    bool has_delegated;        /* the group above passes the cpu controller on, because of us */
+    atomic_bool has_warned[4]; /* of each enum thing, once; relaxed */
 };
 
 /* --- files --- */
@@ -195,7 +195,7 @@ static bool is_name_beneath(const char *name)
     return true;
 }
 
-/* Where the threads are to go: the hierarchies and folders, in `groups`. */
+/* Fills `groups`: the hierarchies and folders that the threads are to join. */
 static sluice_status find_groups(struct sluice_prep_limits *limits, struct sluice_err *err)
 {
     const char *root = limits->files.root, *name = limits->name;
@@ -229,7 +229,8 @@ static sluice_status find_groups(struct sluice_prep_limits *limits, struct sluic
         bool is_known = false;
         for (size_t k = 0; k < limits->num_groups; k++)
             is_known |= strcmp(limits->groups[k].folder, folder) == 0;
-        /* Only cpu's is made: a new group of blkio has no limits, one of cpuset no CPUs. */
+        /* Only cpu's is made if it is missing: a new group of blkio has no limits, and a new one of
+         * cpuset has no CPUs. */
         if (is_known || (i > 0 && access(folder, F_OK) != 0))
             continue;
         const sluice_status status = add_group(limits, &own, folder, err);
@@ -250,8 +251,8 @@ static sluice_status make_group(struct sluice_prep_limits *limits, struct group 
     if (group->version == 1)
         return SLUICE_OK;
 
-    /* A group takes single threads once it is "threaded"; a new one is a domain, or no valid one
-     * in the middle of threaded groups. */
+    /* A group accepts single threads only if it is "threaded".  A new one is a domain, or, beneath
+     * threaded groups, an invalid one. */
     char type[64];
     read_line(group->folder, "cgroup.type", type, sizeof(type));
     if (strcmp(type, "threaded") == 0 || strcmp(type, "domain threaded") == 0)
@@ -266,7 +267,7 @@ static sluice_status make_group(struct sluice_prep_limits *limits, struct group 
                        group->folder, type, strerror(refused), hint);
 }
 
-/* Version 2: children have the cpu controller where the group above passes it on. */
+/* Version 2: a group has the cpu controller only if the group above passes it on. */
 static sluice_status delegate_cpu(struct sluice_prep_limits *limits, const struct group *group,
                                   struct sluice_err *err)
 {
@@ -337,9 +338,10 @@ static sluice_status set_quota(struct sluice_prep_limits *limits, const struct g
     return SLUICE_OK;
 }
 
-/* A group counts among its neighbours by its own weight, whatever the threads in it have: it gets
- * what was asked for them.  A group without the cpu controller is none to the scheduler, and its
- * threads count by themselves.  Refused: as for a thread. */
+/* The scheduler compares a group with its neighbours by the group's weight, whatever the nice
+ * values of the threads in it.  So the group gets the weight of the nice value or policy that was
+ * asked for.  A group without the cpu controller has no weight, and its threads count by
+ * themselves. If the kernel refuses it, that is a warning, as for a thread. */
 static void set_weight(struct sluice_prep_limits *limits, const struct group *group)
 {
     /* Of nice values 0 to 19, as the kernel has them for threads. */
@@ -384,7 +386,7 @@ static bool has_children(const char *folder)
     return is_found;
 }
 
-/* Takes back what was done, as far as it was done. */
+/* Takes back what open did, as far as it came. */
 static void undo(struct sluice_prep_limits *limits)
 {
     for (size_t i = limits->num_groups; i-- > 0;) {
@@ -402,7 +404,7 @@ static void undo(struct sluice_prep_limits *limits)
             error = limits->files.remove(group->folder);
             what = "cannot remove it";
         }
-        /* With it goes every limit of other groups there, so not while there are any. */
+        /* The controller's limits of other groups there would go, too; so not if there are any. */
         if (!error && i == 0 && limits->has_delegated && !has_children(above)) {
             error = write_file(limits, above, "cgroup.subtree_control", "-cpu");
             what = "cannot take back its cpu controller";
@@ -423,7 +425,7 @@ static sluice_status set_up(struct sluice_prep_limits *limits, struct sluice_err
         return status;
     set_weight(limits, &limits->groups[0]);
 
-    /* Whether threads may join shows only when one does: better now than when workers start. */
+    /* Whether threads may join shows only if one tries: better now than when workers start. */
     status = join_groups(limits, true, err);
     if (status == SLUICE_OK)
         leave_first(limits, limits->num_groups, true);
@@ -456,7 +458,7 @@ sluice_status sluice_prep_limits_open(const struct sluice_prep_limits_options *o
             (void)sluice_print(limits->name, sizeof(path_text), "sluice-prep-%ld", (long)getpid());
         else if (!sluice_print(limits->name, sizeof(path_text), "%s", options->cgroup))
             status = sluice_fail(err, SLUICE_E_INVALID, "--prep-cgroup: the path is too long");
-        /* What ends in '/' is the same folder; the group above is found by the last one. */
+        /* Without slashes at the end, as the last one ends the name of the group above. */
         for (size_t len = strlen(limits->name); len > 1 && limits->name[len - 1] == '/'; len--)
             limits->name[len - 1] = '\0';
         if (status == SLUICE_OK)
@@ -472,7 +474,7 @@ sluice_status sluice_prep_limits_open(const struct sluice_prep_limits_options *o
         sluice_log(SLUICE_LOG_INFO, "workers that preprocess are in cgroup %s (version %d)%s",
                    limits->groups[0].folder, limits->groups[0].version, quota);
     }
-    limits->options.cgroup = NULL; /* not ours, and not needed again */
+    limits->options.cgroup = NULL; /* borrowed, and not needed again */
     *out = limits;
     return SLUICE_OK;
 }

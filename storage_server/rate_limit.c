@@ -28,7 +28,7 @@ uint64_t sluice_rate_limit_take(struct sluice_rate_limit *limit, size_t bytes, u
 
     uint64_t wait_ns = 0;
     pthread_mutex_lock(&limit->lock);
-    /* Threads read the clock before they take the lock, so time may seem to step back. */
+    /* Callers read the clock before they take the lock, so time may go back a little. */
     if (now_ns > limit->last_ns) {
         limit->tokens += (double)(now_ns - limit->last_ns) * 1e-9 * limit->bytes_per_s;
         if (limit->tokens > limit->burst_bytes)

@@ -22,9 +22,9 @@ struct sluice_sample_want {
     enum sluice_form form;                  /* to leave in */
 };
 
-/* *sample is a file at split 0, to be cleared.  `is_again`: in full, for an earlier one did not do:
- * sluice_indexed_file_has_holes() told so once the ops had run.  *seen gets what was read. Statuses
- * of the store.  Counts bytes and the index's use. */
+/* *sample is a file at split 0, to be cleared; *seen gets what was read.  `is_again`: reads it in
+ * full, because the parts that were read before were not enough (sluice_indexed_file_has_holes()
+ * after the ops had run).  Statuses of the store.  Counts bytes and the index's use. */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *context,
                                                       const struct sluice_sample_want *want,
                                                       bool is_again, struct sluice_sample *sample,

@@ -5,16 +5,17 @@
 #include "storage_server/options.h"
 #include "wire/wire.h"
 
-/* The server as a whole: made, it serves; stopped, it has answered what it took.
+/* The server as a whole.  It serves from its creation until it is stopped, and then has answered
+ * all requests that it accepted.
  *
  * Threads: create, stop and destroy on one thread; the rest from any. */
 
 struct sluice_server;
 struct sluice_store;
 
-/* `store` NULL: the files beneath options->root; else takes it, whatever is returned
- * (tests put one of their own in).  Reads or scans the manifest, starts all threads,
- * listens.  Errors name the root or the address. */
+/* `store` NULL: the files beneath options->root; otherwise takes the store, whatever is returned
+ * (tests bring their own).  Reads the manifest or scans the files, starts all threads, listens.
+ * Errors name the root or the address. */
 SLUICE_MUST_USE sluice_status sluice_server_create(const struct sluice_server_options *options,
                                                    struct sluice_store *store,
                                                    struct sluice_server **server,
@@ -28,8 +29,8 @@ struct sluice_wire_stats sluice_server_stats(struct sluice_server *server);
 SLUICE_MUST_USE sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
                                                        struct sluice_err *err);
 
-/* Health says NOT_SERVING, new calls and requests are refused, what was accepted is
- * answered within the grace, the rest is cancelled.  Returns when no call is left.  Once. */
+/* Health becomes NOT_SERVING, new calls and requests are refused, accepted requests are answered
+ * within the grace period, and the rest is cancelled.  Returns when no call is left.  Once. */
 void sluice_server_stop(struct sluice_server *server);
 
 /* Stops it unless that was done.  NULL is allowed. */

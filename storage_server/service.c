@@ -22,7 +22,7 @@
 #define PROBE_MAX_MESSAGE (1u << 20)
 #define PROBE_DEFAULT_MESSAGE (256u << 10)
 
-/* A stream that only sends keeps this much queued, so that the link never runs dry. */
+/* Bytes that a stream which only sends keeps queued, so that the link is never idle. */
 #define STREAM_AHEAD_BYTES (1u << 20)
 
 static void finish_with(struct sluice_rpc_call *call, sluice_status status,
@@ -31,7 +31,8 @@ static void finish_with(struct sluice_rpc_call *call, sluice_status status,
     sluice_rpc_call_finish(call, sluice_rpc_code_from_status(status), err->text);
 }
 
-/* A call that half-closes without its one message; a finish before this one wins. */
+/* A call that half-closes without its one message.  If it was finished before, this does nothing.
+ */
 static void on_half_close(void *ctx, struct sluice_rpc_call *call)
 {
     (void)ctx;
@@ -170,7 +171,7 @@ static sluice_status put_rows(struct sluice_context *context, struct listing *li
 
     struct sluice_wire_list list = {.samples = rows};
     if (!listing->is_started) {
-        /* The wire's struct owns strings where it is received; here they are lent. */
+        /* The struct owns its strings where it is received; here it borrows them. */
         list.classes = (char **)manifest->classes;
         list.num_classes = manifest->num_classes;
         list.num_samples = count_listed(listing, manifest);
@@ -302,7 +303,8 @@ static void probe_more(struct sluice_context *context, struct sluice_rpc_call *c
         sluice_status status = SLUICE_OK;
         struct sluice_err err = {0};
         if (probe->left < probe->message_bytes) {
-            /* The last one is shorter: others may still read the long one, so it is another. */
+            /* The last message is shorter.  It gets a buffer of its own, as earlier messages may
+             * still be sent from the long one. */
             sluice_buf_unref(probe->payload);
             probe->payload = NULL;
             probe->message_bytes = (uint32_t)probe->left;
@@ -379,7 +381,7 @@ struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
 {
     struct sluice_wire_stats stats = sluice_stats_read(context->stats, sluice_clock_ns());
     const struct sluice_worker_pool_stats prep =
-        sluice_workers_stats(context->workers, SLUICE_LANE_PREP);
+        sluice_workers_stats(context->workers, SLUICE_GROUP_PREP);
     struct sluice_rpc_server *rpc = atomic_load(&context->rpc);
     stats.wire_bytes = rpc ? sluice_rpc_server_bytes_sent(rpc) : 0;
     stats.refused_paths = context->store->refused(context->store);

@@ -6,25 +6,24 @@
 
 #include <stdint.h>
 
-/* sluice.v1.Offload.  service.c answers what is about the server (Hello,
- * ListSamples, Probe, Stats), service_fetch.c moves the samples.
+/* sluice.v1.Offload.  service.c answers what is about the server (Hello, ListSamples, Probe,
+ * Stats), service_fetch.c and the files below it (fetch_stream.h) move the samples.
  *
  * A Fetch stream, its requests and its replies:
  *
- *     message -> backlog -> PREP or IO lane -> ready -> one message of replies
- *                  |            (workers.h)      |
- *             waits while too much is       waits while the client's window
- *             in flight, or no lane          is used up, and while an earlier
- *             has room                       message is on its way or others are
- *                                            worked on, the latter for hold_ns at
- *                                            most (so that replies share one)
+ *     message -> backlog -> queue of PREP or IO -> ready -> one message of replies
+ *                   |           (workers.h)          |
+ *             waits while too much              waits while the client's credit is used up,
+ *             is in flight, or no               while an earlier message is on its way, and,
+ *             queue has room                    for hold_ns at most, while others are worked
+ *                                               on (so that replies share a message)
  *
- * Reading goes on meanwhile, since the grant that ready waits for may stand behind requests
- * that the backlog holds; it pauses when the backlog is absurdly long.
+ * Reading goes on while replies wait, since the grant that they wait for may stand behind requests
+ * that wait in the backlog.  It pauses only at a backlog that no client of ours comes near.
  *
- * The promises: every request of a stream that lives is answered exactly once; a
- * completion thread never waits; a full PREP lane costs ops, a full server time,
- * neither costs a request.
+ * Promises: every request of a stream that lives is answered exactly once; a completion thread
+ * never waits; a full queue of PREP costs ops, a full server costs time, and neither costs a
+ * request.
  *
  * Threads: any, except where noted. */
 
@@ -32,7 +31,7 @@ struct sluice_context;
 struct sluice_pipeline;
 struct sluice_fetch;
 
-/* hold_ns: how long a reply waits for others, see above. */
+/* hold_ns: how long a reply waits for others at most, see above. */
 SLUICE_MUST_USE sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
                                                   struct sluice_err *err);
 void sluice_fetch_destroy(struct sluice_fetch *fetch); /* NULL is allowed; no call is left */
@@ -41,8 +40,8 @@ void sluice_fetch_destroy(struct sluice_fetch *fetch); /* NULL is allowed; no ca
  * it has answered what it took before.  Once. */
 void sluice_fetch_stop(struct sluice_fetch *fetch);
 
-/* Once no call is left, and before the workers go: no thread of the service's own holds a stream
- * from here on.  NULL is allowed. */
+/* Ends the service's own thread, which may hold streams.  Once no call is left, and before the
+ * workers go.  NULL is allowed. */
 void sluice_fetch_close(struct sluice_fetch *fetch);
 
 /* What Hello and Fetch compare.  An empty text, a fingerprint of 0 and an empty dataset id

@@ -1,5 +1,5 @@
-/* The original Python implementation's service, for its clients: one image per
- * call, by path, drawn afresh each time.  protos/data_transfer.proto. */
+/* The service of the original Python implementation, for its clients: one image per call, by path,
+ * with new random draws each time.  protos/data_transfer.proto. */
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The original's stages, and ours: pproc + 1 ops are done. */
+/* The original's stages.  After stage `pproc`, pproc + 1 of our ops are done. */
 enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
 
 #define DEFAULT_SIZE 224
@@ -27,8 +27,8 @@ struct transfer {
     struct sluice_job job;
     struct sluice_waiter waiter;
     struct sluice_context *context;
-    struct sluice_rpc_call *call; /* a reference */
-    struct sluice_party *party;   /* joined */
+    struct sluice_rpc_call *call;      /* a reference */
+    struct sluice_work_client *client; /* joined */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
     unsigned split;
@@ -37,7 +37,7 @@ struct transfer {
 static void free_transfer(struct transfer *t)
 {
     sluice_wire_data_request_clear(&t->request);
-    sluice_workers_leave(t->context->workers, t->party);
+    sluice_workers_leave(t->context->workers, t->client);
     sluice_rpc_call_unref(t->call);
     free(t);
 }
@@ -156,18 +156,18 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     } else {
         sluice_rpc_call_finish(t->call, SLUICE_RPC_OK, NULL);
     }
-    (void)sluice_workers_job_cpu_ns(); /* not the next job's */
+    (void)sluice_workers_job_cpu_ns(); /* else the next job would be charged for this one */
     free_transfer(t);
 }
 
-/* Submits, or gets in line.  False: in line. */
+/* Submits the job, or waits for room.  False: it waits. */
 static bool submit(struct transfer *t)
 {
     struct sluice_workers *workers = t->context->workers;
-    const enum sluice_lane lane = t->split ? SLUICE_LANE_PREP : SLUICE_LANE_IO;
+    const enum sluice_worker_group group = t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO;
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, t->party, lane, &t->job);
+        const sluice_status status = sluice_workers_try(workers, t->client, group, &t->job);
         if (status == SLUICE_OK)
             return true;
         if (status != SLUICE_E_AGAIN) {
@@ -175,7 +175,7 @@ static bool submit(struct transfer *t)
             free_transfer(t);
             return true;
         }
-        if (sluice_workers_wait(workers, t->party, &t->waiter, moment))
+        if (sluice_workers_wait(workers, t->client, &t->waiter, moment))
             return false;
     }
 }
@@ -222,7 +222,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     unsigned split;
     if (sluice_rpc_call_state(call))
         return;
-    /* Not a pointer to anything: the mark that this call got its message. */
+    /* Only marks that this call got its message; nobody follows the pointer. */
     sluice_rpc_call_set_state(call, context);
     if (sluice_wire_get_data_request(message, &request, &err) != SLUICE_OK) {
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
@@ -240,9 +240,9 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         return;
     }
     struct transfer *t = malloc(sizeof(*t));
-    struct sluice_party *party =
+    struct sluice_work_client *client =
         t ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
-    if (!party) {
+    if (!client) {
         free(t);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
         sluice_wire_data_request_clear(&request);
@@ -253,7 +253,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .waiter = {.fn = on_room},
         .context = context,
         .call = sluice_rpc_call_ref(call),
-        .party = party,
+        .client = client,
         .request = request,
         .path = path,
         .split = split,

@@ -18,6 +18,7 @@ sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the fetch service");
     pthread_mutex_init(&f->lock, NULL);
     f->hold_ns = hold_ns;
+    f->on_due = sluice_fetch_stream_advance;
     atomic_init(&f->is_stopping, false);
     const sluice_status status = sluice_fetch_hold_open(f, err);
     if (status != SLUICE_OK) {
@@ -47,9 +48,9 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
     struct sluice_fetch_stream *s = calloc(1, sizeof(*s));
-    struct sluice_party *party =
+    struct sluice_work_client *client =
         s ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
-    if (!party) {
+    if (!client) {
         free(s);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a stream");
         return;
@@ -59,7 +60,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->ready_end = &s->ready;
     s->context = context;
     s->call = sluice_rpc_call_ref(call);
-    s->party = party;
+    s->client = client;
     s->waiter.fn = sluice_fetch_on_room;
     atomic_init(&s->refs, 1);
     sluice_rpc_call_set_state(call, s);
@@ -72,7 +73,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
         s->next->link = &s->next;
     context->fetch->streams = s;
     pthread_mutex_unlock(&context->fetch->lock);
-    /* Listed first, then asked: a stop either finds it in the list or is seen here. */
+    /* After it is listed: a stop either finds the stream in the list or is seen here. */
     sluice_fetch_stream_end_if_answered(s);
 }
 
@@ -94,13 +95,13 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     }
     /* No job of this stream exists yet, so nobody else reads these. */
     if (open->follows_price)
-        sluice_workers_follow(s->context->workers, s->party);
+        sluice_workers_follow(s->context->workers, s->client);
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     pthread_mutex_lock(&s->lock);
     s->is_open = true;
-    s->has_window = open->window_bytes > 0;
-    s->window_left =
+    s->has_credit = open->window_bytes > 0;
+    s->credit_bytes =
         open->window_bytes < INT64_MAX / 2 ? (int64_t)open->window_bytes : INT64_MAX / 2;
     pthread_mutex_unlock(&s->lock);
     return true;
@@ -124,7 +125,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     }
 
     struct sluice_fetch_backlog *backlog = NULL;
-    /* What comes after the stop was not accepted; grants still count. */
+    /* Requests after the stop are not accepted; credit still counts. */
     const bool is_stopping = atomic_load(&context->fetch->is_stopping);
     if (request.num_samples && !is_stopping) {
         if (!s->is_open) {
@@ -138,7 +139,7 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
                 .num_requests = request.num_samples,
                 .received_ns = sluice_clock_ns(),
             };
-            sluice_workers_hear_worth(context->workers, s->party, request.cpu_worth);
+            sluice_workers_hear_worth(context->workers, s->client, request.cpu_worth);
             request.samples = NULL;
             request.num_samples = 0;
         }
@@ -150,8 +151,8 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
         s->backlog_end = &backlog->next;
         s->backlog_requests += backlog->num_requests;
     }
-    const int64_t room = INT64_MAX / 2 - s->window_left;
-    s->window_left += request.grant_bytes < (uint64_t)room ? (int64_t)request.grant_bytes : room;
+    const int64_t room = INT64_MAX / 2 - s->credit_bytes;
+    s->credit_bytes += request.grant_bytes < (uint64_t)room ? (int64_t)request.grant_bytes : room;
     pthread_mutex_unlock(&s->lock);
     sluice_wire_fetch_request_clear(&request);
     sluice_fetch_stream_advance(s);
@@ -200,14 +201,14 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
         sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered",
                    sluice_rpc_call_peer(call), unanswered);
     sluice_stats_stream_closed(context->stats);
-    sluice_fetch_stream_advance(s); /* drops what is left */
+    sluice_fetch_stream_advance(s); /* drops the requests that are left */
     sluice_fetch_stream_unref(s);
 }
 
 void sluice_fetch_stop(struct sluice_fetch *fetch)
 {
     atomic_store(&fetch->is_stopping, true);
-    /* A chain of its own: a stream that ends leaves the list meanwhile. */
+    /* A list of its own, since a stream that ends leaves fetch->streams. */
     struct sluice_fetch_stream *chain = NULL;
     pthread_mutex_lock(&fetch->lock);
     for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {

@@ -15,7 +15,7 @@
 
 struct sluice_stats {
     pthread_mutex_t lock;
-    struct sluice_wire_stats counted; /* the counters; what others know is filled in on demand */
+    struct sluice_wire_stats counted; /* only what is counted here; the rest stays 0 */
 
     uint64_t started_ns; /* constant from here */
 };
@@ -36,14 +36,14 @@ void sluice_stats_count_transfer(struct sluice_stats *stats, sluice_status statu
 struct sluice_file_reading {
     uint64_t file_bytes, read_bytes;
     enum sluice_index_use use;
-    bool is_again; /* in full, for a part did not do */
+    bool is_again; /* read in full, as the parts were not enough */
 };
 void sluice_stats_count_file(struct sluice_stats *stats, const struct sluice_file_reading *reading);
 
 void sluice_stats_stream_opened(struct sluice_stats *stats);
 void sluice_stats_stream_closed(struct sluice_stats *stats);
 
-/* The counters so far; uptime included, what the pools, the store and the link know not. */
+/* The counters so far and the uptime, without what the pools, the store and rpc count. */
 struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t now_ns);
 
 /* One line of JSON, no newline in it; free() it.

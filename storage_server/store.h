@@ -31,10 +31,10 @@ struct sluice_store {
                           struct sluice_buf_pool *pool, struct sluice_buf **file,
                           struct sluice_err *err);
 
-    /* The same, but only what `choose` wants of a file of this length and time: it puts
-     * up to SLUICE_STORE_MAX_PARTS parts, by rising offset, and returns their number.  The
-     * buffer is as long as the file; what lies between the parts is undefined.  Called once, or not
-     * at all where the file is refused.  May be NULL: then all files are read whole. */
+    /* The same, but only the parts that `choose` wants of a file of this length and time: it writes
+     * up to SLUICE_STORE_MAX_PARTS parts, by rising offset, and returns their number.  It is called
+     * once, or not at all if the file is refused.  The buffer is as long as the file; the bytes
+     * between the parts are undefined.  May be NULL: then all files are read whole. */
     sluice_status (*read_parts)(struct sluice_store *store, const char *path,
                                 unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns,
                                                    struct sluice_file_part *parts),
@@ -53,8 +53,8 @@ struct sluice_store {
 struct sluice_store_file_options {
     const char *root;
     uint64_t max_file_bytes;
-    struct sluice_disk_gate *gate; /* what needs the disk takes turns; borrowed; NULL: none */
-    bool avoid_openat2;            /* take the way of systems without it (Linux before 5.6) */
+    struct sluice_disk_gate *gate; /* reads of the disk take turns; borrowed; NULL: they do not */
+    bool avoid_openat2;            /* as on systems without it (Linux before 5.6) */
 };
 
 /* Files of a folder.  Links are followed while they stay beneath it.

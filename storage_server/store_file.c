@@ -22,7 +22,7 @@ struct store_file {
     struct sluice_store store;
     int root_fd;
     char *root;      /* as given, without trailing slashes */
-    char *real_root; /* links resolved */
+    char *real_root; /* with links resolved */
     uint64_t max_file_bytes;
     struct sluice_file_turns turns; /* at the disk; take is NULL without a gate */
     /* Set once the system has shown that it lacks openat2; relaxed, a hint. */
@@ -38,7 +38,7 @@ static struct store_file *from_store(struct sluice_store *store)
 /* Non-blocking so that a FIFO does not hold the thread; regular files do not care. */
 #define OPEN_FLAGS (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 
-/* As linux/openat2.h has it, which older headers lack: fail where a name is not in memory. */
+/* From linux/openat2.h, which older headers lack: fail where a name is not cached. */
 #define SLUICE_RESOLVE_CACHED 0x20u
 
 static int open_beneath(int root_fd, const char *path, uint64_t resolve)
@@ -217,7 +217,7 @@ static sluice_status open_failed(struct store_file *s, int error, struct sluice_
     }
 }
 
-/* Who reads, and how much of the file. */
+/* What to read of the file, and into buffers of which pool. */
 struct request {
     unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts);
     void *ctx;
@@ -234,7 +234,7 @@ static void give_turn(void *gate)
     sluice_disk_gate_give(gate);
 }
 
-/* Those that reading the parts needs, or NULL. */
+/* The turns that reading these parts needs, or NULL if they are cached. */
 static const struct sluice_file_turns *turns_for(const struct store_file *s, int fd,
                                                  const struct sluice_file_part *parts,
                                                  unsigned num_parts)
@@ -269,7 +269,7 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
             request->choose(request->ctx, size,
                             (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, parts);
     const struct sluice_file_turns *turns = turns_for(s, fd, parts, num_parts);
-    /* Reading ahead would fetch from the disk what nobody wants, or before its turn. */
+    /* The kernel's read-ahead would read what nobody wants, or before its turn. */
     if (turns || num_parts != 1 || parts[0].to - parts[0].from < size)
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     return sluice_file_read_parts(fd, size, parts, num_parts, turns, request->pool, file, err);
@@ -287,7 +287,7 @@ static int open_now(struct store_file *s, const char *path)
     return walk_beneath(s->root_fd, path);
 }
 
-/* Names that are not in memory are the disk's, too. */
+/* A name that is not cached takes a read of the disk, and so a turn. */
 static int open_in_turn(struct store_file *s, const char *path)
 {
     if (!s->turns.take)

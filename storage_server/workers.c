@@ -3,9 +3,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipeline/pipeline.h"
-#include "storage_server/cpu_price.h"
+#include "storage_server/core_watch.h"
+#include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
 #include "storage_server/prep_limits.h"
+#include "storage_server/tuning.h"
 
 #include <assert.h>
 #include <math.h>
@@ -14,66 +16,46 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Between two looks at the queue. */
-#define PRICE_PERIOD_NS 50000000u
+/* Between two lines of the debug log about the price. */
 #define PRICE_LOG_NS 250000000u
 
-/* Who asked for nothing for so long does not share the cores: an epoch may be over. */
-#define ABSENT_NS 3000000000u
-
-/* By what a client used within some such time its worth counts; who used nothing has one too. */
-#define USED_NS 1e9
-#define LEAST_USED_S 1e-6
-
-/* Stands for "one more job" in a pool's queue: which one is decided when a worker is free. */
+/* What the worker pool queues: a right to run one job.  A worker that gets one takes the job from
+ * the fair queue, so that the order is decided as late as possible. */
 struct ticket {
     struct sluice_job job;
-    struct lane *lane;
+    struct group *group;
     struct ticket *next; /* while it is free */
 };
 
-struct lane {
+struct group {
     struct sluice_workers *workers; /* constant, as is the pool */
     struct sluice_worker_pool *pool;
     struct sluice_fair_queue queue;
     struct ticket *free;
-    struct ticket *tickets; /* as many as may wait, and one for each worker that takes one */
+    struct ticket *tickets; /* all: one for each place in the queue and for each worker */
 };
 
-struct sluice_party {
-    struct sluice_flow flow[2]; /* by lane */
+struct sluice_work_client {
+    struct sluice_flow flow[2]; /* by group */
     struct sluice_waiter *first, **end;
-    size_t refs; /* who joined, its jobs and its waiters */
-    bool follows_price;
-    uint64_t asked_ns; /* when it came with its last job */
-    double worth;      /* to it, of a core: cpu_price.h */
-    bool has_told;     /* that, once */
-    double used_s;     /* CPU time of its jobs in PREP, of late */
-    struct sluice_party *next, **link;
+    size_t refs; /* of sluice_workers_join(), its jobs and its waiters */
+    struct sluice_cpu_market_client market;
+    struct sluice_work_client *next, **link;
     char name[];
 };
 
 struct sluice_workers {
-    pthread_mutex_t lock;
-    struct sluice_party *parties;
+    pthread_mutex_t lock; /* before those of the pools below; not held during a callback */
+    struct sluice_work_client *clients;
     uint64_t starts; /* jobs started so far */
     bool is_closed;
-    struct lane lanes[2];
-    struct sluice_cpu_price price;
-    double prep_cores; /* when the price was made */
-    /* Of PREP's jobs of those who follow the price: */
-    size_t num_waiting;
-    uint64_t done_ns; /* CPU time since the price was made */
-    bool was_empty;   /* none waited at some time since */
-    struct {
-        unsigned num;
-        uint64_t ns;
-    } at_work[2];        /* of PREP's workers, at other jobs and at these, and how long since */
-    uint64_t at_work_ns; /* until when that is counted */
+    struct group groups[2];
+    struct sluice_cpu_market market; /* for PREP's time */
     uint64_t logged_ns;
 
-    unsigned num_prep; /* constant from here */
-    pid_t prep_tid;    /* of the first of PREP, which stands for all */
+    unsigned num_prep;               /* constant from here */
+    pid_t prep_tid;                  /* of the first of PREP, which stands for all */
+    struct sluice_core_watch *cores; /* that PREP may use */
     struct sluice_prep_limits *limits;
     struct sluice_scratch_options scratch;
 };
@@ -82,7 +64,7 @@ static sluice_status enter(const struct sluice_workers *workers, bool is_preproc
 {
     struct sluice_err err = {0};
     const sluice_status status = sluice_prep_limits_enter(workers->limits, is_preprocessing, &err);
-    if (status != SLUICE_OK) /* the pool has no room for more than the status */
+    if (status != SLUICE_OK) /* the pool passes on the status only */
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
     return status;
 }
@@ -122,25 +104,32 @@ static void stop_io(void *ctx, void *worker)
     sluice_prep_limits_leave(workers->limits, false);
 }
 
+/* For sluice_core_watch; PREP's threads run already when it opens. */
+static double read_cores(void *ctx)
+{
+    const struct sluice_workers *workers = ctx;
+    return fmin(workers->num_prep, sluice_prep_limits_cores(workers->limits, workers->prep_tid));
+}
+
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker);
 
-static sluice_status create_lane(struct sluice_workers *w, enum sluice_lane which,
-                                 struct sluice_worker_pool_options options, struct sluice_err *err)
+static sluice_status create_group(struct sluice_workers *w, enum sluice_worker_group which,
+                                  struct sluice_worker_pool_options options, struct sluice_err *err)
 {
-    struct lane *lane = &w->lanes[which];
+    struct group *group = &w->groups[which];
     const size_t num_tickets = options.queue_capacity + options.num_workers;
-    lane->workers = w;
-    lane->queue = sluice_fair_queue_init(options.queue_capacity);
-    lane->tickets = calloc(num_tickets, sizeof(*lane->tickets));
-    if (!lane->tickets)
+    group->workers = w;
+    group->queue = sluice_fair_queue_init(options.queue_capacity);
+    group->tickets = calloc(num_tickets, sizeof(*group->tickets));
+    if (!group->tickets)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a queue of %zu",
                            options.queue_capacity);
     for (size_t i = 0; i < num_tickets; i++) {
-        lane->tickets[i] =
-            (struct ticket){.job = {.fn = run_ticket}, .lane = lane, .next = lane->free};
-        lane->free = &lane->tickets[i];
+        group->tickets[i] =
+            (struct ticket){.job = {.fn = run_ticket}, .group = group, .next = group->free};
+        group->free = &group->tickets[i];
     }
-    return sluice_worker_pool_create(&options, &lane->pool, err);
+    return sluice_worker_pool_create(&options, &group->pool, err);
 }
 
 sluice_status sluice_workers_create(const struct sluice_workers_options *options,
@@ -150,13 +139,11 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
     if (!w)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the workers");
     pthread_mutex_init(&w->lock, NULL);
-    w->at_work_ns = sluice_clock_ns();
-    w->price = sluice_cpu_price_init(w->at_work_ns);
-    w->was_empty = true; /* until the first job comes */
     w->limits = options->limits;
     w->num_prep = options->prep_workers
                       ? options->prep_workers
                       : (unsigned)ceil(sluice_prep_limits_cores(options->limits, 0));
+    w->market = sluice_cpu_market_init(sluice_clock_ns(), w->num_prep);
     w->scratch = (struct sluice_scratch_options){
         .pool = options->buffers,
         .max_image_pixels = options->max_image_pixels,
@@ -178,101 +165,103 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         .worker_stop = stop_io,
         .ctx = w,
     };
-    sluice_status status = create_lane(w, SLUICE_LANE_PREP, prep, err);
+    sluice_status status = create_group(w, SLUICE_GROUP_PREP, prep, err);
     if (status == SLUICE_OK)
-        status = create_lane(w, SLUICE_LANE_IO, io, err);
+        status = create_group(w, SLUICE_GROUP_IO, io, err);
+    if (status == SLUICE_OK)
+        status = sluice_core_watch_open(read_cores, w, CORE_WATCH_MAX_AGE_NS, &w->cores, err);
     if (status != SLUICE_OK) {
         sluice_workers_destroy(w);
         return status;
     }
-    w->prep_cores = sluice_workers_prep_cores(w);
     *workers = w;
     return SLUICE_OK;
 }
 
-/* --- parties --- */
+/* --- clients --- */
 
-struct sluice_party *sluice_workers_join(struct sluice_workers *w, const char *name)
+struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const char *name)
 {
     const size_t size = strlen(name) + 1;
     pthread_mutex_lock(&w->lock);
-    struct sluice_party *party = w->parties;
-    while (party && strcmp(party->name, name) != 0)
-        party = party->next;
-    if (!party && (party = calloc(1, sizeof(*party) + size))) {
-        memcpy(party->name, name, size);
-        for (int lane = 0; lane < 2; lane++)
-            sluice_flow_init(&party->flow[lane]);
-        party->end = &party->first;
-        party->next = w->parties;
-        party->link = &w->parties;
-        if (party->next)
-            party->next->link = &party->next;
-        w->parties = party;
+    struct sluice_work_client *client = w->clients;
+    while (client && strcmp(client->name, name) != 0)
+        client = client->next;
+    if (!client && (client = calloc(1, sizeof(*client) + size))) {
+        memcpy(client->name, name, size);
+        for (int group = 0; group < 2; group++)
+            sluice_flow_init(&client->flow[group]);
+        client->end = &client->first;
+        client->next = w->clients;
+        client->link = &w->clients;
+        if (client->next)
+            client->next->link = &client->next;
+        w->clients = client;
+        sluice_cpu_market_join(&w->market, &client->market);
     }
-    if (party)
-        party->refs++;
+    if (client)
+        client->refs++;
     pthread_mutex_unlock(&w->lock);
-    return party;
+    return client;
 }
 
-void sluice_workers_follow(struct sluice_workers *w, struct sluice_party *party)
+void sluice_workers_follow(struct sluice_workers *w, struct sluice_work_client *client)
 {
     pthread_mutex_lock(&w->lock);
-    if (!party->follows_price)
-        w->num_waiting += party->flow[SLUICE_LANE_PREP].depth;
-    party->follows_price = true;
+    sluice_cpu_market_follow(&w->market, &client->market, client->flow[SLUICE_GROUP_PREP].depth);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* Under the lock. */
-static void unref(struct sluice_party *party)
+static void unref(struct sluice_workers *w, struct sluice_work_client *client)
 {
-    if (--party->refs)
+    if (--client->refs)
         return;
-    *party->link = party->next;
-    if (party->next)
-        party->next->link = party->link;
-    free(party);
+    sluice_cpu_market_leave(&w->market, &client->market);
+    *client->link = client->next;
+    if (client->next)
+        client->next->link = client->link;
+    free(client);
 }
 
-void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_party *party, double worth)
+void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_work_client *client,
+                               double worth)
 {
     pthread_mutex_lock(&w->lock);
-    party->worth = worth;
-    party->has_told |= worth > 0;
+    sluice_cpu_market_hear_worth(&client->market, worth);
     pthread_mutex_unlock(&w->lock);
 }
 
-void sluice_workers_leave(struct sluice_workers *w, struct sluice_party *party)
+void sluice_workers_leave(struct sluice_workers *w, struct sluice_work_client *client)
 {
-    if (!party)
+    if (!client)
         return;
     pthread_mutex_lock(&w->lock);
-    unref(party);
+    unref(w, client);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* --- jobs --- */
 
-sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *party,
-                                 enum sluice_lane which, struct sluice_job *job)
+sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_client *client,
+                                 enum sluice_worker_group which, struct sluice_job *job)
 {
-    struct lane *lane = &w->lanes[which];
+    struct group *group = &w->groups[which];
     const uint64_t now_ns = sluice_clock_ns();
     pthread_mutex_lock(&w->lock);
     sluice_status status = SLUICE_E_CLOSED;
     if (!w->is_closed) {
         status = SLUICE_E_AGAIN;
-        if (sluice_fair_queue_push(&lane->queue, &party->flow[which], job)) {
-            struct ticket *ticket = lane->free;
-            lane->free = ticket->next;
-            party->refs++;
-            party->asked_ns = now_ns;
-            if (party->follows_price && which == SLUICE_LANE_PREP)
-                w->num_waiting++;
-            /* There is room, and nobody else submits: the pool holds as many as the queue. */
-            status = sluice_worker_pool_try_submit(lane->pool, &ticket->job);
+        if (sluice_fair_queue_push(&group->queue, &client->flow[which], job)) {
+            struct ticket *ticket = group->free;
+            group->free = ticket->next;
+            client->refs++;
+            if (which == SLUICE_GROUP_PREP)
+                sluice_cpu_market_queued(&w->market, &client->market, now_ns);
+            else
+                sluice_cpu_market_asked(&client->market, now_ns);
+            /* The pool has as many places as the queue, and nobody else submits to it. */
+            status = sluice_worker_pool_try_submit(group->pool, &ticket->job);
             assert(status == SLUICE_OK);
         }
     }
@@ -280,99 +269,82 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_party *
     return status;
 }
 
-/* Under the lock, before who is at work changes. */
-static void count_work(struct sluice_workers *w, uint64_t now_ns)
-{
-    for (int k = 0; k < 2; k++)
-        w->at_work[k].ns += w->at_work[k].num * (now_ns - w->at_work_ns);
-    w->at_work_ns = now_ns;
-}
-
 static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct ticket *ticket = SLUICE_CONTAINER_OF(base, struct ticket, job);
-    struct lane *lane = ticket->lane;
-    struct sluice_workers *w = lane->workers;
+    struct group *group = ticket->group;
+    struct sluice_workers *w = group->workers;
     struct sluice_flow *flow;
     uint64_t cost_ns;
     pthread_mutex_lock(&w->lock);
-    ticket->next = lane->free;
-    lane->free = ticket;
-    struct sluice_job *job = sluice_fair_queue_pop(&lane->queue, &flow, &cost_ns);
-    const size_t which = (size_t)(lane - w->lanes);
-    struct sluice_party *party = SLUICE_CONTAINER_OF(flow - which, struct sluice_party, flow);
-    const bool is_priced = party->follows_price && which == SLUICE_LANE_PREP;
-    if (is_priced)
-        w->was_empty |= --w->num_waiting == 0;
-    if (which == SLUICE_LANE_PREP) {
-        count_work(w, sluice_clock_ns());
-        w->at_work[is_priced].num++;
-    }
+    ticket->next = group->free;
+    group->free = ticket;
+    struct sluice_job *job = sluice_fair_queue_pop(&group->queue, &flow, &cost_ns);
+    const size_t which = (size_t)(group - w->groups);
+    struct sluice_work_client *client =
+        SLUICE_CONTAINER_OF(flow - which, struct sluice_work_client, flow);
+    if (which == SLUICE_GROUP_PREP)
+        sluice_cpu_market_started(&w->market, &client->market, sluice_clock_ns());
     pthread_mutex_unlock(&w->lock);
 
     job->fn(job, fate, worker);
-    static _Thread_local uint64_t last_ns; /* waiting costs no CPU time, so one look is enough */
+    static _Thread_local uint64_t last_ns; /* a thread that waits uses no CPU time */
     const uint64_t now_ns = sluice_thread_cpu_ns(), spent_ns = now_ns - last_ns;
     last_ns = now_ns;
 
     pthread_mutex_lock(&w->lock);
-    sluice_fair_queue_done(&lane->queue, flow, cost_ns, spent_ns);
-    if (which == SLUICE_LANE_PREP) {
-        count_work(w, sluice_clock_ns());
-        w->at_work[is_priced].num--;
-    }
-    if (is_priced) {
-        w->done_ns += spent_ns;
-        party->used_s += (double)spent_ns * 1e-9;
-    }
-    unref(party);
+    sluice_fair_queue_done(&group->queue, flow, cost_ns, spent_ns);
+    if (which == SLUICE_GROUP_PREP)
+        sluice_cpu_market_done(&w->market, &client->market, sluice_clock_ns(), spent_ns);
+    unref(w, client);
     pthread_mutex_unlock(&w->lock);
 }
 
 /* --- waiters --- */
 
-/* Under the lock: the first waiter of the party, or NULL; its reference goes to the caller. */
-static struct sluice_waiter *pop(struct sluice_party *party)
+/* Under the lock: the first waiter of the client, or NULL; its reference goes to the caller. */
+static struct sluice_waiter *pop(struct sluice_work_client *client)
 {
-    struct sluice_waiter *waiter = party->first;
+    struct sluice_waiter *waiter = client->first;
     if (waiter) {
-        party->first = waiter->next;
-        if (!party->first)
-            party->end = &party->first;
+        client->first = waiter->next;
+        if (!client->first)
+            client->end = &client->first;
         waiter->next = NULL;
     }
     return waiter;
 }
 
-/* Calls the party's waiters until one finds no room, with the lock let go meanwhile. */
-static void call_waiters(struct sluice_workers *w, struct sluice_party *party, bool to_the_last)
+/* Calls the client's waiters until one finds no room.  Releases the lock during each call. */
+static void call_waiters(struct sluice_workers *w, struct sluice_work_client *client,
+                         bool to_the_last)
 {
-    for (struct sluice_waiter *waiter; (waiter = pop(party));) {
+    for (struct sluice_waiter *waiter; (waiter = pop(client));) {
         pthread_mutex_unlock(&w->lock);
         const bool is_served = waiter->fn(waiter);
         pthread_mutex_lock(&w->lock);
-        assert(party->refs > 1); /* the caller has one too */
-        party->refs--;           /* the waiter's */
+        assert(client->refs > 1); /* the caller has one too */
+        client->refs--;           /* the waiter's */
         if (!is_served && !to_the_last)
             return;
     }
 }
 
-/* Calls those of all parties.  They come and go meanwhile: who comes joins in front, and a party
- * that is held stays in the list. */
+/* Calls the waiters of all clients.  Clients come and go meanwhile: new ones join in front, and one
+ * that is referenced stays in the list. */
 static void call_all_waiters(struct sluice_workers *w, bool to_the_last)
 {
     pthread_mutex_lock(&w->lock);
-    struct sluice_party *party = w->parties;
-    if (party)
-        party->refs++;
-    while (party) {
-        call_waiters(w, party, to_the_last);
-        struct sluice_party *next = party->next;
+    struct sluice_work_client *client = w->clients;
+    if (client)
+        client->refs++;
+    while (client) {
+        call_waiters(w, client, to_the_last);
+        struct sluice_work_client *next = client->next;
         if (next)
             next->refs++;
-        unref(party);
-        party = next;
+        unref(w, client);
+        client = next;
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -381,15 +353,16 @@ void sluice_workers_destroy(struct sluice_workers *w)
 {
     if (!w)
         return;
-    /* Both lanes at once, so that a job of the one never tries the other when it is gone. */
+    /* Closes both groups at once: a job of one must not submit to the other when that is gone. */
     pthread_mutex_lock(&w->lock);
     w->is_closed = true;
     pthread_mutex_unlock(&w->lock);
-    for (int lane = 0; lane < 2; lane++)
-        sluice_worker_pool_destroy(w->lanes[lane].pool, SLUICE_POOL_DRAIN);
+    for (int group = 0; group < 2; group++)
+        sluice_worker_pool_destroy(w->groups[group].pool, SLUICE_POOL_DRAIN);
     call_all_waiters(w, true);
-    for (int lane = 0; lane < 2; lane++)
-        free(w->lanes[lane].tickets);
+    for (int group = 0; group < 2; group++)
+        free(w->groups[group].tickets);
+    sluice_core_watch_close(w->cores); /* the jobs and waiters above may still have asked */
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -400,9 +373,8 @@ void sluice_workers_started(struct sluice_workers *w)
     w->starts++;
     pthread_mutex_unlock(&w->lock);
 
-    /* As many as find room.  One that finds none has a job of its party in front of it, or the
-     * lanes are full; either way a start comes here again: so nobody is left waiting in front of
-     * an empty queue. */
+    /* A waiter that finds no room has a job of its client in front of it, or the queues are full.
+     * Either way another job will start and come here, so nobody waits at an empty queue. */
     call_all_waiters(w, false);
 }
 
@@ -422,16 +394,16 @@ uint64_t sluice_workers_moment(struct sluice_workers *w)
     return starts;
 }
 
-bool sluice_workers_wait(struct sluice_workers *w, struct sluice_party *party,
+bool sluice_workers_wait(struct sluice_workers *w, struct sluice_work_client *client,
                          struct sluice_waiter *waiter, uint64_t moment)
 {
     pthread_mutex_lock(&w->lock);
     const bool is_current = w->starts == moment;
     if (is_current) {
         waiter->next = NULL;
-        *party->end = waiter;
-        party->end = &waiter->next;
-        party->refs++;
+        *client->end = waiter;
+        client->end = &waiter->next;
+        client->refs++;
     }
     pthread_mutex_unlock(&w->lock);
     return is_current;
@@ -439,84 +411,50 @@ bool sluice_workers_wait(struct sluice_workers *w, struct sluice_party *party,
 
 double sluice_workers_prep_cores(const struct sluice_workers *w)
 {
-    return fmin(w->num_prep, sluice_prep_limits_cores(w->limits, w->prep_tid));
+    return sluice_core_watch_get(w->cores);
 }
 
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
-                                                     enum sluice_lane lane)
+                                                     enum sluice_worker_group group)
 {
-    return sluice_worker_pool_stats(w->lanes[lane].pool);
+    return sluice_worker_pool_stats(w->groups[group].pool);
 }
 
-/* Under the lock: what was seen since the price was made last. */
-static struct sluice_cpu_load take_load(struct sluice_workers *w, uint64_t now_ns)
+/* Under the lock: the expected CPU seconds of jobs that wait for PREP, of clients that follow the
+ * price. */
+static double sum_waiting_s(const struct sluice_workers *w)
 {
-    count_work(w, now_ns);
-    const double all_s = (double)w->num_prep * (double)(now_ns - w->price.last_ns) * 1e-9;
-    const double others_s = (double)w->at_work[false].ns * 1e-9;
-    const double busy_s = (double)w->at_work[true].ns * 1e-9;
-    struct sluice_cpu_load load = {
-        .cores = w->prep_cores,
-        .done_s = (double)w->done_ns * 1e-9,
-        .busy_s = busy_s,
-        .others_s = others_s,
-        .idle_s = fmax(all_s - others_s - busy_s, 0),
-        .was_empty = w->was_empty,
-    };
-    const double kept = exp(-(double)(now_ns - w->price.last_ns) / USED_NS);
-    double sum = 0, sum_weight = 0;
-    for (struct sluice_party *party = w->parties; party; party = party->next) {
-        const struct sluice_flow *flow = &party->flow[SLUICE_LANE_PREP];
-        if (!party->follows_price)
-            continue;
-        party->used_s *= kept;
-        load.waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
-        if (!party->asked_ns || now_ns - party->asked_ns >= ABSENT_NS)
-            continue;
-        load.num_followers++;
-        load.has_silent |= !party->has_told;
-        if (party->worth > 0) {
-            const double weight = party->used_s + LEAST_USED_S;
-            sum += weight * log(party->worth);
-            sum_weight += weight;
-        }
+    double waiting_s = 0;
+    for (const struct sluice_work_client *client = w->clients; client; client = client->next) {
+        const struct sluice_flow *flow = &client->flow[SLUICE_GROUP_PREP];
+        if (client->market.follows_price)
+            waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
     }
-    load.worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;
-    w->done_ns = 0;
-    w->at_work[false].ns = w->at_work[true].ns = 0;
-    w->was_empty = w->num_waiting == 0;
-    return load;
+    return waiting_s;
 }
 
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
 {
-    pthread_mutex_lock(&w->lock); /* count_work() must not see times out of order */
-    const uint64_t now_ns = sluice_clock_ns();
-    const bool is_due = now_ns - w->price.last_ns >= PRICE_PERIOD_NS;
+    const double prep_cores = sluice_workers_prep_cores(w);
+    pthread_mutex_lock(&w->lock);
+    const uint64_t now_ns = sluice_clock_ns(); /* under the lock, as it must not go back */
+    const bool is_due = sluice_cpu_market_is_due(&w->market, now_ns);
     bool is_told = false;
-    struct sluice_cpu_load load = {0};
     if (is_due) {
-        load = take_load(w, now_ns);
-        sluice_cpu_price_update(&w->price, now_ns, &load);
-        is_told = w->price.price > 0 && now_ns - w->logged_ns >= PRICE_LOG_NS;
+        const double price =
+            sluice_cpu_market_update(&w->market, now_ns, prep_cores, sum_waiting_s(w));
+        is_told = price > 0 && now_ns - w->logged_ns >= PRICE_LOG_NS;
         if (is_told)
             w->logged_ns = now_ns;
     }
-    const struct sluice_cpu_price price = w->price;
-    struct sluice_workers_offer offer = {w->price.price, w->prep_cores};
+    const struct sluice_cpu_price price = w->market.price;
+    const unsigned num_followers = w->market.num_followers;
     pthread_mutex_unlock(&w->lock);
     if (is_told)
         sluice_log(SLUICE_LOG_DEBUG,
-                   "price of CPU %.4g for %u clients: %.3g s of work wait, %.3g s all the time, on "
-                   "%.3g cores; asked "
-                   "for %+.1f %% of what they do",
-                   price.price, load.num_followers, price.waiting_s / price.cores, price.standing_s,
+                   "price of CPU %.4g for %u clients: %.3g s of work in the queue, %.3g s at least "
+                   "within the last 0.2 s, on %.3g cores; demand is %+.1f %% of capacity",
+                   price.price, num_followers, price.waiting_s / price.cores, price.standing_s,
                    price.cores, 100 * price.asked);
-    if (is_due) {
-        offer.prep_cores = sluice_workers_prep_cores(w); /* reads files: not under the lock */
-        pthread_mutex_lock(&w->lock);
-        w->prep_cores = offer.prep_cores;
-        pthread_mutex_unlock(&w->lock);
-    }
-    return offer;
+    return (struct sluice_workers_offer){price.price, prep_cores};
 }

@@ -8,16 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The server's two groups of threads, and the lines in front of them.
+/* The server's two groups of worker threads, each with a bounded queue.
  *
- *     PREP   reads a file and preprocesses it; as many threads as cores may be spent
- *     IO     reads a file; where raw files come from, and where PREP's overflow goes
+ *     PREP   reads a file and preprocesses it; as many threads as cores may be used
+ *     IO     reads a file; sends files as they are, also when PREP is full
  *
- * Each connection has a line of its own in front of each group, and all get their turn
- * by what their jobs cost (fair_queue.h): one that asks for much makes itself wait.
+ * A queue is fair among clients by the CPU time of their jobs (fair_queue.h): a client that asks
+ * for much waits for its own jobs.  PREP's time has a price (cpu_market.h).
  *
- * Nothing here ever blocks the submitter.  Who finds no room leaves a waiter and is
- * called back when there may be room; no call is lost between the two.
+ * Nothing here blocks the submitter.  Whoever finds no room leaves a waiter, which is called when
+ * there may be room; sluice_workers_moment() sees to it that no room is missed in between.
  *
  * Threads: any. */
 
@@ -25,12 +25,12 @@ struct sluice_workers;
 struct sluice_buf_pool;
 struct sluice_prep_limits;
 
-enum sluice_lane { SLUICE_LANE_PREP, SLUICE_LANE_IO };
+enum sluice_worker_group { SLUICE_GROUP_PREP, SLUICE_GROUP_IO };
 
 struct sluice_workers_options {
     unsigned prep_workers; /* 0: one for each core that they may use */
     unsigned io_workers;
-    size_t queue; /* jobs that wait, in each lane */
+    size_t queue; /* jobs that may wait for each group */
     uint64_t max_image_pixels;
     struct sluice_buf_pool *buffers;   /* borrowed */
     struct sluice_prep_limits *limits; /* of all workers; borrowed; NULL: none */
@@ -41,63 +41,66 @@ SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_
                                                     struct sluice_workers **workers,
                                                     struct sluice_err *err);
 
-/* Runs what is queued, then joins.  Waiters that are left are called once more and find the
- * lanes closed.  NULL is allowed. */
+/* Runs what is queued, then joins the threads.  Waiters that are left are called once more and find
+ * the queues closed.  NULL is allowed. */
 void sluice_workers_destroy(struct sluice_workers *workers);
 
-/* A client's place in the lines: the same one for the same name (of a connection) as long as
- * somebody holds it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
-struct sluice_party;
-SLUICE_MUST_USE struct sluice_party *sluice_workers_join(struct sluice_workers *workers,
-                                                         const char *name);
+/* A client, by the name of its connection: the same one for the same name as long as somebody holds
+ * it.  NULL: no memory.  Give it back with sluice_workers_leave(). */
+struct sluice_work_client;
+SLUICE_MUST_USE struct sluice_work_client *sluice_workers_join(struct sluice_workers *workers,
+                                                               const char *name);
 /* From a job too.  NULL is allowed. */
-void sluice_workers_leave(struct sluice_workers *workers, struct sluice_party *party);
+void sluice_workers_leave(struct sluice_workers *workers, struct sluice_work_client *client);
 
-/* From now on the party counts among those who follow the price (cpu_price.h). */
-void sluice_workers_follow(struct sluice_workers *workers, struct sluice_party *party);
+/* From now on the client follows the price (cpu_price.h). */
+void sluice_workers_follow(struct sluice_workers *workers, struct sluice_work_client *client);
 
-/* What a core more is worth to the party, as cpu_price.h has it; 0: nothing. */
-void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_party *party,
+/* What one more core is worth to the client (cpu_price.h); 0: nothing. */
+void sluice_workers_hear_worth(struct sluice_workers *workers, struct sluice_work_client *client,
                                double worth);
 
-/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this party has its part of the
- * places.  A job that was taken holds the party by itself. */
+/* As sluice_worker_pool_try_submit(); SLUICE_E_AGAIN also where this client has its part of the
+ * places.  The job holds a reference to the client. */
 SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
-                                                 struct sluice_party *party, enum sluice_lane lane,
+                                                 struct sluice_work_client *client,
+                                                 enum sluice_worker_group group,
                                                  struct sluice_job *job);
 
-/* Every job calls this first, whatever its fate: a place in the queue is free. */
+/* Every job calls this first, whatever its fate: there is room in the queue. */
 void sluice_workers_started(struct sluice_workers *workers);
 
-/* Every job calls this once its work is done, if any was: the CPU ns of this worker's thread since
- * its last job called it, so the hand-over in between counts as the job's.  (One read of the CPU
- * clock, which is a call of the kernel, instead of two.) */
+/* Every job that did work calls this when it is done: the CPU ns of this worker's thread since its
+ * last job called it.  So the hand-over in between counts as the job's, and each job reads the CPU
+ * clock, a system call, once instead of twice. */
 uint64_t sluice_workers_job_cpu_ns(void);
 
 struct sluice_waiter {
-    /* Called once per successful wait, from a worker, without a lock.  False: there was no
-     * room after all and it waits again; others of its party are then not tried in vain. */
+    /* Called once per successful wait, from a worker, without a lock.  False: there was no room
+     * after all and it waits again; other waiters of its client are not called then. */
     bool (*fn)(struct sluice_waiter *waiter);
     struct sluice_waiter *next; /* private */
 };
 
-/* Take `moment` before a try; after SLUICE_E_AGAIN, wait with it.  False: a place became
- * free meanwhile, so try again at once. */
+/* Take the moment before a try, and wait with it after SLUICE_E_AGAIN.  False: a job has started
+ * since, so there may be room: try again at once. */
 uint64_t sluice_workers_moment(struct sluice_workers *workers);
-SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers, struct sluice_party *party,
+SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
+                                         struct sluice_work_client *client,
                                          struct sluice_waiter *waiter, uint64_t moment);
 
-/* The cores that PREP may use, now: what its threads may run on and what limits and cgroups leave
- * them, and no more than there are threads. */
+/* The cores that PREP may use: what its threads may run on and what limits and control groups leave
+ * them, and no more than there are threads.  Read by a thread of the workers' own, at most a second
+ * ago: who asks opens no files (core_watch.h). */
 double sluice_workers_prep_cores(const struct sluice_workers *workers);
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
-                                                     enum sluice_lane lane);
+                                                     enum sluice_worker_group group);
 
-/* What every message tells of PREP's cores: cheap, as both are made anew every now and then only.
- */
+/* What every message tells of PREP's cores.  Cheap: the price is updated every 50 ms at most, by
+ * whoever asks for it. */
 struct sluice_workers_offer {
-    double cpu_price;  /* cpu_price.h, by what is seen whenever it is asked for */
-    double prep_cores; /* what sluice_workers_prep_cores() said when the price was last made */
+    double cpu_price; /* cpu_price.h */
+    double prep_cores;
 };
 struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *workers);
 

@@ -431,8 +431,8 @@ size_t client_num_messages(struct client *client)
     return count;
 }
 
-/* What lies in the arrays stays as it is, but the arrays move while the stream lives: so the
- * tests look at it when all they wait for has come. */
+/* The arrays move while messages arrive, so tests read them when all that they wait for has come.
+ */
 struct sluice_message *client_message(struct client *client, size_t index)
 {
     pthread_mutex_lock(&client->lock);

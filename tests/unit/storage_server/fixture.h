@@ -63,12 +63,12 @@ enum sluice_rpc_code call(struct fixture *fixture, const char *path, struct slui
 struct client;
 struct client *client_open(struct fixture *fixture, const char *path);
 void client_close(struct client *client); /* cancels it */
-/* In between, what comes is not looked at, nor more of it read; sending works.  One thread. */
+/* In between the client reads nothing; sending works.  One thread. */
 void client_stall(struct client *client);
 void client_go_on(struct client *client);
 void client_send(struct client *client, struct sluice_message *message);
 void client_half_close(struct client *client);
-/* Until so many messages came in all; fails the test if the stream ends before. */
+/* Waits until so many messages came in all; fails the test if the stream ends before. */
 void client_await_messages(struct client *client, size_t count);
 enum sluice_rpc_code client_await_done(struct client *client, struct sluice_err *err);
 size_t client_num_messages(struct client *client);
@@ -81,7 +81,7 @@ void fetch_send(struct client *client, const struct sluice_wire_sample_request *
 /* Requests [first, first + count): request id and sample id count up (samples go round). */
 void fetch_ask(struct client *client, uint64_t first, size_t count, uint32_t split,
                enum sluice_form form);
-/* Until so many samples came in all, then they are there to look at. */
+/* Waits until so many samples came in all; the functions below then find them. */
 void fetch_await(struct client *client, size_t count);
 size_t fetch_count(struct client *client);
 const struct sluice_wire_sample_reply *fetch_reply(struct client *client, size_t index);

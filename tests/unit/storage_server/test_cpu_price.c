@@ -1,13 +1,14 @@
 #include "storage_server/cpu_price.h"
 
 #include "base/compiler.h"
+#include "storage_server/tuning.h"
 #include "support/test.h"
 
 #include <math.h>
 
-#define LOOK_S 0.05
+#define INTERVAL_S 0.05
 #define STEP_S 0.001
-#define TICK_S 0.25
+#define CLIENT_INTERVAL_S 0.25
 
 static uint64_t to_ns(double s)
 {
@@ -57,7 +58,7 @@ static double mean_worth(const struct world *world)
 
 static void follow(struct client *client, double price)
 {
-    const double step = price > 0 ? TICK_S * log(worth_of(client) / price) : 0.1;
+    const double step = price > 0 ? CLIENT_INTERVAL_S * log(worth_of(client) / price) : 0.1;
     client->use *= exp(fmin(fmax(step, -0.3), 0.3));
 }
 
@@ -82,7 +83,7 @@ static struct seen run(struct world *world, double seconds)
     for (long i = first; i < last; i++) {
         world->now_s = (double)i * STEP_S;
         for (int j = 0; j < world->n; j++) {
-            if (i % lround(TICK_S / STEP_S) == 60 * j)
+            if (i % lround(CLIENT_INTERVAL_S / STEP_S) == 60 * j)
                 follow(&world->clients[j], world->heard[(i + memory - lag) % memory]);
         }
         double asked_s = 0;
@@ -99,7 +100,7 @@ static struct seen run(struct world *world, double seconds)
         was_empty |= world->waiting_s <= 0;
         done_s += step_s;
         busy_s += step_s;
-        if ((i + 1) % lround(LOOK_S / STEP_S) == 0) {
+        if ((i + 1) % lround(INTERVAL_S / STEP_S) == 0) {
             const struct sluice_cpu_load load = {
                 .cores = world->said,
                 .waiting_s = world->waiting_s,
@@ -191,30 +192,30 @@ static void capacity_is_what_is_done_while_jobs_wait(void)
 static struct sluice_cpu_load standing(unsigned num_followers, double worth)
 {
     return (struct sluice_cpu_load){.cores = 1,
-                                    .waiting_s = SLUICE_CPU_PRICE_TARGET_S,
-                                    .done_s = LOOK_S,
-                                    .busy_s = LOOK_S,
+                                    .waiting_s = CPU_PRICE_TARGET_S,
+                                    .done_s = INTERVAL_S,
+                                    .busy_s = INTERVAL_S,
                                     .num_followers = num_followers,
                                     .worth = worth};
 }
 
-static struct sluice_cpu_price look(const struct sluice_cpu_load *load, int num_looks)
+static struct sluice_cpu_price update_often(const struct sluice_cpu_load *load, int times)
 {
     struct sluice_cpu_price price = sluice_cpu_price_init(0);
-    for (int i = 1; i <= num_looks; i++)
-        sluice_cpu_price_update(&price, to_ns(i * LOOK_S), load);
+    for (int i = 1; i <= times; i++)
+        sluice_cpu_price_update(&price, to_ns(i * INTERVAL_S), load);
     return price;
 }
 
-static void what_others_do_with_the_workers_is_left_only_while_nothing_waits(void)
+static void time_for_other_clients_is_spare_only_while_no_job_waits(void)
 {
     struct sluice_cpu_load load = standing(2, 1);
     load.cores = 4;
-    load.others_s = 3 * LOOK_S;
-    CU_ASSERT_DOUBLE_EQUAL(look(&load, 400).cores, 1, 0.01);
+    load.others_s = 3 * INTERVAL_S;
+    CU_ASSERT_DOUBLE_EQUAL(update_often(&load, 400).cores, 1, 0.01);
     load.was_empty = true;
     load.waiting_s = 0;
-    const struct sluice_cpu_price price = look(&load, 400);
+    const struct sluice_cpu_price price = update_often(&load, 400);
     CU_ASSERT(price.cores > 1.2);
     CU_ASSERT(price.price < 0.9);
 }
@@ -222,68 +223,69 @@ static void what_others_do_with_the_workers_is_left_only_while_nothing_waits(voi
 static void at_rest_it_is_the_mean_worth(void)
 {
     const struct sluice_cpu_load load = standing(3, 0.7);
-    CU_ASSERT_DOUBLE_EQUAL(look(&load, 100).price, 0.7, 0.01);
+    CU_ASSERT_DOUBLE_EQUAL(update_often(&load, 100).price, 0.7, 0.01);
 }
 
 static void it_is_0_for_a_single_client(void)
 {
     const struct sluice_cpu_load alone = standing(1, 5), nobody = standing(0, 0);
-    CU_ASSERT_EQUAL(look(&alone, 100).price, 0);
-    CU_ASSERT_EQUAL(look(&nobody, 100).price, 0);
+    CU_ASSERT_EQUAL(update_often(&alone, 100).price, 0);
+    CU_ASSERT_EQUAL(update_often(&nobody, 100).price, 0);
 }
 
 static void it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle(void)
 {
     struct sluice_cpu_load load = standing(2, 1);
     load.waiting_s = 0.3;
-    CU_ASSERT(look(&load, 100).price > 1.2);
+    CU_ASSERT(update_often(&load, 100).price > 1.2);
     load.waiting_s = 0;
     load.was_empty = true;
-    load.done_s = load.busy_s = 0.8 * LOOK_S;
-    load.idle_s = 0.2 * LOOK_S;
-    struct sluice_cpu_price price = look(&load, 100);
+    load.done_s = load.busy_s = 0.8 * INTERVAL_S;
+    load.idle_s = 0.2 * INTERVAL_S;
+    struct sluice_cpu_price price = update_often(&load, 100);
     CU_ASSERT(price.price < 0.9 && price.price > 0.4);
     CU_ASSERT_DOUBLE_EQUAL(price.asked, -0.2, 0.01);
 }
 
-static void it_leads_the_queue(void)
+static void it_answers_to_the_growth_of_the_queue(void)
 {
     /* The queue is as short as it should be, but grows, or shrinks. */
     struct sluice_cpu_load load = standing(2, 1);
-    struct sluice_cpu_price price = look(&load, 100);
-    load.waiting_s += 0.3 * LOOK_S;
-    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(101 * LOOK_S), &load) > 1.05);
+    struct sluice_cpu_price price = update_often(&load, 100);
+    load.waiting_s += 0.3 * INTERVAL_S;
+    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(101 * INTERVAL_S), &load) > 1.05);
 }
 
 static void cores_without_a_use_are_worth_nothing_unless_jobs_wait(void)
 {
     struct sluice_cpu_load load = standing(2, 1);
-    struct sluice_cpu_price price = look(&load, 100);
+    struct sluice_cpu_price price = update_often(&load, 100);
     load.worth = 0;
     for (int i = 101; i <= 300; i++)
-        sluice_cpu_price_update(&price, to_ns(i * LOOK_S), &load);
+        sluice_cpu_price_update(&price, to_ns(i * INTERVAL_S), &load);
     CU_ASSERT(price.price > 0.9);
     load.waiting_s = load.done_s = load.busy_s = 0;
-    load.idle_s = LOOK_S;
+    load.idle_s = INTERVAL_S;
     load.was_empty = true;
     for (int i = 301; i <= 500; i++)
-        sluice_cpu_price_update(&price, to_ns(i * LOOK_S), &load);
+        sluice_cpu_price_update(&price, to_ns(i * INTERVAL_S), &load);
     CU_ASSERT_EQUAL(price.price, 0);
 }
 
-static void it_is_looked_for_if_nobody_says_the_worth(void)
+static void it_is_searched_for_if_nobody_tells_the_worth(void)
 {
     struct sluice_cpu_load load = standing(1, 0);
     load.waiting_s = 0.3;
-    CU_ASSERT_EQUAL(look(&load, 100).price, 0);
+    CU_ASSERT_EQUAL(update_often(&load, 100).price, 0);
     load.has_silent = true;
-    CU_ASSERT(look(&load, 20).price > 0);
-    CU_ASSERT(look(&load, 200).price > 4 * look(&load, 100).price);
-    CU_ASSERT_EQUAL(look(&load, 10000).price, SLUICE_CPU_PRICE_MOST);
-    struct sluice_cpu_price price = look(&load, 200);
-    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(3600), &load) < 2 * look(&load, 200).price);
+    CU_ASSERT(update_often(&load, 20).price > 0);
+    CU_ASSERT(update_often(&load, 200).price > 4 * update_often(&load, 100).price);
+    CU_ASSERT_EQUAL(update_often(&load, 10000).price, SLUICE_CPU_PRICE_MOST);
+    struct sluice_cpu_price price = update_often(&load, 200);
+    CU_ASSERT(sluice_cpu_price_update(&price, to_ns(3600), &load) <
+              2 * update_often(&load, 200).price);
     load.waiting_s = load.done_s = load.busy_s = 0;
-    load.idle_s = LOOK_S;
+    load.idle_s = INTERVAL_S;
     load.was_empty = true;
     CU_ASSERT_EQUAL(sluice_cpu_price_update(&price, to_ns(7200), &load), 0);
 }
@@ -291,8 +293,8 @@ static void it_is_looked_for_if_nobody_says_the_worth(void)
 static void it_is_bounded(void)
 {
     const struct sluice_cpu_load dear = standing(2, 1e12), cheap = standing(2, 1e-3);
-    CU_ASSERT_EQUAL(look(&dear, 10).price, SLUICE_CPU_PRICE_MOST);
-    CU_ASSERT_EQUAL(look(&cheap, 10).price, 0);
+    CU_ASSERT_EQUAL(update_often(&dear, 10).price, SLUICE_CPU_PRICE_MOST);
+    CU_ASSERT_EQUAL(update_often(&cheap, 10).price, 0);
 }
 
 static void a_clock_that_stands_changes_nothing(void)
@@ -310,13 +312,13 @@ int main(void)
         SLUICE_TEST(settles_where_the_cores_are_busy_and_worth_the_same_to_all),
         SLUICE_TEST(pauses_of_a_quota_are_no_lack_of_work),
         SLUICE_TEST(capacity_is_what_is_done_while_jobs_wait),
-        SLUICE_TEST(what_others_do_with_the_workers_is_left_only_while_nothing_waits),
+        SLUICE_TEST(time_for_other_clients_is_spare_only_while_no_job_waits),
         SLUICE_TEST(at_rest_it_is_the_mean_worth),
         SLUICE_TEST(it_is_0_for_a_single_client),
         SLUICE_TEST(it_is_higher_while_jobs_stand_and_lower_while_cores_are_idle),
-        SLUICE_TEST(it_leads_the_queue),
+        SLUICE_TEST(it_answers_to_the_growth_of_the_queue),
         SLUICE_TEST(cores_without_a_use_are_worth_nothing_unless_jobs_wait),
-        SLUICE_TEST(it_is_looked_for_if_nobody_says_the_worth),
+        SLUICE_TEST(it_is_searched_for_if_nobody_tells_the_worth),
         SLUICE_TEST(it_is_bounded),
         SLUICE_TEST(a_clock_that_stands_changes_nothing),
     };

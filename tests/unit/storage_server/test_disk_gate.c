@@ -215,24 +215,24 @@ static void a_moment_of_quiet_shows_little_reads(void)
     sluice_disk_gate_close(gate);
 }
 
-/* Whether a read looks before it goes. */
-static bool looks(void)
+/* Whether a read polls the disk before it goes. */
+static bool polls(void)
 {
     num_polls = 0;
     polls_until_free = 1;
-    sluice_test_put_text(disk.folder, "inflight", "1 0\n"); /* so that looking takes a poll */
+    sluice_test_put_text(disk.folder, "inflight", "1 0\n"); /* an exact poll waits for it */
     (void)once();
     return num_polls > 0;
 }
 
-/* The first read after so many ms that looks, in steps of 10 ms. */
-static unsigned ms_until_a_look(void)
+/* The first read after so many ms that polls, in steps of 10 ms. */
+static unsigned ms_until_a_poll(void)
 {
     unsigned ms = 0;
     do {
         advance_ms(10);
         ms += 10;
-    } while (!looks() && ms < 5000);
+    } while (!polls() && ms < 5000);
     return ms;
 }
 
@@ -255,13 +255,13 @@ static void wait_for_quiet_ms(unsigned ms)
 static void moments_of_quiet_are_rare_where_they_cost_much(void)
 {
     open_gate();
-    CU_ASSERT_EQUAL(ms_until_a_look(), 100);
-    CU_ASSERT_EQUAL(ms_until_a_look(), 100);
+    CU_ASSERT_EQUAL(ms_until_a_poll(), 100);
+    CU_ASSERT_EQUAL(ms_until_a_poll(), 100);
     wait_for_quiet_ms(8);
-    CU_ASSERT_EQUAL(ms_until_a_look(), 400);
+    CU_ASSERT_EQUAL(ms_until_a_poll(), 400);
     wait_for_quiet_ms(500);
-    CU_ASSERT_EQUAL(ms_until_a_look(), 1000);
-    CU_ASSERT_EQUAL(ms_until_a_look(), 100); /* nobody had to wait this time */
+    CU_ASSERT_EQUAL(ms_until_a_poll(), 1000);
+    CU_ASSERT_EQUAL(ms_until_a_poll(), 100); /* nobody had to wait this time */
     sluice_disk_gate_close(gate);
 }
 

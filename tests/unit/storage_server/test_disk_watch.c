@@ -38,48 +38,48 @@ static void others_are_what_is_not_ours(void)
     const struct fake_disk disk = fake_disk_create();
     fake_disk_set(&disk, 8192, 4096, 0); /* before it is opened */
     struct sluice_disk_watch *watch = must_open(&disk);
-    struct sluice_disk_sight sight = sluice_disk_watch_look(watch, true);
+    struct sluice_disk_activity sight = sluice_disk_watch_poll(watch, true);
     CU_ASSERT_FALSE(sight.has_others);
     CU_ASSERT(sight.is_exact);
 
     fake_disk_set(&disk, 8192 + 1024, 4096 + 1024, 0); /* ours */
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
     fake_disk_set(&disk, 8192 + 1024 + 512, 4096 + 1024, 0);
-    CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others); /* not again */
+    CU_ASSERT(sluice_disk_watch_poll(watch, true).has_others);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others); /* not again */
     sluice_disk_watch_close(watch);
 }
 
-static void what_we_wait_for_is_never_others(void)
+static void our_reads_in_flight_are_never_others(void)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
     fake_disk_set(&disk, 0, 65536, 4);
-    struct sluice_disk_sight sight = sluice_disk_watch_look(watch, false);
+    struct sluice_disk_activity sight = sluice_disk_watch_poll(watch, false);
     CU_ASSERT_EQUAL(sight.in_flight, 4);
     CU_ASSERT_FALSE(sight.has_others);
     CU_ASSERT_FALSE(sight.is_exact);
     fake_disk_set(&disk, 32768, 65536, 2);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others); /* the kernel reads ahead */
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others); /* the kernel reads ahead */
     fake_disk_set(&disk, 65536, 65536, 0);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
 
-    /* Certain in the middle of ours, too, and so until a look is exact. */
+    /* Certain in the middle of ours, too, and so until a poll is exact. */
     fake_disk_set(&disk, 200000, 100000, 3);
-    CU_ASSERT(sluice_disk_watch_look(watch, false).has_others);
-    CU_ASSERT(sluice_disk_watch_look(watch, false).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, false).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, false).has_others);
     fake_disk_set(&disk, 200192, 100000, 0);
-    CU_ASSERT(sluice_disk_watch_look(watch, true).is_exact);
-    CU_ASSERT_FALSE(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, true).is_exact);
+    CU_ASSERT_FALSE(sluice_disk_watch_poll(watch, true).has_others);
     sluice_disk_watch_close(watch);
 }
 
-static void what_cannot_be_read_is_nobody(void)
+static void counters_that_cannot_be_read_show_no_reads(void)
 {
     const struct fake_disk disk = fake_disk_create();
     struct sluice_disk_watch *watch = must_open(&disk);
     sluice_test_put_text(disk.folder, "stat", "");
-    struct sluice_disk_sight sight = sluice_disk_watch_look(watch, true);
+    struct sluice_disk_activity sight = sluice_disk_watch_poll(watch, true);
     CU_ASSERT(!sight.has_others && !sight.is_exact && sight.in_flight == 0);
     sluice_disk_watch_close(watch);
     sluice_disk_watch_close(NULL);
@@ -109,7 +109,7 @@ static void a_partition_or_volume_is_its_disk(void)
         fake_disk_set(&disk, 0, 0, 0);
         struct sluice_disk_watch *watch = must_open(&disk);
         fake_disk_set(&disk, 512, 0, 0);
-        CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
+        CU_ASSERT(sluice_disk_watch_poll(watch, true).has_others);
         sluice_disk_watch_close(watch);
     }
 }
@@ -121,11 +121,11 @@ static void a_volume_on_several_disks_is_itself(void)
     sluice_test_put_text(disk.folder, "slaves/sdb/stat", "");
     struct sluice_disk_watch *watch = must_open(&disk);
     fake_disk_set(&disk, 512, 0, 0);
-    CU_ASSERT(sluice_disk_watch_look(watch, true).has_others);
+    CU_ASSERT(sluice_disk_watch_poll(watch, true).has_others);
     sluice_disk_watch_close(watch);
 }
 
-static void what_does_not_count_is_refused(void)
+static void a_disk_without_counters_is_refused(void)
 {
     struct fake_disk disk = fake_disk_create();
     sluice_test_put_text(disk.folder, "queue/iostats", "0\n");
@@ -143,7 +143,7 @@ static void what_does_not_count_is_refused(void)
     CU_ASSERT_EQUAL(sluice_disk_watch_open("", "/no/such/folder", &watch, NULL), SLUICE_E_IO);
 }
 
-static void the_kernel_says_what_is_in_memory(void)
+static void the_kernel_says_what_is_cached(void)
 {
     char path[1024];
     static char bytes[10000];
@@ -175,7 +175,7 @@ static void this_machine_has_a_disk_or_says_why_not(void)
         printf("not on this machine: %s\n", err.text);
         return;
     }
-    (void)sluice_disk_watch_look(watch, true);
+    (void)sluice_disk_watch_poll(watch, true);
     sluice_disk_watch_close(watch);
 }
 
@@ -183,12 +183,12 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(others_are_what_is_not_ours),
-        SLUICE_TEST(what_we_wait_for_is_never_others),
-        SLUICE_TEST(what_cannot_be_read_is_nobody),
+        SLUICE_TEST(our_reads_in_flight_are_never_others),
+        SLUICE_TEST(counters_that_cannot_be_read_show_no_reads),
         SLUICE_TEST(a_partition_or_volume_is_its_disk),
         SLUICE_TEST(a_volume_on_several_disks_is_itself),
-        SLUICE_TEST(what_does_not_count_is_refused),
-        SLUICE_TEST(the_kernel_says_what_is_in_memory),
+        SLUICE_TEST(a_disk_without_counters_is_refused),
+        SLUICE_TEST(the_kernel_says_what_is_cached),
         SLUICE_TEST(this_machine_has_a_disk_or_says_why_not),
     };
     return sluice_test_run("disk_watch", tests, SLUICE_TEST_COUNT(tests));

@@ -152,7 +152,7 @@ static void nothing_is_saved_up(void)
     CU_ASSERT(late_served >= 10 && late_served <= 11);
 }
 
-static void a_quarter_of_many_places_is_kept_for_who_comes_anew(void)
+static void a_quarter_of_many_places_is_kept_for_new_flows(void)
 {
     struct sluice_fair_queue queue = sluice_fair_queue_init(64);
     struct sluice_flow flows[4];
@@ -186,7 +186,7 @@ int main(void)
         SLUICE_TEST(flows_that_always_wait_have_equal_time),
         SLUICE_TEST(a_flow_that_asks_for_less_has_all_it_asks_for),
         SLUICE_TEST(nothing_is_saved_up),
-        SLUICE_TEST(a_quarter_of_many_places_is_kept_for_who_comes_anew),
+        SLUICE_TEST(a_quarter_of_many_places_is_kept_for_new_flows),
     };
     return sluice_test_run("fair_queue", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -549,7 +549,7 @@ struct seen {
     sluice_status status;
 };
 
-static void *look(void *arg)
+static void *read_limits(void *arg)
 {
     struct seen *seen = arg;
     seen->status = sluice_prep_limits_enter(seen->limits, false, NULL);
@@ -560,11 +560,11 @@ static void *look(void *arg)
     return NULL;
 }
 
-static struct seen look_from_a_thread(struct sluice_prep_limits *limits)
+static struct seen limits_of_a_thread(struct sluice_prep_limits *limits)
 {
     struct seen seen = {.limits = limits};
     pthread_t thread;
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, look, &seen), 0);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, read_limits, &seen), 0);
     pthread_join(thread, NULL);
     return seen;
 }
@@ -579,7 +579,7 @@ static void nice_policy_and_class_are_of_the_thread_alone(void)
     for (size_t i = 0; i < SLUICE_TEST_COUNT(classes); i++) {
         struct sluice_prep_limits *limits = must_open((struct sluice_prep_limits_options){
             .has_nice = true, .nice = 19, .io_class = classes[i].io_class});
-        const struct seen seen = look_from_a_thread(limits);
+        const struct seen seen = limits_of_a_thread(limits);
         CU_ASSERT_EQUAL(seen.status, SLUICE_OK);
         CU_ASSERT_EQUAL(seen.nice, 19);
         CU_ASSERT_EQUAL(seen.policy, SCHED_OTHER);
@@ -589,13 +589,13 @@ static void nice_policy_and_class_are_of_the_thread_alone(void)
         sluice_prep_limits_close(limits);
     }
     struct sluice_prep_limits *limits = must_open((struct sluice_prep_limits_options){.nice = 7});
-    CU_ASSERT_EQUAL(look_from_a_thread(limits).nice, ours); /* not given */
+    CU_ASSERT_EQUAL(limits_of_a_thread(limits).nice, ours); /* not given */
     sluice_prep_limits_close(limits);
     limits = must_open((struct sluice_prep_limits_options){.policy = "idle"});
-    CU_ASSERT_EQUAL(look_from_a_thread(limits).policy, SCHED_IDLE);
+    CU_ASSERT_EQUAL(limits_of_a_thread(limits).policy, SCHED_IDLE);
     CU_ASSERT_EQUAL(sched_getscheduler(0), SCHED_OTHER);
     sluice_prep_limits_close(limits);
-    CU_ASSERT_EQUAL(look_from_a_thread(NULL).nice, ours);
+    CU_ASSERT_EQUAL(limits_of_a_thread(NULL).nice, ours);
     sluice_prep_limits_close(NULL);
 }
 
@@ -607,7 +607,7 @@ static void a_nice_value_that_is_refused_is_one_warning(void)
         must_open((struct sluice_prep_limits_options){.has_nice = true, .nice = 3});
     nice_error = EACCES;
     sluice_test_capture_begin();
-    const struct seen first = look_from_a_thread(limits), second = look_from_a_thread(limits);
+    const struct seen first = limits_of_a_thread(limits), second = limits_of_a_thread(limits);
     sluice_test_capture_end(&output);
     nice_error = 0;
     CU_ASSERT_EQUAL(first.status, SLUICE_OK);

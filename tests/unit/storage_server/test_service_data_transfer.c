@@ -223,7 +223,7 @@ static void every_call_draws_afresh(void)
     fixture_end(&f);
 }
 
-static void what_is_wrong_is_a_status_with_a_text(void)
+static void errors_are_a_status_with_a_text(void)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
@@ -297,7 +297,7 @@ int main(void)
         SLUICE_TEST(each_method_answers_in_its_form),
         SLUICE_TEST(sophon_stops_at_the_stage_that_pproc_names),
         SLUICE_TEST(every_call_draws_afresh),
-        SLUICE_TEST(what_is_wrong_is_a_status_with_a_text),
+        SLUICE_TEST(errors_are_a_status_with_a_text),
         SLUICE_TEST(calls_wait_for_room_rather_than_fail),
     };
     return sluice_test_run("service_data_transfer", tests, SLUICE_TEST_COUNT(tests));

@@ -20,7 +20,7 @@
 static struct sluice_pipeline *pipeline;
 static struct sluice_scratch *scratch;
 
-/* The server, and one stream without a window. */
+/* The server, and one stream that needs no credit. */
 static struct client *start(struct fixture *f)
 {
     fixture_start(f);
@@ -41,7 +41,7 @@ static void end(struct fixture *f, struct client *client)
     fixture_end(f);
 }
 
-/* One job at work and one that waits, in each lane. */
+/* One job at work and one that waits, in each group. */
 static void make_tiny(struct fixture *f)
 {
     f->options.prep_workers = 1;
@@ -260,12 +260,12 @@ static void a_stream_without_a_pipeline_gets_files(void)
     end(&f, client);
 }
 
-static void a_full_prep_lane_costs_ops_and_both_full_cost_time(void)
+static void a_full_prep_queue_costs_ops_and_two_full_queues_cost_time(void)
 {
     struct fixture f = fixture_init();
     make_tiny(&f);
     struct client *client = start_held(&f);
-    /* At most four find a place: one read and one queued in each lane. */
+    /* At most four find a place: one at work and one queued in each group. */
     fetch_ask(client, 0, 20, 3, SLUICE_FORM_U8);
     gate_await_held(f.gate, 2);
     /* These come while the stream waits for room; they are taken all the same. */
@@ -342,9 +342,9 @@ static void no_more_than_max_in_flight_are_taken_up(void)
     end(&f, client);
 }
 
-/* Returns when the server has done all that was asked of it before: with one thread in
- * the lane, a later request is answered after it. */
-static void await_lane(struct fixture *f)
+/* Returns when the server has done all that was asked of it before: with one IO worker, a later
+ * request is answered after it. */
+static void await_io(struct fixture *f)
 {
     struct client *other = fetch_open(f, 0);
     fetch_ask(other, 0, 1, 0, SLUICE_FORM_RAW);
@@ -352,7 +352,7 @@ static void await_lane(struct fixture *f)
     client_close(other);
 }
 
-static void the_window_holds_replies_until_they_are_granted(void)
+static void without_credit_replies_wait_for_a_grant(void)
 {
     struct fixture f = fixture_init();
     f.options.io_workers = 1;
@@ -360,19 +360,19 @@ static void the_window_holds_replies_until_they_are_granted(void)
     fixture_start(&f);
     struct client *client = fetch_open(&f, 1);
     fetch_ask(client, 0, 8, 0, SLUICE_FORM_RAW);
-    /* One may overdraw the window. */
+    /* One may overdraw the credit. */
     fetch_await(client, 1);
-    await_lane(&f);
+    await_io(&f);
     CU_ASSERT_EQUAL(fetch_count(client), 1);
 
     /* Paying back less than was sent opens nothing; the last byte lets one more through. */
     const size_t sent = fetch_reply(client, 0)->payload->len;
     fetch_send(client, NULL, 0, sent - 1);
-    await_lane(&f);
+    await_io(&f);
     CU_ASSERT_EQUAL(fetch_count(client), 1);
     fetch_send(client, NULL, 0, 1);
     fetch_await(client, 2);
-    await_lane(&f);
+    await_io(&f);
     CU_ASSERT_EQUAL(fetch_count(client), 2);
     CU_ASSERT_EQUAL(client_num_messages(client), 2);
 
@@ -442,7 +442,7 @@ static void a_very_long_backlog_pauses_the_stream_and_is_answered_all_the_same(v
     struct client *client = start_held(&f);
     fetch_ask(client, 0, 1, 0, SLUICE_FORM_RAW);
     gate_await_held(f.gate, 1);
-    /* No such samples: answered without a look at any file. */
+    /* No such samples: answered without reading any file. */
     enum { per_message = 10000, count = 80000 };
     static struct sluice_wire_sample_request requests[per_message];
     for (size_t i = 0; i < per_message; i++)
@@ -820,10 +820,10 @@ int main(void)
         SLUICE_TEST(optimal_tables_make_smaller_crops),
         SLUICE_TEST(pixels_come_packed_where_that_saves_bytes),
         SLUICE_TEST(no_room_to_cut_gives_the_file),
-        SLUICE_TEST(a_full_prep_lane_costs_ops_and_both_full_cost_time),
+        SLUICE_TEST(a_full_prep_queue_costs_ops_and_two_full_queues_cost_time),
         SLUICE_TEST(many_streams_share_a_full_server),
         SLUICE_TEST(no_more_than_max_in_flight_are_taken_up),
-        SLUICE_TEST(the_window_holds_replies_until_they_are_granted),
+        SLUICE_TEST(without_credit_replies_wait_for_a_grant),
         SLUICE_TEST(replies_wait_for_those_that_are_worked_on),
         SLUICE_TEST(no_reply_waits_long_for_those_that_take_long),
         SLUICE_TEST(grants_are_read_past_requests_that_wait),

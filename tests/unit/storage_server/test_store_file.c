@@ -260,7 +260,7 @@ static void reads_the_parts_that_are_chosen_by_length_and_time(void)
     store->destroy(store);
 }
 
-static void what_is_not_in_memory_is_read_in_turns(void)
+static void files_that_are_not_cached_are_read_in_turns(void)
 {
     sluice_test_write_file(outer("root/hole.jpg"), "", 0);
     CU_ASSERT_EQUAL_FATAL(truncate(outer("root/hole.jpg"), 13), 0); /* never read */
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
         SLUICE_TEST(names_missing_empty_and_large_files),
         SLUICE_TEST(relative_strips_the_root_and_refuses_other_absolute_paths),
         SLUICE_TEST(reads_the_parts_that_are_chosen_by_length_and_time),
-        SLUICE_TEST(what_is_not_in_memory_is_read_in_turns),
+        SLUICE_TEST(files_that_are_not_cached_are_read_in_turns),
         SLUICE_TEST(a_missing_root_is_named),
     };
     return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));

@@ -15,9 +15,37 @@
 #include <sys/resource.h>
 
 static struct sluice_workers *workers;
-static struct sluice_party *party;
+static struct sluice_work_client *client;
 
 static struct sluice_prep_limits *limits;
+
+/* The clock runs, and the test puts it forward (--wrap). */
+static atomic_uint_fast64_t skipped_ns;
+uint64_t __real_sluice_clock_ns(void);
+uint64_t __wrap_sluice_clock_ns(void);
+uint64_t __wrap_sluice_clock_ns(void)
+{
+    return __real_sluice_clock_ns() + atomic_load(&skipped_ns);
+}
+
+/* How often this thread has read the number of cores, and what is read instead of the machine's,
+ * if that is not 0 (--wrap). */
+static _Thread_local unsigned num_own_reads;
+static atomic_uint cores_to_read;
+double __real_sluice_prep_limits_cores(const struct sluice_prep_limits *its, pid_t tid);
+double __wrap_sluice_prep_limits_cores(const struct sluice_prep_limits *its, pid_t tid);
+double __wrap_sluice_prep_limits_cores(const struct sluice_prep_limits *its, pid_t tid)
+{
+    num_own_reads++;
+    const unsigned cores = atomic_load(&cores_to_read);
+    return cores ? cores : __real_sluice_prep_limits_cores(its, tid);
+}
+
+static double offer_after(unsigned ms)
+{
+    atomic_fetch_add(&skipped_ns, ms * 1000000ull);
+    return sluice_workers_offer(workers).cpu_price;
+}
 
 static void create(unsigned prep_workers, size_t queue)
 {
@@ -28,12 +56,12 @@ static void create(unsigned prep_workers, size_t queue)
         .limits = limits,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_workers_create(&options, &workers, NULL), SLUICE_OK);
-    party = sluice_workers_join(workers, "a client");
+    client = sluice_workers_join(workers, "a client");
 }
 
 static void destroy(void)
 {
-    sluice_workers_leave(workers, party);
+    sluice_workers_leave(workers, client);
     sluice_workers_destroy(workers);
 }
 
@@ -60,12 +88,12 @@ static void run_held(struct sluice_job *job, enum sluice_job_fate fate, void *wo
     sluice_workers_started(workers);
 }
 
-static void hold(struct held_job *held, enum sluice_lane lane)
+static void hold(struct held_job *held, enum sluice_worker_group group)
 {
     held->job.fn = run_held;
     sem_init(&held->has_started, 0, 0);
     sem_init(&held->may_end, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, lane, &held->job), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, group, &held->job), SLUICE_OK);
 }
 
 struct quick_job {
@@ -85,14 +113,14 @@ static void prep_jobs_get_a_scratch_and_io_jobs_none(void)
 {
     create(1, 4);
     struct held_job prep, io;
-    hold(&prep, SLUICE_LANE_PREP);
-    hold(&io, SLUICE_LANE_IO);
+    hold(&prep, SLUICE_GROUP_PREP);
+    hold(&io, SLUICE_GROUP_IO);
     await(&prep.has_started);
     await(&io.has_started);
     CU_ASSERT_PTR_NOT_NULL(prep.worker);
     CU_ASSERT_PTR_NULL(io.worker);
     CU_ASSERT(sluice_workers_prep_cores(workers) > 0 && sluice_workers_prep_cores(workers) <= 1);
-    CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_LANE_IO).submitted, 1);
+    CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_GROUP_IO).submitted, 1);
     sem_post(&prep.may_end);
     sem_post(&io.may_end);
     destroy();
@@ -112,24 +140,24 @@ static void run_noting(struct sluice_job *job, enum sluice_job_fate fate, void *
     noting->turn = ++*noting->turns;
 }
 
-static void a_party_with_little_does_not_wait_for_one_with_much(void)
+static void a_client_with_little_does_not_wait_for_one_with_much(void)
 {
     create(1, 64);
-    struct sluice_party *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = sluice_workers_join(workers, "another");
     CU_ASSERT_PTR_EQUAL(sluice_workers_join(workers, "another"), other);
     struct held_job running;
-    hold(&running, SLUICE_LANE_PREP);
+    hold(&running, SLUICE_GROUP_PREP);
     await(&running.has_started);
     unsigned turns = 0; /* the one worker's, until it is joined */
     struct noting_job much[20], little[2];
     for (int i = 0; i < 20; i++) {
         much[i] = (struct noting_job){.job.fn = run_noting, .turns = &turns};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, SLUICE_LANE_PREP, &much[i].job),
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &much[i].job),
                               SLUICE_OK);
     }
     for (int i = 0; i < 2; i++) {
         little[i] = (struct noting_job){.job.fn = run_noting, .turns = &turns};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, other, SLUICE_LANE_PREP, &little[i].job),
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &little[i].job),
                               SLUICE_OK);
     }
     sem_post(&running.may_end);
@@ -143,12 +171,12 @@ static void a_party_with_little_does_not_wait_for_one_with_much(void)
         CU_ASSERT(much[i].turn < much[i + 1].turn);
 }
 
-static void a_party_cannot_take_all_places(void)
+static void a_client_cannot_take_all_places(void)
 {
     create(1, 16);
-    struct sluice_party *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = sluice_workers_join(workers, "another");
     struct held_job running;
-    hold(&running, SLUICE_LANE_PREP);
+    hold(&running, SLUICE_GROUP_PREP);
     await(&running.has_started);
     sem_t done;
     sem_init(&done, 0, 0);
@@ -156,12 +184,13 @@ static void a_party_cannot_take_all_places(void)
     unsigned taken = 0;
     for (; taken < 16; taken++) {
         jobs[taken] = (struct quick_job){.job.fn = run_quick, .done = &done};
-        if (sluice_workers_try(workers, party, SLUICE_LANE_PREP, &jobs[taken].job) != SLUICE_OK)
+        if (sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &jobs[taken].job) != SLUICE_OK)
             break;
     }
     CU_ASSERT_EQUAL(taken, 12);
     jobs[16] = (struct quick_job){.job.fn = run_quick, .done = &done};
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_LANE_PREP, &jobs[16].job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &jobs[16].job),
+                    SLUICE_OK);
     sem_post(&running.may_end);
     sluice_workers_leave(workers, other);
     destroy();
@@ -193,19 +222,20 @@ static void a_wait_after_a_start_is_refused(void)
 {
     create(1, 1);
     struct held_job running;
-    hold(&running, SLUICE_LANE_IO);
+    hold(&running, SLUICE_GROUP_IO);
     await(&running.has_started);
     const uint64_t moment = sluice_workers_moment(workers);
     sem_t done;
     sem_init(&done, 0, 0);
     struct quick_job queued = {.job = {.fn = run_quick}, .done = &done}, full = queued;
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &queued.job), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &full.job), SLUICE_E_AGAIN);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &queued.job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &full.job),
+                    SLUICE_E_AGAIN);
     sem_post(&running.may_end);
     await(&done);
     struct counting_waiter waiter;
     init_waiter(&waiter, true);
-    CU_ASSERT_FALSE(sluice_workers_wait(workers, party, &waiter.waiter, moment));
+    CU_ASSERT_FALSE(sluice_workers_wait(workers, client, &waiter.waiter, moment));
     destroy();
     CU_ASSERT_EQUAL(atomic_load(&waiter.calls), 0);
 }
@@ -214,16 +244,16 @@ static void a_start_calls_waiters_until_one_finds_no_room(void)
 {
     create(1, 1);
     struct held_job running;
-    hold(&running, SLUICE_LANE_IO);
+    hold(&running, SLUICE_GROUP_IO);
     await(&running.has_started);
     struct counting_waiter first, second, third;
     init_waiter(&first, true);
     init_waiter(&second, false);
     init_waiter(&third, true);
     const uint64_t moment = sluice_workers_moment(workers);
-    CU_ASSERT(sluice_workers_wait(workers, party, &first.waiter, moment));
-    CU_ASSERT(sluice_workers_wait(workers, party, &second.waiter, moment));
-    CU_ASSERT(sluice_workers_wait(workers, party, &third.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, client, &first.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, client, &second.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, client, &third.waiter, moment));
     sem_post(&running.may_end);
     await(&second.called);
     CU_ASSERT_EQUAL(atomic_load(&first.calls), 1);
@@ -235,19 +265,19 @@ static void a_start_calls_waiters_until_one_finds_no_room(void)
     CU_ASSERT_EQUAL(atomic_load(&third.calls), 1);
 }
 
-static void a_party_without_room_keeps_nobody_else_waiting(void)
+static void a_client_without_room_keeps_nobody_else_waiting(void)
 {
     create(1, 1);
-    struct sluice_party *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = sluice_workers_join(workers, "another");
     struct held_job running;
-    hold(&running, SLUICE_LANE_IO);
+    hold(&running, SLUICE_GROUP_IO);
     await(&running.has_started);
     struct counting_waiter refused, served;
     init_waiter(&refused, false);
     init_waiter(&served, true);
     const uint64_t moment = sluice_workers_moment(workers);
     CU_ASSERT(sluice_workers_wait(workers, other, &refused.waiter, moment));
-    CU_ASSERT(sluice_workers_wait(workers, party, &served.waiter, moment));
+    CU_ASSERT(sluice_workers_wait(workers, client, &served.waiter, moment));
     sem_post(&running.may_end);
     await(&served.called);
     await(&refused.called);
@@ -260,8 +290,8 @@ static void a_party_without_room_keeps_nobody_else_waiting(void)
 struct submitter {
     struct quick_job job;
     struct sluice_waiter waiter;
-    struct sluice_party *party;
-    enum sluice_lane lane;
+    struct sluice_work_client *client;
+    enum sluice_worker_group group;
     unsigned left;
     sem_t *done;
 };
@@ -270,11 +300,11 @@ static bool submit_next(struct submitter *s)
 {
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, s->party, s->lane, &s->job.job);
+        const sluice_status status = sluice_workers_try(workers, s->client, s->group, &s->job.job);
         if (status == SLUICE_OK)
             return true;
         CU_ASSERT_EQUAL_FATAL(status, SLUICE_E_AGAIN);
-        if (sluice_workers_wait(workers, s->party, &s->waiter, moment))
+        if (sluice_workers_wait(workers, s->client, &s->waiter, moment))
             return false;
     }
 }
@@ -306,8 +336,8 @@ static void nobody_waits_in_front_of_an_empty_queue(void)
         submitters[i] = (struct submitter){
             .job = {.job = {.fn = run_again}},
             .waiter = {.fn = on_room},
-            .party = sluice_workers_join(workers, (const char *[]){"p", "q", "r", "s"}[i % 4]),
-            .lane = i % 3 ? SLUICE_LANE_PREP : SLUICE_LANE_IO,
+            .client = sluice_workers_join(workers, (const char *[]){"p", "q", "r", "s"}[i % 4]),
+            .group = i % 3 ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
             .left = NUM_JOBS,
             .done = &done,
         };
@@ -316,9 +346,9 @@ static void nobody_waits_in_front_of_an_empty_queue(void)
     for (int i = 0; i < NUM_SUBMITTERS; i++)
         await(&done);
     for (int i = 0; i < NUM_SUBMITTERS; i++)
-        sluice_workers_leave(workers, submitters[i].party);
-    const uint64_t run = sluice_workers_stats(workers, SLUICE_LANE_PREP).run +
-                         sluice_workers_stats(workers, SLUICE_LANE_IO).run;
+        sluice_workers_leave(workers, submitters[i].client);
+    const uint64_t run = sluice_workers_stats(workers, SLUICE_GROUP_PREP).run +
+                         sluice_workers_stats(workers, SLUICE_GROUP_IO).run;
     CU_ASSERT(run >= NUM_SUBMITTERS * NUM_JOBS - 3); /* the last ones may not be counted yet */
     destroy();
     free(submitters);
@@ -354,7 +384,7 @@ static void a_job_is_charged_what_its_thread_spent_since_the_last_one(void)
     for (int i = 0; i < 2; i++) {
         jobs[i] = (struct costly_job){
             .job.fn = run_costly, .spend_ns = i ? 1000000 : 4000000, .done = &done};
-        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &jobs[i].job),
+        CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &jobs[i].job),
                               SLUICE_OK);
         await(&done);
         CU_ASSERT(jobs[i].first_ns >= jobs[i].spend_ns);
@@ -384,31 +414,31 @@ static void run_nice(struct sluice_job *job, enum sluice_job_fate fate, void *wo
     sem_post(&nice->is_done);
 }
 
-static int nice_of(enum sluice_lane lane)
+static int nice_of(enum sluice_worker_group group)
 {
     struct nice_job nice = {.job = {.fn = run_nice}};
     sem_init(&nice.is_done, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, party, lane, &nice.job), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_workers_try(workers, client, group, &nice.job), SLUICE_OK);
     await(&nice.is_done);
     sem_destroy(&nice.is_done);
     return nice.nice;
 }
 
-static void limits_are_of_both_lanes(void)
+static void limits_hold_for_both_groups(void)
 {
     const int ours = getpriority(PRIO_PROCESS, 0);
     const struct sluice_prep_limits_options options = {.has_nice = true, .nice = 19};
     CU_ASSERT_EQUAL_FATAL(sluice_prep_limits_open(&options, &limits, NULL), SLUICE_OK);
     create(1, 1);
-    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_PREP), 19);
-    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_IO), 19);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_GROUP_PREP), 19);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_GROUP_IO), 19);
     CU_ASSERT_EQUAL(getpriority(PRIO_PROCESS, 0), ours);
     destroy();
     sluice_prep_limits_close(limits);
     limits = NULL;
     create(1, 1);
-    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_PREP), ours);
-    CU_ASSERT_EQUAL(nice_of(SLUICE_LANE_IO), ours);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_GROUP_PREP), ours);
+    CU_ASSERT_EQUAL(nice_of(SLUICE_GROUP_IO), ours);
     destroy();
 }
 
@@ -426,86 +456,71 @@ static void cores_are_no_more_than_workers_or_cpus(void)
     }
 }
 
-static double next_price(uint64_t after_ns)
+static void who_asks_for_the_cores_reads_no_files(void)
 {
-    while (sluice_clock_ns() < after_ns) /* it is made anew every now and then only */
-        sched_yield();
-    return sluice_workers_offer(workers).cpu_price;
+    create(8, 1);
+    num_own_reads = 0;
+    for (unsigned cores = 1; cores <= 8; cores++) {
+        atomic_store(&cores_to_read, cores);
+        while (sluice_workers_prep_cores(workers) != cores) {
+            offer_after(60); /* the price is due, and the number old */
+            sched_yield();
+        }
+        CU_ASSERT_EQUAL(sluice_workers_offer(workers).prep_cores, cores);
+    }
+    CU_ASSERT_EQUAL(num_own_reads, 0);
+    destroy();
+    atomic_store(&cores_to_read, 0);
 }
 
-static void the_price_is_of_those_who_follow_it_and_ask(void)
+static void the_offer_is_the_markets_price(void)
 {
     create(1, 16);
-    struct sluice_party *other = sluice_workers_join(workers, "another");
+    struct sluice_work_client *other = sluice_workers_join(workers, "another");
     sem_t done;
     sem_init(&done, 0, 0);
-    struct quick_job jobs[2] = {{{.fn = run_quick}, &done}, {{.fn = run_quick}, &done}};
-    sluice_workers_follow(workers, party);
-    sluice_workers_hear_worth(workers, party, 2);
+    struct quick_job quick[2];
+    for (int i = 0; i < 2; i++)
+        quick[i] = (struct quick_job){{.fn = run_quick}, &done};
+    sluice_workers_follow(workers, client);
+    sluice_workers_follow(workers, other);
+    sluice_workers_hear_worth(workers, client, 2);
     sluice_workers_hear_worth(workers, other, 8);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_IO, &jobs[0].job), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_LANE_IO, &jobs[1].job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_IO, &quick[0].job), SLUICE_OK);
     await(&done);
+    CU_ASSERT_EQUAL(offer_after(60), 0); /* the other asks for nothing */
+    /* Now it does, and its job waits for PREP's only worker. */
+    struct held_job running;
+    hold(&running, SLUICE_GROUP_PREP);
+    await(&running.has_started);
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_GROUP_PREP, &quick[1].job),
+                    SLUICE_OK);
+    const double price = offer_after(60);
+    CU_ASSERT(price > 2 * 0.49 && price < 8 * 2.1);
+    CU_ASSERT_EQUAL(sluice_workers_offer(workers).cpu_price, price); /* the interval is not over */
+    sem_post(&running.may_end);
     await(&done);
-    CU_ASSERT_EQUAL(next_price(sluice_clock_ns() + 60000000), 0); /* the other does not follow */
-    sluice_workers_follow(workers, other);
-    /* Between 2 and 8 by what each had used, and less, by half at most, as nothing waits. */
-    const double price = next_price(sluice_clock_ns() + 60000000);
-    CU_ASSERT(price > 2 * 0.49 && price < 8);
     sluice_workers_leave(workers, other);
-    CU_ASSERT_EQUAL(next_price(sluice_clock_ns() + 60000000), 0);
+    CU_ASSERT_EQUAL(offer_after(3100), 0);
     destroy();
-}
-
-/* Else the cores would be taken for as few as did nothing then, and the price be too high for long.
- */
-static void cores_that_nobody_had_asked_for_yet_were_idle(void)
-{
-    const uint64_t begin_ns = sluice_clock_ns();
-    create(1, 16);
-    struct held_job first, last;
-    sem_t done;
-    sem_init(&done, 0, 0);
-    struct quick_job quick = {{.fn = run_quick}, &done}, waiting = {{.fn = run_quick}, &done};
-    while (sluice_clock_ns() < begin_ns + 350000000) /* long enough to learn from */
-        sched_yield();
-    hold(&first, SLUICE_LANE_PREP);
-    await(&first.has_started);
-    sluice_workers_follow(workers, party);
-    sluice_workers_hear_worth(workers, party, 2);
-    struct sluice_party *other = sluice_workers_join(workers, "another");
-    sluice_workers_follow(workers, other);
-    sluice_workers_hear_worth(workers, other, 2);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_PREP, &quick.job), SLUICE_OK);
-    hold(&last, SLUICE_LANE_PREP);
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, party, SLUICE_LANE_PREP, &waiting.job), SLUICE_OK);
-    struct quick_job of_other = {{.fn = run_quick}, &done};
-    CU_ASSERT_EQUAL(sluice_workers_try(workers, other, SLUICE_LANE_IO, &of_other.job), SLUICE_OK);
-    await(&done); /* the other's */
-    sem_post(&first.may_end);
-    await(&last.has_started); /* from the first on one waited all the time */
-    const double price = sluice_workers_offer(workers).cpu_price;
-    CU_ASSERT(price > 0 && price < 2);
-    sem_post(&last.may_end);
-    sluice_workers_leave(workers, other);
-    destroy();
+    sem_destroy(&done);
 }
 
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(prep_jobs_get_a_scratch_and_io_jobs_none),
-        SLUICE_TEST(a_party_with_little_does_not_wait_for_one_with_much),
-        SLUICE_TEST(a_party_cannot_take_all_places),
+        SLUICE_TEST(a_client_with_little_does_not_wait_for_one_with_much),
+        SLUICE_TEST(a_client_cannot_take_all_places),
         SLUICE_TEST(a_wait_after_a_start_is_refused),
         SLUICE_TEST(a_start_calls_waiters_until_one_finds_no_room),
-        SLUICE_TEST(a_party_without_room_keeps_nobody_else_waiting),
+        SLUICE_TEST(a_client_without_room_keeps_nobody_else_waiting),
         SLUICE_TEST(nobody_waits_in_front_of_an_empty_queue),
         SLUICE_TEST(a_job_is_charged_what_its_thread_spent_since_the_last_one),
-        SLUICE_TEST(limits_are_of_both_lanes),
+        SLUICE_TEST(limits_hold_for_both_groups),
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
-        SLUICE_TEST(the_price_is_of_those_who_follow_it_and_ask),
-        SLUICE_TEST(cores_that_nobody_had_asked_for_yet_were_idle),
+        SLUICE_TEST(who_asks_for_the_cores_reads_no_files),
+        SLUICE_TEST(the_offer_is_the_markets_price),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }

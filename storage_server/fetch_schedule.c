@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What one stream may hold in memory, from accepted requests (as far as their size is
- * known) to bytes that the transport has not taken: a client that does not read
- * stops being served here. */
+/* What one stream may hold in memory, from requests that were scheduled (as far as their size is
+ * known) to bytes that the transport has not taken.  So a client that does not read is not served
+ * on. */
 #define STREAM_BYTES (64u << 20)
 
-/* Requests of one stream that may wait to be taken up (some 50 bytes each) before its reading
- * pauses.  Far above what any client has open: a grant must never wait behind requests that
- * wait for that very grant. */
+/* Requests in the backlog of one stream (some 50 bytes each) above which its reading pauses.  Far
+ * above what any client has open: a grant must never wait behind requests that wait for that very
+ * grant. */
 #define MAX_BACKLOG_REQUESTS 65536
 
 static void free_backlog(struct sluice_fetch_backlog *backlog)
@@ -54,9 +54,9 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     sluice_fetch_stream_unref(s);
 }
 
-/* --- from the backlog to a lane --- */
+/* --- from the backlog to the workers --- */
 
-/* What is to be done for the job if there is room to do it. */
+/* The work that the client asked for, if PREP has room for it. */
 static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     job->split = job->request.split;
@@ -64,7 +64,7 @@ static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_j
                   sluice_pipeline_can_crop_jpeg(s->pipeline);
 }
 
-/* Under the lock: takes the next request up; NULL: no memory. */
+/* Under the lock: the next request of the backlog; NULL: no memory. */
 static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
 {
     struct sluice_fetch_backlog *backlog = s->backlog_first;
@@ -107,7 +107,7 @@ static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
     return job;
 }
 
-/* The lane for the job, or the way around a full one.  SLUICE_E_AGAIN: both are full. */
+/* Hands the job to PREP, or without its ops to IO where PREP is full.  SLUICE_E_AGAIN: both are. */
 static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     struct sluice_workers *workers = s->context->workers;
@@ -121,20 +121,20 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
     }
     if (job->split || job->is_cut) {
         const sluice_status status =
-            sluice_workers_try(workers, s->party, SLUICE_LANE_PREP, &job->job);
+            sluice_workers_try(workers, s->client, SLUICE_GROUP_PREP, &job->job);
         if (status != SLUICE_E_AGAIN)
             return status;
     }
-    /* The job is another thread's once it is submitted, so this comes before. */
+    /* Set before it is submitted, as it belongs to another thread then. */
     job->split = 0;
     job->is_cut = false;
-    const sluice_status status = sluice_workers_try(workers, s->party, SLUICE_LANE_IO, &job->job);
+    const sluice_status status = sluice_workers_try(workers, s->client, SLUICE_GROUP_IO, &job->job);
     if (status != SLUICE_OK)
         plan_work(s, job);
     return status;
 }
 
-/* Nobody waits for the answer. */
+/* Lets go of a job that nobody waits for. */
 static void drop(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     job->reply.status = SLUICE_E_CLOSED;
@@ -142,27 +142,27 @@ static void drop(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
     sluice_fetch_flush(s);
 }
 
-/* Finds a lane for `job`, or parks it and gets in line. */
+/* Hands the job over, or parks it and waits for room. */
 static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     struct sluice_workers *workers = s->context->workers;
-    sluice_fetch_stream_ref(s); /* the waiter's, should it come to that */
+    sluice_fetch_stream_ref(s); /* the waiter's, if it has to wait */
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
         const sluice_status status = hand_over(s, job);
         if (status == SLUICE_OK)
             break;
         if (status != SLUICE_E_AGAIN) {
-            drop(s, job); /* the lanes are closed, so the call is over already */
+            drop(s, job); /* the workers are closed, so the call is over already */
             break;
         }
 
-        /* Parked before it is in line: it may be called back at once. */
+        /* Parked before the wait: the waiter may be called at once. */
         pthread_mutex_lock(&s->lock);
         s->parked = job;
         s->is_waiting = true;
         pthread_mutex_unlock(&s->lock);
-        if (sluice_workers_wait(workers, s->party, &s->waiter, moment))
+        if (sluice_workers_wait(workers, s->client, &s->waiter, moment))
             return;
         pthread_mutex_lock(&s->lock);
         s->parked = NULL;
@@ -172,7 +172,7 @@ static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
     sluice_fetch_stream_unref(s);
 }
 
-/* Under the lock: whether another request may be taken up. */
+/* Under the lock: whether another request may be scheduled. */
 static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
 {
     if (s->is_waiting)
@@ -181,7 +181,7 @@ static bool may_take(const struct sluice_fetch_stream *s, size_t queued)
         return true;
     if (!s->backlog_first)
         return false;
-    /* One that is larger than all the room must pass too, but not behind what waits to be sent. */
+    /* A request larger than all the room must pass, too, but only while nothing else is held. */
     return s->is_over || (!s->in_flight && !queued) ||
            (s->in_flight < s->context->max_in_flight && s->in_flight_bytes + queued < STREAM_BYTES);
 }
@@ -205,7 +205,7 @@ static void dispatch(struct sluice_fetch_stream *s)
             if (!may_take(s, queued) || is_out_of_memory)
                 break;
             if (s->is_over && !s->parked) {
-                /* Nobody to answer: let the rest go. */
+                /* Nobody waits for the rest of the backlog. */
                 struct sluice_fetch_backlog *rest = s->backlog_first;
                 s->backlog_first = NULL;
                 s->backlog_end = &s->backlog_first;

@@ -1,0 +1,80 @@
+#ifndef SLUICE_STORAGE_SERVER_TUNING_H
+#define SLUICE_STORAGE_SERVER_TUNING_H
+
+/* The server's tuned constants, each with its unit and where it comes from. */
+
+/* --- cpu_price.c --- */
+
+/* Chosen by simulation: tests/property/test_several_clients.c, which compares the sum of all
+ * clients' times with the joint optimum.  "Half" and "twice" below say what half and twice a value
+ * do to that ratio: the mean over its eight settings and four seeds, which is 1.011 as things are.
+ * From seed to seed such a difference varies by 0.2 %, so smaller ones are noise. */
+
+/* Gain on excess demand: demand that is 10 % above capacity raises the price by 12 %.  It damps the
+ * oscillation that control by the queue would bring.  Half: +0.4 %, with every seed; twice:
+ * -0.1 %. */
+#define CPU_PRICE_RATE_GAIN 1.2
+
+/* 1/s, gain on the standing queue: how fast what waits above the target is worked off.
+ * Half: -0.1 %; twice: +0.1 %. */
+#define CPU_PRICE_QUEUE_GAIN 1.0
+
+/* s of work that stands in the queue while the price rests; above 0 so that workers seldom run out
+ * of jobs.  Half: +0.1 %; twice: -0.2 %, and every job waits for longer. */
+#define CPU_PRICE_TARGET_S 0.03
+
+/* The price is within exp(+-) this of the worth, whatever the queue.  Half and twice: 0.0 %. */
+#define CPU_PRICE_MAX_LEVEL 0.7
+
+/* s, time constant in which excess demand is smoothed.  Half and twice: 0.0 %. */
+#define CPU_PRICE_SMOOTH_S 0.2
+
+/* ns.  The standing queue is the minimum over two such periods: longer than the period of a usual
+ * CPU quota (100 ms), so that the pause in each of its periods does not look like a queue.  Half:
+ * 0.0 %; twice: -0.1 %. */
+#define CPU_PRICE_PERIOD_NS 100000000u
+
+/* s between two updates of the capacity.  Half and twice: 0.0 %. */
+#define CPU_PRICE_SEEN_S 0.3
+/* s, time constant in which the capacity follows what workers do while they have jobs.  Half and
+ * twice: 0.0 %. */
+#define CPU_PRICE_BUSY_S 1.5
+/* s, time constant in which it returns to what workers may use while they have none.  Half and
+ * twice: 0.0 %. */
+#define CPU_PRICE_IDLE_S 5.0
+
+/* 1/s, gain of the search for the worth while no client tells it.  Not swept: the simulation's
+ * clients all tell it. */
+#define CPU_PRICE_SEARCH_GAIN 2.0
+
+/* s.  The search rises for no longer than this from one update to the next.  Not swept, either. */
+#define CPU_PRICE_MAX_RISE_S 0.25
+
+/* --- cpu_market.c --- */
+
+/* ns between two prices.  cpu_price.h: below 100 ms the spacing makes no difference; each update
+ * visits every client under the workers' lock. */
+#define CPU_MARKET_INTERVAL_NS 50000000u
+
+/* ns.  A client that asked for nothing for so long does not share the cores: its epoch may be
+ * over. */
+#define CPU_MARKET_ABSENT_NS 3000000000u
+
+/* ns, time constant in which a client's use of the cores is forgotten.  Its use is the weight
+ * of its worth in the mean. */
+#define CPU_MARKET_USED_NS 1e9
+
+/* CPU seconds that every client counts as having used, so that those that used nothing have a
+ * weight, too. */
+#define CPU_MARKET_LEAST_USED_S 1e-6
+
+/* --- core_watch.c --- */
+
+/* ns.  A number of cores this old is read anew when somebody asks for it: the interval of the
+ * price, which is made from it. */
+#define CORE_WATCH_FRESH_NS CPU_MARKET_INTERVAL_NS
+
+/* ns.  So old a number may get while nobody asks: what the first client after a pause is told. */
+#define CORE_WATCH_MAX_AGE_NS 1000000000u
+
+#endif
