@@ -4,25 +4,25 @@
 #include "image/jpeg_bit_writer.h"
 #include "image/jpeg_index.h"
 #include "image/jpeg_lane_reader.h"
-#include "image/jpeg_leap.h"
+#include "image/jpeg_sync_scan.h"
 
 #include <stdlib.h>
 
-/* The MCUs of the window are taken over as they are coded: their bits are copied.
- * Only DC differences change, and only where a kept MCU gets another predecessor:
- * at the start of each kept row, which is a segment of the crop, and where the file restarts.  With
- * subsampling an MCU at the window's edge may have blocks that the box does not touch: these become
- * blank.
+/* A lossless crop: the coded bits of the window's MCUs are copied.
  *
- *     rows above     leapt over
- *     kept rows      left | window | right       leapt over | copied | leapt over
- *     rows below     not looked at
+ * Only DC differences change, and only where a kept MCU gets another predecessor: at the start of
+ * each kept row, which is a segment of the crop, and where the file restarts.  With subsampling an
+ * MCU at the window's edge may have blocks that the box does not touch: these become blank.
  *
- * What is leapt over was parsed all the same.  First points are found in each row, one before the
- * window and one near its end, by several readers at a time (jpeg_leap.h); then each row is begun
- * at the one and copied up to the other.  An index gives such points as well.  In a file with
- * restart intervals, which say where to go on, all but the last one is passed over without a look,
- * and the rest is parsed MCU by MCU. */
+ *     rows above     skipped
+ *     kept rows      left | window | right       skipped | copied | skipped
+ *     rows below     not read
+ *
+ * Skipping is parsing without decoding.  A sync scan (jpeg_sync_scan.h) first finds two points in
+ * each row, one before the window and one near its end; then the row is read from the first point
+ * and copied up to the second.  An index gives such points as well.  In a file with restart
+ * intervals all intervals but the last one before a row are passed over unread, and the rest is
+ * parsed MCU by MCU. */
 
 struct block {
     const struct sluice_jpeg_coding *coding;
@@ -113,7 +113,7 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
         .jpeg = jpeg, .scan = scan, .lanes = &tables->lanes, .num_blocks = jpeg->blocks_in_mcu};
     sluice_jpeg_lanes_init(&tables->lanes);
     sluice_jpeg_lanes_set_codings(&tables->lanes, jpeg);
-    sluice_jpeg_lanes_make_leaps(&tables->lanes, jpeg);
+    sluice_jpeg_lanes_make_skips(&tables->lanes, jpeg);
     unsigned dc_made = 0, ac_made = 0;
     for (unsigned c = 0; c < jpeg->num_components; c++) {
         const unsigned dc = jpeg->components[c].dc, ac = jpeg->components[c].ac;
@@ -473,9 +473,9 @@ static sluice_status walk_indexed(struct walker *walker, const struct sluice_jpe
     return status;
 }
 
-/* Between points that are found by leaping. */
-static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpeg_scan *scan,
-                                  struct sluice_buf_pool *pool, struct sluice_err *err)
+/* Reads from points that a sync scan found. */
+static sluice_status walk_by_sync_scan(struct walker *walker, const struct sluice_jpeg_scan *scan,
+                                       struct sluice_buf_pool *pool, struct sluice_err *err)
 {
     struct sluice_buf *memory = NULL;
     const uint32_t num_rows = walker->end_row - walker->first_row;
@@ -484,7 +484,7 @@ static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpe
     if (status != SLUICE_OK)
         return status;
     struct sluice_jpeg_point *points = (struct sluice_jpeg_point *)(void *)memory->data;
-    struct sluice_jpeg_leap_aim aim = {
+    struct sluice_jpeg_sync_scan_aim aim = {
         .first_row = walker->first_row,
         .end_row = walker->end_row,
         .first_column = walker->first_column,
@@ -493,7 +493,7 @@ static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpe
     /* What may become blank is not copied without a look. */
     if (aim.end_column - 1 > aim.first_column && has_blank_column(walker, aim.end_column - 1))
         aim.end_column--;
-    if (!sluice_jpeg_leap_to(walker->lanes, walker->jpeg, scan, &aim, pool, points))
+    if (!sluice_jpeg_sync_scan(walker->lanes, walker->jpeg, scan, &aim, pool, points))
         status = fail_damaged(err);
     for (uint32_t i = 0; i < num_rows && status == SLUICE_OK; i++) {
         const struct sluice_jpeg_point *from = &points[2 * i], *to = &points[2 * i + 1];
@@ -578,7 +578,7 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
     else if (jpeg->restart_interval)
         status = walk_segments(&walker, err);
     else
-        status = walk_leaping(&walker, &scan, pool, err);
+        status = walk_by_sync_scan(&walker, &scan, pool, err);
     if (status != SLUICE_OK)
         goto done;
     kept.data->len = (size_t)(walker.out.next - kept.data->data);
