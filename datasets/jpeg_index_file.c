@@ -199,11 +199,6 @@ sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root
     return SLUICE_OK;
 }
 
-size_t sluice_jpeg_index_file_entries(const struct sluice_jpeg_index_file *file)
-{
-    return file->num_rows;
-}
-
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file)
 {
     return file->step;

@@ -45,7 +45,6 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_choose(const char *choice, 
                                                             struct sluice_jpeg_index_file **file,
                                                             struct sluice_err *err);
 
-size_t sluice_jpeg_index_file_entries(const struct sluice_jpeg_index_file *file);
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file);
 
 /* A new buffer with the entry for a path relative to the dataset's root, for

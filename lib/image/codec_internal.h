@@ -32,11 +32,6 @@ bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8
                                size_t len, const struct sluice_box *box,
                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
 
-/* Whether the entropy-coded data from `bytes` on, restart markers included, ends in EOI.
- * A decoder that has come this far can only go on to its end: it passes over damage in
- * the data, and what follows EOI is never read. */
-bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len);
-
 /* Behind sluice_jpeg_crop(), through the coefficients, with tables made for the crop or not;
  * max_pixels is not 0.  Does not look at whether the crop is smaller. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_crop_libjpeg(

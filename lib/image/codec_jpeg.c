@@ -245,7 +245,10 @@ sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *byte
     return status;
 }
 
-bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len)
+/* Whether the entropy-coded data from `bytes` on, restart markers included, ends in EOI.  A decoder
+ * that has come this far can then only go on to its end: it passes over damage in the data, and
+ * reads nothing behind EOI. */
+static bool scan_ends_in_eoi(const uint8_t *bytes, size_t len)
 {
     const uint8_t *const end = bytes + len;
     while ((bytes = memchr(bytes, 0xFF, (size_t)(end - bytes)))) {
@@ -359,7 +362,7 @@ static bool region_job_run(struct region_job *job)
     if (cinfo->unread_marker != 0 &&
         (cinfo->unread_marker < JPEG_RST0 || cinfo->unread_marker > JPEG_RST0 + 7))
         return cinfo->unread_marker == JPEG_EOI;
-    return sluice_jpeg_scan_ends_in_eoi(job->source.next_input_byte, job->source.bytes_in_buffer);
+    return scan_ends_in_eoi(job->source.next_input_byte, job->source.bytes_in_buffer);
 }
 
 bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,

@@ -8,11 +8,6 @@
 
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
-const char *sluice_image_format_name(enum sluice_image_format format)
-{
-    return format == SLUICE_IMAGE_JPEG ? "jpeg" : "png";
-}
-
 static bool starts_with(const uint8_t *bytes, size_t len, const void *magic, size_t magic_len)
 {
     return len >= magic_len && memcmp(bytes, magic, magic_len) == 0;

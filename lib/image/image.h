@@ -35,8 +35,6 @@ SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t le
                                                  struct sluice_image_info *info,
                                                  struct sluice_err *err);
 
-const char *sluice_image_format_name(enum sluice_image_format format); /* "jpeg", "png" */
-
 struct sluice_rgb {
     uint32_t width, height;    /* 1 .. 65,535 */
     struct sluice_buf *pixels; /* height x width x 3 u8, rows packed; owns one reference */

@@ -142,7 +142,7 @@ static sluice_status apply_random_resized_crop(const struct sluice_op *op,
     return sluice_resize_rgb(context->resizer, &view, op->size, op->size, flip, out, err);
 }
 
-const struct sluice_op_class sluice_op_random_resized_crop = {
+const struct sluice_op_type sluice_op_random_resized_crop = {
     .name = "random_resized_crop",
     .family = SLUICE_OP_IMAGE,
     .parse = parse_random_resized_crop,
@@ -209,7 +209,7 @@ static sluice_status apply_center_crop(const struct sluice_op *op,
     return SLUICE_OK;
 }
 
-const struct sluice_op_class sluice_op_center_crop = {
+const struct sluice_op_type sluice_op_center_crop = {
     .name = "center_crop",
     .family = SLUICE_OP_IMAGE,
     .parse = parse_center_crop,

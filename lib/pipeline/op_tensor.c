@@ -26,7 +26,7 @@ static void print_to_tensor(const struct sluice_op *op, char *text, size_t room)
     text[0] = '\0';
 }
 
-const struct sluice_op_class sluice_op_to_tensor = {
+const struct sluice_op_type sluice_op_to_tensor = {
     .name = "to_tensor",
     .family = SLUICE_OP_TENSOR,
     .parse = parse_to_tensor,
@@ -89,7 +89,7 @@ static void print_normalize(const struct sluice_op *op, char *text, size_t room)
              numbers[4], numbers[5]);
 }
 
-const struct sluice_op_class sluice_op_normalize = {
+const struct sluice_op_type sluice_op_normalize = {
     .name = "normalize",
     .family = SLUICE_OP_TENSOR,
     .parse = parse_normalize,

@@ -28,7 +28,7 @@ static sluice_status check_result(const struct sluice_op *op, const struct sluic
     if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
         (uint64_t)size.width * size.height > scratch->max_pixels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
-                           op->class->name, size.width, size.height);
+                           op->type->name, size.width, size.height);
     return SLUICE_OK;
 }
 
@@ -186,14 +186,14 @@ sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
 bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end)
 {
     const struct sluice_op *ops = pipeline->ops;
-    return op + 1 < end && ops[op].class == &sluice_op_resize &&
-           ops[op + 1].class == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
+    return op + 1 < end && ops[op].type == &sluice_op_resize &&
+           ops[op + 1].type == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
 }
 
 struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
                                            struct sluice_size size)
 {
-    const struct sluice_size whole = pipeline->ops[op].class->out_size(&pipeline->ops[op], size);
+    const struct sluice_size whole = pipeline->ops[op].type->out_size(&pipeline->ops[op], size);
     return (struct sluice_resize_part){
         .in_width = size.width,
         .in_height = size.height,
