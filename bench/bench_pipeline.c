@@ -188,14 +188,14 @@ static void command(struct reference *ref, const char *text)
     bench_write_all(ref->control, text, strlen(text));
 }
 
-/* Beside this program's source, or in $SLUICE_SOURCE on a machine that did not build. */
+/* In the source tree that this program was built from, or in $SLUICE_SOURCE on another machine. */
 static void find_reference(char *path, size_t size)
 {
     const char *source = getenv("SLUICE_SOURCE");
     if (source)
-        snprintf(path, size, "%s/bench/reference.py", source);
+        snprintf(path, size, "%s/bench/sluice_bench/reference.py", source);
     else
-        snprintf(path, size, "%s", SLUICE_BENCH_SOURCE "/reference.py");
+        snprintf(path, size, "%s", SLUICE_BENCH_REFERENCE);
 }
 
 /* Not there, with its own words on stderr, if the program ends at once. */
