@@ -1,6 +1,12 @@
 /* CPU time and bytes per sample of every route through the pipeline, at every CPU level, beside
  * Pillow and torchvision on the same crops.  Each level is a process of its own, as is the
- * reference; they take turns on one core.  docs/BENCHMARKING.md */
+ * reference; they take turns on one core.
+ *
+ * The headline is the ratio of `exact u8`: a file to the u8 image after the last u8 op, as the
+ * workers of offload_train make it, beside Pillow and torchvision up to the same point.  The rows
+ * `exact f32` go on to the float32 tensor, for programs that want it from sluice_pipeline_finish().
+ *
+ * docs/BENCHMARKING.md */
 
 #include "bench/bench_pipeline.h"
 

@@ -82,6 +82,21 @@ static struct bench_outcome finish(struct routes *r, const struct sluice_pipelin
     return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
 }
 
+static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
+{
+    struct sluice_err err = {0};
+    struct sluice_sample sample = bench_sample_of(task);
+    const size_t len = sluice_pipeline_u8_bytes(r->train);
+    const uint32_t side = sluice_pipeline_output_size(r->train);
+    uint8_t *u8 = bench_next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, u8, len, &err), task, &err);
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = len};
+    /* To be compared; not timed. */
+    sluice_lookup_run(&r->lookup, u8, (size_t)side * 3, side, side, false, bench_next_row(r));
+    return outcome;
+}
+
 static struct bench_outcome exact_f32(struct routes *r, const struct bench_task *task)
 {
     return finish(r, r->train, task);
@@ -98,20 +113,26 @@ static void set_index(struct routes *r, const struct bench_task *task,
     sluice_scratch_set_jpeg_index(r->scratch, is_made ? index : NULL);
 }
 
-static struct bench_outcome finish_indexed(struct routes *r, const struct sluice_pipeline *pipeline,
-                                           const struct bench_task *task)
+static struct bench_outcome indexed(struct bench_outcome (*run)(struct routes *routes,
+                                                                const struct bench_task *task),
+                                    struct routes *r, const struct bench_task *task)
 {
     struct sluice_jpeg_index index;
     set_index(r, task, &index);
-    const struct bench_outcome outcome = finish(r, pipeline, task);
+    const struct bench_outcome outcome = run(r, task);
     sluice_scratch_set_jpeg_index(r->scratch, NULL);
     sluice_jpeg_index_clear(&index);
     return outcome;
 }
 
+static struct bench_outcome exact_u8_indexed(struct routes *r, const struct bench_task *task)
+{
+    return indexed(exact_u8, r, task);
+}
+
 static struct bench_outcome exact_f32_indexed(struct routes *r, const struct bench_task *task)
 {
-    return finish_indexed(r, r->train, task);
+    return indexed(exact_f32, r, task);
 }
 
 static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_task *task)
@@ -121,19 +142,7 @@ static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_t
 
 static struct bench_outcome exact_f32_val_indexed(struct routes *r, const struct bench_task *task)
 {
-    return finish_indexed(r, r->val, task);
-}
-
-static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
-{
-    struct sluice_err err = {0};
-    struct sluice_sample sample = bench_sample_of(task);
-    const size_t len = sluice_pipeline_u8_bytes(r->train);
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out, len, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = len};
+    return indexed(exact_f32_val, r, task);
 }
 
 /* --- the same with a decoder of one's choice --- */
@@ -298,12 +307,7 @@ static struct bench_outcome crop_storage(struct routes *r, const struct bench_ta
 
 static struct bench_outcome crop_storage_indexed(struct routes *r, const struct bench_task *task)
 {
-    struct sluice_jpeg_index index;
-    set_index(r, task, &index);
-    const struct bench_outcome outcome = crop_storage(r, task);
-    sluice_scratch_set_jpeg_index(r->scratch, NULL);
-    sluice_jpeg_index_clear(&index);
-    return outcome;
+    return indexed(crop_storage, r, task);
 }
 
 static struct bench_outcome crop_compute(struct routes *r, const struct bench_task *task)
@@ -396,11 +400,12 @@ PACKED(1)
 PACKED(3)
 
 const struct bench_route bench_routes[] = {
+    {"exact u8", REFERENCE_U8, TENSOR_TRAIN, exact_u8},
+    {"exact u8, index", REFERENCE_U8, TENSOR_TRAIN, exact_u8_indexed},
     {"exact f32", REFERENCE_WHOLE, TENSOR_TRAIN, exact_f32},
     {"exact f32, index", REFERENCE_WHOLE, TENSOR_TRAIN, exact_f32_indexed},
     {"exact f32, libjpeg region", REFERENCE_WHOLE, TENSOR_TRAIN, region_by_libjpeg},
     {"exact f32, libjpeg whole", REFERENCE_WHOLE, TENSOR_TRAIN, whole_by_libjpeg},
-    {"exact u8", REFERENCE_NONE, TENSOR_NONE, exact_u8},
     {"val f32", REFERENCE_VAL, TENSOR_VAL, exact_f32_val},
     {"val f32, index", REFERENCE_VAL, TENSOR_VAL, exact_f32_val_indexed},
     {"stage decode", REFERENCE_DECODE, TENSOR_NONE, stage_decode},
