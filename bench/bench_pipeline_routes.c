@@ -70,16 +70,24 @@ struct sluice_sample bench_sample_of(const struct bench_task *task)
 
 /* --- the product's own ways --- */
 
+/* What is left of a sample, to f32; takes the sample. */
+static struct bench_outcome finish_sample(struct routes *r, const struct sluice_pipeline *pipeline,
+                                          const struct bench_task *task,
+                                          struct sluice_sample *sample)
+{
+    struct sluice_err err = {0};
+    uint8_t *out = bench_next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    bench_must(sluice_pipeline_finish(pipeline, r->scratch, sample, out, r->row_bytes, &err), task,
+               &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
+}
+
 static struct bench_outcome finish(struct routes *r, const struct sluice_pipeline *pipeline,
                                    const struct bench_task *task)
 {
-    struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish(pipeline, r->scratch, &sample, out, r->row_bytes, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
+    return finish_sample(r, pipeline, task, &sample);
 }
 
 static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
@@ -147,6 +155,19 @@ static struct bench_outcome exact_f32_val_indexed(struct routes *r, const struct
 
 /* --- the same with a decoder of one's choice --- */
 
+/* By libjpeg-turbo, or as the product does where the file is no JPEG. */
+static void decode_whole(struct routes *r, const struct bench_task *task,
+                         const struct sluice_image_info *info, struct sluice_rgb *rgb)
+{
+    struct sluice_err err = {0};
+    const struct sluice_buf *file = task->image->file;
+    bench_must(info->format == SLUICE_IMAGE_JPEG
+                   ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
+                                        r->pool, rgb, &err)
+                   : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, rgb, &err),
+               task, &err);
+}
+
 struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_task *task,
                                         bench_decode_fn decode)
 {
@@ -166,13 +187,7 @@ struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_tas
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data;
     } else {
-        const sluice_status status =
-            info.format == SLUICE_IMAGE_JPEG
-                ? sluice_jpeg_decode(r->codec, image->file->data, image->file->len,
-                                     SLUICE_IMAGE_MAX_PIXELS, r->pool, &rgb, &err)
-                : sluice_codec_decode(r->codec, image->file->data, image->file->len, 0, r->pool,
-                                      &rgb, &err);
-        bench_must(status, task, &err);
+        decode_whole(r, task, &info, &rgb);
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data + box.top * view.stride + (size_t)box.left * 3;
     }
@@ -243,14 +258,18 @@ static struct bench_outcome stage_tensor(struct routes *r, const struct bench_ta
     struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, 3, &err), task, &err);
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
+    return finish_sample(r, r->train, task, &sample);
 }
 
 /* --- a split: what storage does, what goes over the wire, what is left --- */
+
+/* The time until now and the payload; takes the sample. */
+static struct bench_outcome sent(struct sluice_sample *sample, uint64_t start_ns)
+{
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample->data->len};
+    sluice_sample_clear(sample);
+    return outcome;
+}
 
 static struct bench_outcome storage(struct routes *r, const struct bench_task *task, unsigned split)
 {
@@ -258,9 +277,7 @@ static struct bench_outcome storage(struct routes *r, const struct bench_task *t
     struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
-    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
-    sluice_sample_clear(&sample);
-    return outcome;
+    return sent(&sample, start_ns);
 }
 
 /* To u8, where batches meet; from f32 that is a check of every value. */
@@ -300,9 +317,7 @@ static struct bench_outcome crop_storage(struct routes *r, const struct bench_ta
     struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     cut(r, task, &sample);
-    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
-    sluice_sample_clear(&sample);
-    return outcome;
+    return sent(&sample, start_ns);
 }
 
 static struct bench_outcome crop_storage_indexed(struct routes *r, const struct bench_task *task)
@@ -312,15 +327,10 @@ static struct bench_outcome crop_storage_indexed(struct routes *r, const struct 
 
 static struct bench_outcome crop_compute(struct routes *r, const struct bench_task *task)
 {
-    struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     cut(r, task, &sample);
     const uint64_t bytes = sample.data->len;
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
+    return (struct bench_outcome){finish_sample(r, r->train, task, &sample).us, .bytes = bytes};
 }
 
 /* Packs the pixels at `split`, or leaves what the product would send in their place. */
@@ -339,9 +349,7 @@ static struct bench_outcome packed_storage(struct routes *r, const struct bench_
     struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     pack(r, task, &sample, split);
-    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
-    sluice_sample_clear(&sample);
-    return outcome;
+    return sent(&sample, start_ns);
 }
 
 static struct bench_outcome packed_compute(struct routes *r, const struct bench_task *task,
@@ -360,11 +368,7 @@ static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_
     bench_must(sluice_image_probe(file->data, file->len, &info, &err), task, &err);
     struct sluice_rgb rgb;
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(info.format == SLUICE_IMAGE_JPEG
-                   ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
-                                        r->pool, &rgb, &err)
-                   : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, &rgb, &err),
-               task, &err);
+    decode_whole(r, task, &info, &rgb);
     const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = rgb.pixels->len};
     sluice_buf_unref(rgb.pixels);
     return outcome;

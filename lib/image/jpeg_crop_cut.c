@@ -371,7 +371,7 @@ static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
     const struct sluice_jpeg_scan *scan = walker->scan;
     if (walker->segment == scan->num_segments)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG has too few restart markers");
-    start_reader(&walker->in, segment_start(scan, walker->segment), 0);
+    start_reader(&walker->in, sluice_jpeg_segment_start(scan, walker->segment), 0);
     walker->end_bits = scan->segment_ends[walker->segment] * 8;
     walker->segment++;
     walker->mcus_left = walker->jpeg->restart_interval

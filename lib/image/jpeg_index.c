@@ -99,9 +99,7 @@ static bool start_segment(struct maker *maker)
     const struct sluice_jpeg_scan *scan = maker->scan;
     if (maker->segment == scan->num_segments)
         return false;
-    sluice_jpeg_bits_start(&maker->in,
-                           scan->data->data +
-                               (maker->segment ? scan->segment_ends[maker->segment - 1] : 0));
+    sluice_jpeg_bits_start(&maker->in, sluice_jpeg_segment_start(scan, maker->segment));
     maker->end_bits = scan->segment_ends[maker->segment++] * 8;
     maker->mcus_left = maker->jpeg->restart_interval ? maker->jpeg->restart_interval : UINT32_MAX;
     memset(maker->predictors, 0, sizeof(maker->predictors));

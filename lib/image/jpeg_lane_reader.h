@@ -18,16 +18,6 @@ extern const uint32_t sluice_jpeg_nowhere[1 << SKIP_BITS];
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-static inline const uint8_t *segment_start(const struct sluice_jpeg_scan *scan, size_t segment)
-{
-    return scan->data->data + (segment ? scan->segment_ends[segment - 1] : 0);
-}
-
-static inline const uint8_t *segment_end(const struct sluice_jpeg_scan *scan, size_t segment)
-{
-    return scan->data->data + scan->segment_ends[segment];
-}
-
 static ALWAYS_INLINE void refill(struct sluice_jpeg_reader *in)
 {
     const unsigned taken = (unsigned)__builtin_ctzll(in->bits);

@@ -114,11 +114,6 @@ static sluice_status fail_unsound(struct sluice_err *err)
     return sluice_fail(err, SLUICE_E_INTERNAL, "cut MCUs do not parse");
 }
 
-static const uint8_t *start_of(const struct sluice_jpeg_scan *scan, size_t segment)
-{
-    return scan->data->data + (segment ? scan->segment_ends[segment - 1] : 0);
-}
-
 /* Those of a segment. */
 static sluice_status count_symbols(struct recoder *recoder, const struct sluice_jpeg *jpeg,
                                    size_t num_mcus, const uint8_t *bytes, struct sluice_err *err)
@@ -189,8 +184,9 @@ static sluice_status write_segments(const struct recoder *recoder, const struct 
 {
     struct sluice_jpeg_bit_writer writer = {.next = out->data->data};
     for (size_t i = 0; i < in->num_segments; i++) {
-        const sluice_status status = write_symbols(recoder, jpeg, mcus_in_segment, start_of(in, i),
-                                                   &writer, out->data->data + room, err);
+        const sluice_status status =
+            write_symbols(recoder, jpeg, mcus_in_segment, sluice_jpeg_segment_start(in, i), &writer,
+                          out->data->data + room, err);
         if (status != SLUICE_OK)
             return status;
         if (writer.count > 0)
@@ -223,7 +219,8 @@ sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg,
         sluice_jpeg_lookup_init(&recoder->ac[ac], &jpeg->ac[ac]);
     }
     for (size_t i = 0; i < in->num_segments && status == SLUICE_OK; i++)
-        status = count_symbols(recoder, jpeg, mcus_in_segment, start_of(in, i), err);
+        status =
+            count_symbols(recoder, jpeg, mcus_in_segment, sluice_jpeg_segment_start(in, i), err);
     if (status != SLUICE_OK)
         goto done;
     for (unsigned c = 0; c < jpeg->num_components; c++) {

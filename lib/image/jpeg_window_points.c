@@ -28,11 +28,11 @@ static bool find_from_segments(struct sluice_jpeg_window *window,
                 .scan = scan, .segment = mcu / interval, .mcus_left = interval};
             if (at.segment >= scan->num_segments)
                 return false;
-            start_reader(&in, segment_start(scan, at.segment), 0);
+            start_reader(&in, sluice_jpeg_segment_start(scan, at.segment), 0);
             memset(dc, 0, sizeof(dc));
         }
-        const uint8_t *start = segment_start(scan, at.segment);
-        const uint8_t *end = segment_end(scan, at.segment);
+        const uint8_t *start = sluice_jpeg_segment_start(scan, at.segment);
+        const uint8_t *end = sluice_jpeg_segment_end(scan, at.segment);
         const uint32_t before = mcu % interval;
         const uint32_t first =
             before <= MAX_READ_BEFORE && before <= wanted->first_column ? 0 : before;

@@ -65,8 +65,8 @@ static bool start_row(struct sluice_jpeg_window *window, const struct sluice_jpe
     }
     lane->row = row;
     lane->column = lane->at.column;
-    lane->segment_start = segment_start(lane->at.scan, lane->at.segment);
-    lane->segment_end = segment_end(lane->at.scan, lane->at.segment);
+    lane->segment_start = sluice_jpeg_segment_start(lane->at.scan, lane->at.segment);
+    lane->segment_end = sluice_jpeg_segment_end(lane->at.scan, lane->at.segment);
     start_reader(&lane->reader, lane->segment_start, lane->at.bit);
     return true;
 }
@@ -84,8 +84,8 @@ static bool start_segment(struct sluice_jpeg_lane *lane, uint32_t restart_interv
         return false;
     at->mcus_left = restart_interval;
     memset(at->dc, 0, sizeof(at->dc));
-    lane->segment_start = segment_start(at->scan, at->segment);
-    lane->segment_end = segment_end(at->scan, at->segment);
+    lane->segment_start = sluice_jpeg_segment_start(at->scan, at->segment);
+    lane->segment_end = sluice_jpeg_segment_end(at->scan, at->segment);
     start_reader(&lane->reader, lane->segment_start, 0);
     return true;
 }
