@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an image is before and after it is decoded: its header, its pixels, a part of them.
+/* Images: what a header says, decoded pixels, and boxes of them.
  *
- * The format is told by the content, never by the name.
+ * The format is determined by the content, never by the file's name.
  *
  * Threads: pure functions. */
 

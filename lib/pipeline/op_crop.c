@@ -25,7 +25,7 @@ static sluice_status parse_range(struct sluice_spec_text *text, bool is_ratio, d
                 return status;
             bounds[i] = under > 0 ? bounds[i] / under : 0;
         }
-        /* Beyond these a crop has no pixels, and the canonical text no room. */
+        /* Outside these bounds a crop has no pixels, and the canonical text does not fit. */
         if (bounds[i] < 0.0001 || bounds[i] > (is_ratio ? 10000 : 1))
             return sluice_spec_fail(text, err, "a bound of %s lies from 0.0001 to %d",
                                     is_ratio ? "ratio" : "scale", is_ratio ? 10000 : 1);

@@ -127,8 +127,8 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* A channel's table and the line through its ends, which points within rounding of the right
- * entry. */
+/* Inverts a channel's table.  The table is linear but for rounding, so the line through its ends
+ * gives the index of the right entry, or a neighbour's. */
 struct inverse {
     const float *row;
     float first, per_value;

@@ -139,7 +139,7 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     return SLUICE_OK;
 }
 
-/* Whether no more of a split than the box of the crop after it is packed. */
+/* Whether packing at this split packs only the box of the crop that follows. */
 static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
     return split == 1 && pipeline->num_ops > 1 &&
@@ -175,7 +175,7 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
         group.is_part = true;
         group.next = first_image_op + 2;
     }
-    /* With op times a flip is an op of its own; one that does nothing costs nothing. */
+    /* When ops are measured, a flip is run by itself; a flip that does nothing costs nothing. */
     if (group.next > 1 && group.next < end && ops[group.next].type == &sluice_op_hflip) {
         const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
         if (!flip || !scratch->measure_ops) {
@@ -208,7 +208,8 @@ static struct sluice_image_view view_of(const struct sluice_sample *sample)
     };
 }
 
-/* To `out` if that is given (the sample keeps its input then), else to a new buffer. */
+/* Runs an image op.  The result goes to `out` if that is not NULL (the sample then keeps its
+ * input), else to a new buffer. */
 static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   const struct sluice_group *group, uint8_t *out,
@@ -236,8 +237,8 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The tail's ops that are left: through `lookup` (which makes all of them) from u8, and `flip`
- * mirrors first; by normalize from what to_tensor made. */
+/* Runs tensor ops: a u8 sample goes through `lookup`, which holds all ops to be run, mirrored first
+ * if `flip`; an f32 sample has only normalize left. */
 static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample,
                     const struct sluice_lookup *lookup, bool flip, float *out)
 {
@@ -273,8 +274,8 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* One group, into the sample or (one that makes pixels, but not decode alone) to `out`.  `*next` is
- * where it led. */
+/* Runs one group of ops; *next is the split after it.  The result goes into the sample, or to `out`
+ * if that is not NULL (for groups that make pixels, except decode alone). */
 static sluice_status run_group(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
                                const struct sluice_group *group, uint8_t *out,
@@ -302,7 +303,7 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-/* Packed pixels to plain ones, unless the crop takes care of them. */
+/* Unpacks a packed sample, unless the crop that follows will do so. */
 static sluice_status unpack(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
                             struct sluice_sample *sample, struct sluice_err *err)
 {
@@ -357,7 +358,7 @@ static sluice_status prepare(const struct sluice_pipeline *pipeline, struct slui
     return status ? status : unpack(pipeline, scratch, sample, err);
 }
 
-/* Runs a u8 or file sample to the u8 split, the last change of pixels to `out`. */
+/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to `out`. */
 static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
                                    struct sluice_scratch *scratch, struct sluice_sample *sample,
                                    uint8_t *out, size_t out_len, struct sluice_err *err)
@@ -450,7 +451,7 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* A file to its packed box. */
+/* Turns a file into the packed pixels of its crop box. */
 static sluice_status pack_box(const struct sluice_pipeline *pipeline,
                               struct sluice_scratch *scratch, struct sluice_sample *sample,
                               struct sluice_err *err)

@@ -1,5 +1,5 @@
-/* Decode, and groups of ops that look at no more than a box of their image: decode and
- * random_resized_crop, and resize and center_crop, with decode before them or not. */
+/* Decode, and groups of ops that need only a box of their image: decode with random_resized_crop,
+ * and resize with center_crop, with or without decode before them. */
 
 #include "pipeline/run_region.h"
 
@@ -72,8 +72,8 @@ struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
     return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
 }
 
-/* The box of random_resized_crop in the image that the sample's file holds, which is the
- * whole image or the part of it that was left. */
+/* The box of random_resized_crop, in the coordinates of the image in the sample's file: the whole
+ * image, or a crop of it (jpeg_crop). */
 static sluice_status find_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_scratch *scratch,
                               const struct sluice_sample *sample, struct sluice_box *box,
@@ -139,8 +139,8 @@ sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The result of a group that ends with `crop`: the view resized, or the part of an image that it is
- * the input of. */
+/* The result of a group that ends with `crop`: the view resized as a whole, or that part of a
+ * resized image which depends on the view. */
 static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   const struct sluice_group *group, const struct sluice_op *crop,
                                   const struct sluice_image_view *view,
@@ -224,7 +224,7 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
     const struct sluice_resize_part part = sluice_find_part(pipeline, op, in);
     const struct sluice_size whole = {part.out_width, part.out_height};
     if (check_result(resize, scratch, whole, NULL) != SLUICE_OK) {
-        /* Damage in the file would have been found first. */
+        /* Report damage in the file first, as decoding all of it would. */
         if (is_file)
             status = sluice_run_decode(scratch, sample, err);
         return status ? status : check_result(resize, scratch, whole, err);
