@@ -1,6 +1,12 @@
 /* CPU time and bytes per sample of every route through the pipeline, at every CPU level, beside
  * Pillow and torchvision on the same crops.  Each level is a process of its own, as is the
- * reference; they take turns on one core.  docs/BENCHMARKING.md */
+ * reference; they take turns on one core.
+ *
+ * The headline is the ratio of `exact u8`: a file to the u8 image after the last u8 op, as the
+ * workers of offload_train make it, beside Pillow and torchvision up to the same point.  The rows
+ * `exact f32` go on to the float32 tensor, for programs that want it from sluice_pipeline_finish().
+ *
+ * docs/BENCHMARKING.md */
 
 #include "bench/bench_pipeline.h"
 
@@ -188,14 +194,14 @@ static void command(struct reference *ref, const char *text)
     bench_write_all(ref->control, text, strlen(text));
 }
 
-/* Beside this program's source, or in $SLUICE_SOURCE on a machine that did not build. */
+/* In the source tree that this program was built from, or in $SLUICE_SOURCE on another machine. */
 static void find_reference(char *path, size_t size)
 {
     const char *source = getenv("SLUICE_SOURCE");
     if (source)
-        snprintf(path, size, "%s/bench/reference.py", source);
+        snprintf(path, size, "%s/bench/sluice_bench/reference.py", source);
     else
-        snprintf(path, size, "%s", SLUICE_BENCH_SOURCE "/reference.py");
+        snprintf(path, size, "%s", SLUICE_BENCH_REFERENCE);
 }
 
 /* Not there, with its own words on stderr, if the program ends at once. */

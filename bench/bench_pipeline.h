@@ -22,7 +22,8 @@ enum bench_reference {
     REFERENCE_RESIZE,
     REFERENCE_FLIP,
     REFERENCE_TENSOR, /* to_tensor and normalize */
-    REFERENCE_WHOLE,
+    REFERENCE_U8,     /* the training pipeline up to the flip */
+    REFERENCE_WHOLE,  /* all of it */
     REFERENCE_VAL,
     NUM_REFERENCES,
     REFERENCE_NONE = NUM_REFERENCES,
@@ -39,7 +40,8 @@ struct bench_outcome {
     bool is_declined; /* this file was for another way, which was taken in its place */
 };
 
-/* What a route leaves, to be compared bit by bit. */
+/* What a route leaves, to be compared bit by bit; pixels as the tensor that the table makes of
+ * them. */
 enum bench_tensor { TENSOR_NONE, TENSOR_TRAIN, TENSOR_VAL };
 
 struct routes { /* scratch memory and pipelines of one process */

@@ -70,16 +70,39 @@ struct sluice_sample bench_sample_of(const struct bench_task *task)
 
 /* --- the product's own ways --- */
 
+/* What is left of a sample, to f32; takes the sample. */
+static struct bench_outcome finish_sample(struct routes *r, const struct sluice_pipeline *pipeline,
+                                          const struct bench_task *task,
+                                          struct sluice_sample *sample)
+{
+    struct sluice_err err = {0};
+    uint8_t *out = bench_next_row(r);
+    const uint64_t start_ns = sluice_thread_cpu_ns();
+    bench_must(sluice_pipeline_finish(pipeline, r->scratch, sample, out, r->row_bytes, &err), task,
+               &err);
+    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
+}
+
 static struct bench_outcome finish(struct routes *r, const struct sluice_pipeline *pipeline,
                                    const struct bench_task *task)
 {
+    struct sluice_sample sample = bench_sample_of(task);
+    return finish_sample(r, pipeline, task, &sample);
+}
+
+static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
+{
     struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
-    uint8_t *out = bench_next_row(r);
+    const size_t len = sluice_pipeline_u8_bytes(r->train);
+    const uint32_t side = sluice_pipeline_output_size(r->train);
+    uint8_t *u8 = bench_next_row(r);
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish(pipeline, r->scratch, &sample, out, r->row_bytes, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
+    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, u8, len, &err), task, &err);
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = len};
+    /* To be compared; not timed. */
+    sluice_lookup_run(&r->lookup, u8, (size_t)side * 3, side, side, false, bench_next_row(r));
+    return outcome;
 }
 
 static struct bench_outcome exact_f32(struct routes *r, const struct bench_task *task)
@@ -98,20 +121,26 @@ static void set_index(struct routes *r, const struct bench_task *task,
     sluice_scratch_set_jpeg_index(r->scratch, is_made ? index : NULL);
 }
 
-static struct bench_outcome finish_indexed(struct routes *r, const struct sluice_pipeline *pipeline,
-                                           const struct bench_task *task)
+static struct bench_outcome indexed(struct bench_outcome (*run)(struct routes *routes,
+                                                                const struct bench_task *task),
+                                    struct routes *r, const struct bench_task *task)
 {
     struct sluice_jpeg_index index;
     set_index(r, task, &index);
-    const struct bench_outcome outcome = finish(r, pipeline, task);
+    const struct bench_outcome outcome = run(r, task);
     sluice_scratch_set_jpeg_index(r->scratch, NULL);
     sluice_jpeg_index_clear(&index);
     return outcome;
 }
 
+static struct bench_outcome exact_u8_indexed(struct routes *r, const struct bench_task *task)
+{
+    return indexed(exact_u8, r, task);
+}
+
 static struct bench_outcome exact_f32_indexed(struct routes *r, const struct bench_task *task)
 {
-    return finish_indexed(r, r->train, task);
+    return indexed(exact_f32, r, task);
 }
 
 static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_task *task)
@@ -121,22 +150,23 @@ static struct bench_outcome exact_f32_val(struct routes *r, const struct bench_t
 
 static struct bench_outcome exact_f32_val_indexed(struct routes *r, const struct bench_task *task)
 {
-    return finish_indexed(r, r->val, task);
-}
-
-static struct bench_outcome exact_u8(struct routes *r, const struct bench_task *task)
-{
-    struct sluice_err err = {0};
-    struct sluice_sample sample = bench_sample_of(task);
-    const size_t len = sluice_pipeline_u8_bytes(r->train);
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish_u8(r->train, r->scratch, &sample, out, len, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = len};
+    return indexed(exact_f32_val, r, task);
 }
 
 /* --- the same with a decoder of one's choice --- */
+
+/* By libjpeg-turbo, or as the product does where the file is no JPEG. */
+static void decode_whole(struct routes *r, const struct bench_task *task,
+                         const struct sluice_image_info *info, struct sluice_rgb *rgb)
+{
+    struct sluice_err err = {0};
+    const struct sluice_buf *file = task->image->file;
+    bench_must(info->format == SLUICE_IMAGE_JPEG
+                   ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
+                                        r->pool, rgb, &err)
+                   : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, rgb, &err),
+               task, &err);
+}
 
 struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_task *task,
                                         bench_decode_fn decode)
@@ -157,13 +187,7 @@ struct bench_outcome bench_with_decoder(struct routes *r, const struct bench_tas
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data;
     } else {
-        const sluice_status status =
-            info.format == SLUICE_IMAGE_JPEG
-                ? sluice_jpeg_decode(r->codec, image->file->data, image->file->len,
-                                     SLUICE_IMAGE_MAX_PIXELS, r->pool, &rgb, &err)
-                : sluice_codec_decode(r->codec, image->file->data, image->file->len, 0, r->pool,
-                                      &rgb, &err);
-        bench_must(status, task, &err);
+        decode_whole(r, task, &info, &rgb);
         view.stride = (size_t)rgb.width * 3;
         view.pixels = rgb.pixels->data + box.top * view.stride + (size_t)box.left * 3;
     }
@@ -234,14 +258,18 @@ static struct bench_outcome stage_tensor(struct routes *r, const struct bench_ta
     struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, 3, &err), task, &err);
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = r->row_bytes};
+    return finish_sample(r, r->train, task, &sample);
 }
 
 /* --- a split: what storage does, what goes over the wire, what is left --- */
+
+/* The time until now and the payload; takes the sample. */
+static struct bench_outcome sent(struct sluice_sample *sample, uint64_t start_ns)
+{
+    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample->data->len};
+    sluice_sample_clear(sample);
+    return outcome;
+}
 
 static struct bench_outcome storage(struct routes *r, const struct bench_task *task, unsigned split)
 {
@@ -249,9 +277,7 @@ static struct bench_outcome storage(struct routes *r, const struct bench_task *t
     struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     bench_must(sluice_pipeline_run(r->train, r->scratch, &sample, split, &err), task, &err);
-    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
-    sluice_sample_clear(&sample);
-    return outcome;
+    return sent(&sample, start_ns);
 }
 
 /* To u8, where batches meet; from f32 that is a check of every value. */
@@ -291,32 +317,20 @@ static struct bench_outcome crop_storage(struct routes *r, const struct bench_ta
     struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     cut(r, task, &sample);
-    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
-    sluice_sample_clear(&sample);
-    return outcome;
+    return sent(&sample, start_ns);
 }
 
 static struct bench_outcome crop_storage_indexed(struct routes *r, const struct bench_task *task)
 {
-    struct sluice_jpeg_index index;
-    set_index(r, task, &index);
-    const struct bench_outcome outcome = crop_storage(r, task);
-    sluice_scratch_set_jpeg_index(r->scratch, NULL);
-    sluice_jpeg_index_clear(&index);
-    return outcome;
+    return indexed(crop_storage, r, task);
 }
 
 static struct bench_outcome crop_compute(struct routes *r, const struct bench_task *task)
 {
-    struct sluice_err err = {0};
     struct sluice_sample sample = bench_sample_of(task);
     cut(r, task, &sample);
     const uint64_t bytes = sample.data->len;
-    uint8_t *out = bench_next_row(r);
-    const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(sluice_pipeline_finish(r->train, r->scratch, &sample, out, r->row_bytes, &err), task,
-               &err);
-    return (struct bench_outcome){.us = us_since(start_ns), .bytes = bytes};
+    return (struct bench_outcome){finish_sample(r, r->train, task, &sample).us, .bytes = bytes};
 }
 
 /* Packs the pixels at `split`, or leaves what the product would send in their place. */
@@ -335,9 +349,7 @@ static struct bench_outcome packed_storage(struct routes *r, const struct bench_
     struct sluice_sample sample = bench_sample_of(task);
     const uint64_t start_ns = sluice_thread_cpu_ns();
     pack(r, task, &sample, split);
-    const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = sample.data->len};
-    sluice_sample_clear(&sample);
-    return outcome;
+    return sent(&sample, start_ns);
 }
 
 static struct bench_outcome packed_compute(struct routes *r, const struct bench_task *task,
@@ -356,11 +368,7 @@ static struct bench_outcome libjpeg_decode(struct routes *r, const struct bench_
     bench_must(sluice_image_probe(file->data, file->len, &info, &err), task, &err);
     struct sluice_rgb rgb;
     const uint64_t start_ns = sluice_thread_cpu_ns();
-    bench_must(info.format == SLUICE_IMAGE_JPEG
-                   ? sluice_jpeg_decode(r->codec, file->data, file->len, SLUICE_IMAGE_MAX_PIXELS,
-                                        r->pool, &rgb, &err)
-                   : sluice_codec_decode(r->codec, file->data, file->len, 0, r->pool, &rgb, &err),
-               task, &err);
+    decode_whole(r, task, &info, &rgb);
     const struct bench_outcome outcome = {.us = us_since(start_ns), .bytes = rgb.pixels->len};
     sluice_buf_unref(rgb.pixels);
     return outcome;
@@ -396,11 +404,12 @@ PACKED(1)
 PACKED(3)
 
 const struct bench_route bench_routes[] = {
+    {"exact u8", REFERENCE_U8, TENSOR_TRAIN, exact_u8},
+    {"exact u8, index", REFERENCE_U8, TENSOR_TRAIN, exact_u8_indexed},
     {"exact f32", REFERENCE_WHOLE, TENSOR_TRAIN, exact_f32},
     {"exact f32, index", REFERENCE_WHOLE, TENSOR_TRAIN, exact_f32_indexed},
     {"exact f32, libjpeg region", REFERENCE_WHOLE, TENSOR_TRAIN, region_by_libjpeg},
     {"exact f32, libjpeg whole", REFERENCE_WHOLE, TENSOR_TRAIN, whole_by_libjpeg},
-    {"exact u8", REFERENCE_NONE, TENSOR_NONE, exact_u8},
     {"val f32", REFERENCE_VAL, TENSOR_VAL, exact_f32_val},
     {"val f32, index", REFERENCE_VAL, TENSOR_VAL, exact_f32_val_indexed},
     {"stage decode", REFERENCE_DECODE, TENSOR_NONE, stage_decode},

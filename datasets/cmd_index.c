@@ -31,7 +31,7 @@ struct index {
     _Atomic uint64_t num_bad; /* sums only */
 };
 
-/* *st is as the file was before. */
+/* Reads a sample's file; *st is its state before that. */
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
@@ -40,7 +40,7 @@ static sluice_status read_sample(const struct index *index, size_t i, struct sta
         sluice_path_in(index->root, index->manifest->entries[i].path, path, err);
     if (status != SLUICE_OK)
         return status;
-    if (stat(path, st) != 0) /* then reading says why */
+    if (stat(path, st) != 0) /* reading the file will say why */
         *st = (struct stat){0};
     return sluice_file_read(path, MAX_FILE_BYTES, index->pool, file, err);
 }
@@ -131,7 +131,7 @@ static sluice_status index_path(const char *manifest_path, char path[SLUICE_MAX_
     return SLUICE_OK;
 }
 
-/* What `index` may be told. */
+/* The options of `index`. */
 struct index_options {
     const char *out_path;
     uint64_t num_threads, jpeg_step;
@@ -169,7 +169,7 @@ static void index_clear(struct index *index)
     sluice_buf_pool_destroy(index->pool);
 }
 
-/* *chosen stays as it was named (not NULL), or is the usual one in `root`, written to `room`. */
+/* If *chosen is NULL, it becomes the default path in `root`, which is written to `room`. */
 static sluice_status choose_manifest(const char **chosen, const char *root,
                                      char room[SLUICE_MAX_PATH_BYTES], struct sluice_err *err)
 {
@@ -261,7 +261,7 @@ static sluice_status check_one(struct index *index, size_t i, struct sluice_err 
     return status;
 }
 
-/* Every bad file is named; none ends the run. */
+/* A bad file is logged and counted; it does not end the run. */
 static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
 {
     (void)err;
@@ -274,7 +274,7 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* Files that came after the manifest was written. */
+/* Counts files that were added after the manifest was written. */
 static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;

@@ -21,7 +21,7 @@ struct synth {
     _Atomic uint64_t bytes, num_large; /* sums only */
 };
 
-/* Above this ImageNet has a quarter of its files. */
+/* A quarter of ImageNet's files are larger. */
 #define LARGE_BYTES 150000
 
 static void folder_of(const struct synth *synth, const char *subset, uint32_t label, char *path,
@@ -55,12 +55,13 @@ static sluice_status make_one(void *ctx, size_t i, struct sluice_err *err)
     return status;
 }
 
-/* Files of an earlier, larger set would stay behind among the new ones. */
+/* Refuses a folder with files in it: those of an earlier, larger set would mix with the new ones.
+ */
 static sluice_status check_empty(const char *root, struct sluice_err *err)
 {
     DIR *folder = opendir(root);
     if (!folder)
-        return SLUICE_OK; /* missing is fine, and anything else shows when it is made */
+        return SLUICE_OK; /* a missing folder is fine; other errors show when it is made */
     const struct dirent *entry;
     while ((entry = readdir(folder)) && entry->d_name[0] == '.')
         ;

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Images through the pipeline, one .npy each, with what was drawn: for checking
- * against other libraries. */
+/* Runs images through the pipeline, writes each as .npy and prints its draws, for comparison with
+ * other libraries. */
 
 #define TRAIN_PIPELINE "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet"
 #define VAL_PIPELINE "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet"
@@ -68,7 +68,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The images below a folder; in the end sorted by path, like a dataset's samples. */
+/* Adds the images below a folder.  The caller sorts them by path, like a dataset's samples. */
 static sluice_status add_folder(struct paths *paths, const char *folder, struct sluice_err *err)
 {
     DIR *dir = opendir(folder);
@@ -80,7 +80,7 @@ static sluice_status add_folder(struct paths *paths, const char *folder, struct 
         const char *name = entry->d_name, *suffix = strrchr(name, '.');
         if (name[0] == '.')
             continue;
-        if (entry->d_type == DT_DIR) { /* not through links, which may go round */
+        if (entry->d_type == DT_DIR) { /* not through links, which may form cycles */
             char *below = NULL;
             if (asprintf(&below, "%s/%s", folder, name) < 0) {
                 status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
@@ -168,7 +168,7 @@ static sluice_status run_one(const struct tensor *tensor, const char *image,
     return status;
 }
 
-/* Sample ids count from key->sample_id.  One bad image does not end the rest. */
+/* Sample ids count from key->sample_id.  A bad image does not end the run. */
 static int run_all(const struct tensor *tensor, const struct paths *paths,
                    const struct sluice_draw_key *first)
 {

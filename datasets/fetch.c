@@ -63,7 +63,7 @@ static void transfer_destroy(struct transfer *transfer)
 
 /* --- the list --- */
 
-/* A part of a path that cannot lead elsewhere. */
+/* Whether a path component is safe: it cannot lead out of the root. */
 static bool is_plain_name(const char *name, size_t len)
 {
     if (len == 0 || name[0] == '.')
@@ -80,7 +80,7 @@ static bool is_url(const char *line)
     return sluice_starts_with(line, "http://") || sluice_starts_with(line, "https://");
 }
 
-/* Fills url and path; false if the line means neither an image id nor a URL. */
+/* Fills url and path; false if the line is neither an image id nor a URL. */
 static bool parse_line(const struct sluice_fetch_options *options, const char *line,
                        struct transfer *transfer)
 {
@@ -247,7 +247,7 @@ static void stop_running(struct fetch *fetch, struct transfer *transfer)
 static bool is_worth_a_retry(CURLcode code, long http)
 {
     switch (code) {
-    case CURLE_OK: /* whole by its length, but no image: it may have gone on from a bad part */
+    case CURLE_OK: /* complete, but no image: perhaps it continued a bad part */
     case CURLE_COULDNT_CONNECT:
     case CURLE_PARTIAL_FILE:
     case CURLE_OPERATION_TIMEDOUT:
@@ -263,7 +263,7 @@ static bool is_worth_a_retry(CURLcode code, long http)
     }
 }
 
-/* Decodes what came, so that only whole images get their name. */
+/* Decodes the download, so that only sound images are renamed. */
 static sluice_status check_image(struct fetch *fetch, const struct transfer *transfer,
                                  struct sluice_err *err)
 {
@@ -300,7 +300,7 @@ static void try_again_later(struct fetch *fetch, struct transfer *transfer, cons
     fetch->totals->retries++;
 }
 
-/* A try has ended, one way or the other. */
+/* A try has ended: renames the file, retries later, or gives up. */
 static void end_try(struct fetch *fetch, struct transfer *transfer, CURLcode code)
 {
     long http = 0;
@@ -317,7 +317,7 @@ static void end_try(struct fetch *fetch, struct transfer *transfer, CURLcode cod
                              (unsigned long long)transfer->max_file_bytes);
     else if (!is_written || code == CURLE_WRITE_ERROR)
         status = sluice_fail(&err, SLUICE_E_IO, "%s cannot be written", transfer->part_path);
-    else if (http == 416) /* libcurl takes this for a file that was whole already */
+    else if (http == 416) /* libcurl reports success: it assumes that the file was complete */
         status = sluice_fail(&err, SLUICE_E_IO, "the part is no beginning of the file");
     else if (code != CURLE_OK)
         status = sluice_fail(&err, SLUICE_E_IO, "%s",
@@ -334,7 +334,7 @@ static void end_try(struct fetch *fetch, struct transfer *transfer, CURLcode cod
         return;
     }
 
-    /* What cannot be continued must not be continued. */
+    /* Delete a part that cannot be continued. */
     if (is_whole || code == CURLE_RANGE_ERROR || http == 416 || transfer->is_too_large ||
         transfer->offset + transfer->received == 0)
         unlink(transfer->part_path);
@@ -426,7 +426,7 @@ static sluice_status run_all(struct fetch *fetch, struct sluice_err *err)
     }
 }
 
-/* Lets go of what is under way; parts stay for the next run. */
+/* Frees the transfers under way; their parts stay for the next run. */
 static void drop_transfers(struct fetch *fetch)
 {
     while (fetch->running) {

@@ -12,10 +12,10 @@
  * BASE_URL/<split>/<image id>.jpg, kept as ROOT/<split>/<image id>.jpg; or it is a whole URL, kept
  * as ROOT/<last part of its path>.  Empty lines and lines that begin with '#' are passed over.
  *
- * A file bears its name only once it is whole: it grows as NAME.part, from which a later run goes
- * on, and is decoded before it is renamed.  Lost connections, timeouts, 408, 429 and 5xx are tried
- * again after a growing pause; other errors of the server are final.  A failure is named by URL and
- * reason, and the rest goes on.
+ * A file is downloaded as NAME.part, which a later run continues; it is renamed to NAME only once
+ * it is complete and can be decoded.  Lost connections, timeouts, 408, 429 and 5xx are retried with
+ * exponential backoff; other errors of the server are final.  A failure is logged with URL and
+ * reason, and the other files go on.
  *
  * Threads: one call at a time in a process. */
 
@@ -24,12 +24,12 @@ struct sluice_fetch_options {
     const char *root;      /* made if it is missing */
     const char *base_url;  /* without a slash at the end; NULL: only whole URLs are taken */
     unsigned num_parallel; /* transfers at a time; >= 1 */
-    unsigned num_retries;  /* further tries of one file after the first */
-    unsigned retry_ms;     /* pause before the second try; doubles with each */
-    unsigned stall_s;      /* a transfer without a byte for so long has failed */
+    unsigned num_retries;  /* of one file, after the first try */
+    unsigned retry_ms;     /* pause before the second try; it doubles with each try */
+    unsigned stall_s;      /* a transfer fails if no byte comes for this long */
     uint64_t max_file_bytes;
     uint64_t max_image_pixels; /* 0: the codec's default */
-    uint64_t limit;            /* only the first so many lines; 0: all */
+    uint64_t limit;            /* number of lines to take; 0: all */
 };
 
 struct sluice_fetch_totals {
@@ -39,8 +39,8 @@ struct sluice_fetch_totals {
     uint64_t retries;
 };
 
-/* Errors are of the list or the root as a whole; failures of files are counted in totals and
- * logged. */
+/* Returns an error only for the list or the root; failures of single files are counted in the
+ * totals and logged. */
 SLUICE_MUST_USE sluice_status sluice_fetch(const struct sluice_fetch_options *options,
                                            struct sluice_fetch_totals *totals,
                                            struct sluice_err *err);

@@ -9,53 +9,53 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A sample's file in the light of its index: whether there is one that is the file's, and what of
- * the file it leaves to be read.
+/* Partial reads: finds the index of a sample's file, and which parts of the file an op list needs.
  *
- * The promise: whatever the index file holds, ops give what they give without it, or fail on
- * a file that was read in part; then the file is read in full and they are run again.
+ * The promise: whatever the index holds, ops give the same result as without it, or they fail on a
+ * file that was read in part.  The caller then reads the whole file and runs them again.
  *
- * Threads: an index file serves any number of them; the rest is the caller's. */
+ * Threads: an index file may be used by any number of threads; the rest is the caller's. */
 
 struct sluice_jpeg_index_file;
 
 enum sluice_index_use {
     SLUICE_INDEX_NONE,    /* there is no index file, or none was wanted */
-    SLUICE_INDEX_HIT,     /* the file's own by length and time; its hashes are compared on use */
+    SLUICE_INDEX_HIT,     /* length and time are the file's; hashes are compared when used */
     SLUICE_INDEX_STALE,   /* made for another length or time, or damaged */
-    SLUICE_INDEX_MISSING, /* not indexed, or not a file that can be */
+    SLUICE_INDEX_MISSING, /* the file is not indexed, or cannot be */
 };
 
-/* For a file of this length and time.  With SLUICE_INDEX_HIT *out is a new one, to be destroyed,
- * else it is untouched.  `pool` (may be NULL) is for what is needed meanwhile. */
+/* Finds the index of a file of this length and time.  On SLUICE_INDEX_HIT *out is a new index, to
+ * be destroyed; else it is untouched.  `pool` (may be NULL) gives temporary memory. */
 enum sluice_index_use sluice_indexed_file_find(const struct sluice_jpeg_index_file *indexes,
                                                const char *path, uint64_t len, int64_t mtime_ns,
                                                struct sluice_buf_pool *pool,
                                                struct sluice_jpeg_index **out);
 
-/* What an op list is about to do with a file. */
+/* What ops are about to do with a file. */
 struct sluice_indexed_want {
     const struct sluice_jpeg_index_file *indexes; /* NULL: none */
     const char *path;                             /* relative to the dataset's root */
     const struct sluice_pipeline *pipeline;
     struct sluice_draw_key key;
-    unsigned end; /* ops to run, and the form to leave in */
+    unsigned end; /* the split to run to, and the form to leave in */
     enum sluice_form form;
-    struct sluice_buf_pool *pool; /* for what is needed meanwhile; may be NULL */
+    struct sluice_buf_pool *pool; /* for temporary memory; may be NULL */
 };
 
-/* Below this share of a file it pays to read parts: more calls, and no help from reading ahead. */
+/* A file is read in parts only if they are less than this share of it: parts take more system calls
+ * and defeat readahead. */
 #define SLUICE_INDEXED_MAX_PARTIAL_PERCENT 85
 
-/* As sluice_indexed_file_find(), but *out is NULL without a hit.  Its is_partial says whether
- * only parts[0 .. *num_parts) are wanted; otherwise *num_parts is 1, and that is the whole. */
+/* Like sluice_indexed_file_find(), but *out is NULL without a hit.  parts[0 .. *num_parts) are to
+ * be read: some parts if (*out)->is_partial, else one that is the whole file. */
 enum sluice_index_use
 sluice_indexed_file_plan(const struct sluice_indexed_want *want, uint64_t len, int64_t mtime_ns,
                          struct sluice_jpeg_index **out,
                          struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS],
                          unsigned *num_parts);
 
-/* Whether the sample is still a file that was read in parts: of no use but to ops. */
+/* Whether the sample is still a file that was read in parts, so that only ops can use it. */
 bool sluice_indexed_file_has_holes(const struct sluice_sample *sample);
 
 #endif

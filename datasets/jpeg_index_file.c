@@ -158,7 +158,7 @@ sluice_status sluice_jpeg_index_file_open(const char *path, struct sluice_jpeg_i
         sluice_jpeg_index_file_close(file);
         return status;
     }
-    /* Entries are asked for in no order: what stands around them is not worth reading. */
+    /* Entries are read in random order: no readahead. */
     (void)posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     *out = file;
     return SLUICE_OK;
@@ -197,11 +197,6 @@ sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root
     }
     *out = file;
     return SLUICE_OK;
-}
-
-size_t sluice_jpeg_index_file_entries(const struct sluice_jpeg_index_file *file)
-{
-    return file->num_rows;
 }
 
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file)
@@ -245,7 +240,7 @@ sluice_status sluice_jpeg_index_file_find(const struct sluice_jpeg_index_file *f
 struct sluice_jpeg_index_writer {
     pthread_mutex_t lock;
     size_t num_rows;
-    uint64_t end; /* of what is spoken for */
+    uint64_t end; /* bytes before this are reserved by adders */
 
     struct row *rows; /* constant from here; those below num_rows are their adder's */
     size_t max_rows;
@@ -291,7 +286,7 @@ sluice_status sluice_jpeg_index_writer_create(const char *path, uint32_t step, s
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory for %zu entries", path,
                              max_entries);
     } else {
-        /* What a process of this number left behind when it was killed. */
+        /* Left behind by a killed process that had the same process id. */
         (void)unlink(writer->temporary);
         writer->fd = open(writer->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (writer->fd < 0)
@@ -337,7 +332,7 @@ static int compare_rows(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* A rename lasts once its folder does. */
+/* A rename is durable only once its folder is synced. */
 static sluice_status sync_folder(const char *path, struct sluice_err *err)
 {
     const char *slash = strrchr(path, '/');

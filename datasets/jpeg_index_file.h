@@ -15,11 +15,11 @@
  *     entries, as sluice_jpeg_index_write() makes them
  *     table: for each entry XXH3-64 of its path (8), offset << 24 | length (8); by rising hash
  *
- * Whoever opens it has looked at the header and the table; an entry bears a hash of its own.
- * Two paths of one hash get each other's entries, which are then not their files'.
+ * Opening checks the header and the table; each entry has a hash of its own.  If two paths have the
+ * same hash, one gets the other's entry, which is then refused as that of another file.
  *
- * Nothing is mapped: a disk that fails or a file that is cut under way is an error of one
- * entry, where a mapping would end the process.
+ * The file is read, not mapped: a failing disk or a file truncated meanwhile is an error of one
+ * entry, where a mapping would end the process with SIGBUS.
  *
  * Threads: find and add from any thread, the rest from one. */
 
@@ -31,21 +31,20 @@ struct sluice_buf_pool;
 
 struct sluice_jpeg_index_file;
 
-/* SLUICE_E_NOT_FOUND: there is none.  SLUICE_E_CORRUPT: not such a file, cut or damaged.  Texts
- * name the path. */
+/* SLUICE_E_NOT_FOUND: there is no such file.  SLUICE_E_CORRUPT: not an index file, truncated or
+ * damaged.  Error texts name the path. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_open(const char *path,
                                                           struct sluice_jpeg_index_file **file,
                                                           struct sluice_err *err);
 void sluice_jpeg_index_file_close(struct sluice_jpeg_index_file *file); /* NULL is allowed */
 
-/* For a program's option: "off": none; "auto": root/SLUICE_JPEG_INDEX_FILE if it is there; else a
- * file that must be there.  One that cannot be used is logged as a warning, which names it, and is
- * none.  *file is NULL for none. */
+/* For a program's option.  "off": no index, *file is NULL; "auto": root/SLUICE_JPEG_INDEX_FILE if
+ * it exists; else the path of a file that must exist.  If an existing file cannot be used, a
+ * warning names it and *file is NULL. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_choose(const char *choice, const char *root,
                                                             struct sluice_jpeg_index_file **file,
                                                             struct sluice_err *err);
 
-size_t sluice_jpeg_index_file_entries(const struct sluice_jpeg_index_file *file);
 uint32_t sluice_jpeg_index_file_step(const struct sluice_jpeg_index_file *file);
 
 /* A new buffer with the entry for a path relative to the dataset's root, for
@@ -56,19 +55,19 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_file_find(const struct sluice_jp
                                                           struct sluice_buf **entry,
                                                           struct sluice_err *err);
 
-/* A file in the making, beside `path` until it takes its place. */
+/* An index file being written, beside `path` until commit renames it. */
 struct sluice_jpeg_index_writer;
 SLUICE_MUST_USE sluice_status
 sluice_jpeg_index_writer_create(const char *path, uint32_t step, size_t max_entries,
                                 struct sluice_jpeg_index_writer **writer, struct sluice_err *err);
 
-/* Once a path.  SLUICE_E_UNSUPPORTED: an entry of more than 16 MiB. */
+/* Call it once for each path.  SLUICE_E_UNSUPPORTED: an entry of more than 16 MiB. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_writer_add(struct sluice_jpeg_index_writer *writer,
                                                            const char *path,
                                                            const struct sluice_buf *entry,
                                                            struct sluice_err *err);
 
-/* Puts the file in its place, at once and for good.  *bytes: its length. */
+/* Replaces `path` atomically and durably.  *bytes is the file's length. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_writer_commit(
     struct sluice_jpeg_index_writer *writer, uint64_t *bytes, struct sluice_err *err);
 /* Without a commit nothing is left behind.  NULL is allowed. */

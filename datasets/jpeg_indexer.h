@@ -7,10 +7,9 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Makes, and checks, the index of a dataset's JPEGs (jpeg_index_file.h) while its files go by.
+/* Makes and checks the index of a dataset's JPEGs (jpeg_index_file.h), file by file.
  *
- * A file whose length and time are those of its entry in the index that is there keeps that
- * entry.
+ * Where an older index has an entry of the same length and time, the entry is copied.
  *
  * Threads: add and check from any thread, the rest from one. */
 
@@ -18,15 +17,15 @@ struct sluice_buf;
 struct sluice_jpeg_index_file;
 struct sluice_jpeg_indexer;
 
-/* `step`: MCUs from point to point; 0: as sluice_jpeg_index_build() chooses. */
+/* `step`: MCUs from one point of an index to the next; 0: sluice_jpeg_index_build() chooses. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_create(const char *path, uint32_t step,
                                                          size_t max_entries,
                                                          struct sluice_jpeg_indexer **indexer,
                                                          struct sluice_err *err);
 void sluice_jpeg_indexer_destroy(struct sluice_jpeg_indexer *indexer); /* NULL is allowed */
 
-/* Once a path.  `st` was taken before the file was read, so that a change in between makes the
- * entry stale.  A file that cannot be indexed is counted. */
+/* Call it once for each path.  `st` must be taken before the file is read, so that a change in
+ * between makes the entry stale.  Files that cannot be indexed are counted. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_add(struct sluice_jpeg_indexer *indexer,
                                                       const char *path, const struct stat *st,
                                                       const struct sluice_buf *file,
@@ -43,7 +42,7 @@ SLUICE_MUST_USE sluice_status
 sluice_jpeg_indexer_commit(struct sluice_jpeg_indexer *indexer,
                            struct sluice_jpeg_indexer_summary *summary, struct sluice_err *err);
 
-/* SLUICE_E_CORRUPT: the entry of a file is stale, or not what an index of the file is.  A file
+/* SLUICE_E_CORRUPT: the file's entry is stale, or differs from a new index of the file.  A file
  * without an entry is fine. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_indexer_check(
     const struct sluice_jpeg_index_file *indexes, const char *path, const struct stat *st,

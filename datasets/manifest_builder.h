@@ -3,8 +3,8 @@
 
 #include "datasets/manifest.h"
 
-/* A manifest that grows, for those who make one: manifest.c from rows, manifest_scan.c from a
- * folder, manifest_file.c from a file.  It is theirs to destroy, whatever fails. */
+/* A manifest that grows.  manifest.c fills it from rows, manifest_scan.c from a folder,
+ * manifest_file.c from a file.  The caller destroys the manifest, also after a failure. */
 struct sluice_manifest_builder {
     struct sluice_manifest *manifest;
     size_t entry_capacity, class_capacity;

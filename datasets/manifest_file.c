@@ -31,7 +31,7 @@ static void write_escaped(FILE *file, const char *text)
     }
 }
 
-/* In place; false if a backslash leads nowhere. */
+/* In place; false if a backslash is followed by anything else. */
 static bool unescape(char *text)
 {
     char *out = text;

@@ -33,7 +33,7 @@ static bool has_image_suffix(const char *name)
     return is_png(name) || (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg")));
 }
 
-/* Sizes of links are their targets', as long as these lie beneath the root. */
+/* Stats the target of a symbolic link, if it lies beneath the root. */
 static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
 {
     struct open_how how = {
@@ -99,7 +99,7 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
         pass_over(walk, "the name is not UTF-8");
         return SLUICE_OK;
     }
-    /* A name tells PNGs from JPEGs, whose work is of another kind; how a JPEG is coded it does not.
+    /* The name tells a PNG from a JPEG, whose costs differ; it does not tell how a JPEG is coded.
      */
     const struct sluice_manifest_entry row = {
         .bytes = (uint64_t)st.st_size,

@@ -5,14 +5,13 @@
 
 #include <stddef.h>
 
-/* Work on items 0 .. n-1 by several threads, each taking the next one; for commands over a whole
- * dataset.
+/* A parallel loop over items 0 .. n-1: each thread takes the next item (self-scheduling).  For
+ * commands over a whole dataset.
  *
- * Threads: called from one; `fn` runs on many at a time. */
+ * Threads: called from one; `fn` runs on several at a time. */
 
-/* Calls fn(ctx, i) once for every item, until one call does not return SLUICE_OK: then no new item
- * is begun and that status and text are returned.  num_threads 0: one for each CPU.  Shows progress
- * as `what`. */
+/* Calls fn(ctx, i) once for every item.  After the first call that fails no new item is begun, and
+ * its status and text are returned.  num_threads 0: one for each CPU.  Shows progress as `what`. */
 SLUICE_MUST_USE sluice_status sluice_parallel_for(size_t n, unsigned num_threads, const char *what,
                                                   sluice_status (*fn)(void *ctx, size_t i,
                                                                       struct sluice_err *err),

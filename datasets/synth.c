@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Which part of a picture a stream of draws is for. */
+/* Which part of a picture a random stream is for. */
 enum stream { STREAM_SIZE, STREAM_LAYOUT, STREAM_SCENE, STREAM_GRAIN };
 
 static struct sluice_rng stream_of(const struct sluice_synth_options *options, uint64_t index,
@@ -221,7 +221,7 @@ static void render(const struct scene *scene, const struct layout *layout, const
 
 /* --- the file --- */
 
-/* Looks for the quality whose file comes nearest to the target: sizes grow with it. */
+/* Binary search for the JPEG quality whose file size is nearest to the target. */
 static sluice_status encode_near(const uint8_t *rgb, const struct layout *layout,
                                  uint32_t target_bytes, struct sluice_buf **file,
                                  struct sluice_err *err)

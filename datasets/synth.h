@@ -33,7 +33,7 @@ SLUICE_MUST_USE sluice_status sluice_synth_image(const struct sluice_synth_optio
 /* The class of sample `index`: classes take turns. */
 uint32_t sluice_synth_label(const struct sluice_synth_options *options, uint64_t index);
 
-/* What file size sample `index` aims at, in bytes. */
+/* The target file size of sample `index`, in bytes. */
 uint32_t sluice_synth_target_bytes(const struct sluice_synth_options *options, uint64_t index);
 
 #endif

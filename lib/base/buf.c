@@ -94,7 +94,7 @@ static struct sluice_buf *pool_take(struct sluice_buf_pool *pool, unsigned size_
     return buf;
 }
 
-/* Takes the buffer back, or just notes that it is gone (buf NULL). */
+/* Caches or frees a buffer whose last reference is gone; NULL: it is freed already. */
 static void pool_give(struct sluice_buf_pool *pool, struct sluice_buf *buf)
 {
     pthread_mutex_lock(&pool->lock);
@@ -152,8 +152,8 @@ struct sluice_buf *sluice_buf_ref(struct sluice_buf *buf)
 
 void sluice_buf_unref(struct sluice_buf *buf)
 {
-    /* Release so that this holder's accesses come before the reuse, acquire so
-     * that the one who frees sees all of them. */
+    /* Release: this holder's accesses come before the reuse.  Acquire: whoever frees the buffer
+     * sees all of them. */
     if (!buf || atomic_fetch_sub_explicit(&buf->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (buf->pool)

@@ -19,11 +19,12 @@
 struct sluice_buf_pool;
 
 struct sluice_buf {
-    uint8_t
-        *data;  /* 64-byte aligned; at least SLUICE_BUF_SLACK bytes beyond capacity may be read */
+    /* 64-byte aligned; SLUICE_BUF_SLACK bytes after the capacity may be read, too. */
+    uint8_t *data;
     size_t len; /* bytes in use, set by the writer */
     size_t capacity;
-    struct sluice_buf_pool *pool; /* private, like all below */
+    /* Private from here on. */
+    struct sluice_buf_pool *pool;
     struct sluice_buf *next;
     unsigned size_class;
     _Atomic unsigned refs;

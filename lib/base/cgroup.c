@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A line of /proc/self/mountinfo, as far as it matters. */
+/* The fields of a line of /proc/self/mountinfo that matter here. */
 struct mount {
     int version; /* 0: no cgroups */
     char controllers[256];
@@ -24,7 +24,7 @@ static bool has_word(const char *list, const char *word)
     return sluice_print(sought, sizeof(sought), ",%s,", word) && strstr(list, sought) != NULL;
 }
 
-/* Spaces and the like stand there as \040. */
+/* mountinfo writes blanks as \040, and so on. */
 static void unescape(char *text)
 {
     char *out = text;
@@ -40,7 +40,7 @@ static void unescape(char *text)
     *out = '\0';
 }
 
-/* What version 2 has is not said with the mount. */
+/* The controllers of a version 2 hierarchy, which mountinfo does not name. */
 static void read_controllers(const char *root, struct mount *mount)
 {
     char path[2 * SLUICE_CGROUP_PATH], line[256] = "";
@@ -92,7 +92,7 @@ static struct mount parse_mount(char *line)
     return mount;
 }
 
-/* Beneath `folder`, or the same: what comes after it; else NULL. */
+/* If `path` is `folder` or lies beneath it, the rest of `path`; else NULL. */
 static const char *beneath(const char *path, const char *folder)
 {
     const size_t len = strlen(folder);
@@ -140,7 +140,7 @@ static bool find_path(FILE *file, const struct mount *mount, char *path, size_t 
     return is_found;
 }
 
-/* By controller or, if that is NULL, by path. */
+/* Finds the hierarchy by controller or, if that is NULL, by the path `sought`. */
 static sluice_status find(const char *root, const char *controller, const char *sought, pid_t tid,
                           struct sluice_cgroup *group, struct sluice_err *err)
 {
@@ -163,7 +163,8 @@ static sluice_status find(const char *root, const char *controller, const char *
             (sought && !beneath(sought, mount.point)) ||
             !find_path(groups, &mount, path, sizeof(path)))
             continue;
-        /* Of several mounts of a hierarchy, the one that shows the group and most above it. */
+        /* If a hierarchy has several mounts, take the one that shows the group and the most of
+         * what is above it. */
         const char *below = beneath(path, mount.top);
         const size_t rank = below ? 2 + strlen(below) : 1;
         struct sluice_cgroup found = {.version = mount.version};
@@ -205,7 +206,7 @@ sluice_status sluice_cgroup_find_at(const char *root, const char *path, pid_t ti
     return find(root, NULL, path, tid, group, err);
 }
 
-/* The first words of a file, as many as are asked for, each a number ("max" is -1). */
+/* Reads the first `count` words of a file, each a number ("max" is -1). */
 static bool read_numbers(const char *folder, const char *name, long long *numbers, int count)
 {
     char path[SLUICE_CGROUP_PATH + 64], text[128];

@@ -5,14 +5,14 @@
 
 #include <sys/types.h>
 
-/* Linux control groups: where a thread's own one is, and how many CPUs that leaves it.
+/* Linux control groups: which one a thread is in, and how many CPUs it leaves the thread.
  *
- * Version 1 has a hierarchy of folders for each controller (or for a few together), version 2 one
- * for all.  A machine has the one, the other, or both (hybrid), and each controller is in one of
- * them alone.  A container may see a part of the hierarchy only.
+ * Version 1 has one hierarchy of folders for each controller (or for a few together), version 2 one
+ * for all controllers.  A machine has version 1, version 2 or both (hybrid); each controller is in
+ * one hierarchy.  A container may see only a part of a hierarchy.
  *
- * `root` stands in front of every path that is opened; "": the machine's own files.  (Tests have
- * a tree of their own.)  `tid` 0 is the calling thread, others are of this process.
+ * `root` is put in front of every path that is opened; "": the machine's own files.  Tests have
+ * a tree of their own.  `tid` is a thread of this process; 0: the calling thread.
  *
  * Threads: any. */
 
@@ -25,24 +25,24 @@ struct sluice_cgroup {
     char folder[SLUICE_CGROUP_PATH]; /* the group: the mount, or a folder beneath it */
 };
 
-/* The thread's group in the hierarchy that has the controller ("cpu").  SLUICE_E_NOT_FOUND: none
- * that is mounted has it; SLUICE_E_IO: /proc cannot be read. */
+/* The thread's group in the hierarchy of the controller ("cpu").  SLUICE_E_NOT_FOUND: no mounted
+ * hierarchy has the controller; SLUICE_E_IO: /proc cannot be read. */
 SLUICE_MUST_USE sluice_status sluice_cgroup_find(const char *root, const char *controller,
                                                  pid_t tid, struct sluice_cgroup *group,
                                                  struct sluice_err *err);
 
-/* The thread's group in the hierarchy that the folder `path` (without `root`) lies in, there or
- * not. SLUICE_E_NOT_FOUND: it lies in none. */
+/* The thread's group in the hierarchy that `path` (without `root`) lies in; the folder itself need
+ * not exist.  SLUICE_E_NOT_FOUND: `path` lies in no hierarchy. */
 SLUICE_MUST_USE sluice_status sluice_cgroup_find_at(const char *root, const char *path, pid_t tid,
                                                     struct sluice_cgroup *group,
                                                     struct sluice_err *err);
 
-/* As many CPUs' time as the thread's group and those above it may take, as far as they can be seen
- * (cpu.max of version 2, cpu.cfs_quota_us of version 1); INFINITY: no limit is known. */
+/* The CPU quota of the thread's group: the least of its own and of the groups above it that can be
+ * seen (cpu.max of version 2, cpu.cfs_quota_us of version 1), in CPUs; INFINITY: no limit known. */
 double sluice_cgroup_quota(const char *root, pid_t tid);
 
-/* As many cores as the calling thread may use: the CPUs of its affinity, as far as its groups'
- * quota goes.  Above 0; may be a fraction. */
+/* How many cores the calling thread may use: the number of CPUs in its affinity mask, or its quota
+ * if that is less.  Above 0; may be a fraction. */
 double sluice_cgroup_cores(void);
 
 #endif

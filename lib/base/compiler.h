@@ -6,11 +6,11 @@
 #define SLUICE_MUST_USE __attribute__((warn_unused_result))
 #define SLUICE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SLUICE_UNUSED __attribute__((unused))
-/* For a loop's body whose constant arguments choose a version of it: `static SLUICE_ALWAYS_INLINE`.
+/* For the body of a loop that is specialised by constant arguments: `static SLUICE_ALWAYS_INLINE`.
  */
 #define SLUICE_ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* Not inlined, and callers assume nothing about what it does. */
+/* Not inlined, and callers assume nothing about its effects. */
 #if __has_attribute(noipa)
 #define SLUICE_NO_IPA __attribute__((noipa))
 #else

@@ -89,7 +89,7 @@ const char *sluice_cpu_level_name(enum sluice_cpu_level level)
 
 unsigned sluice_cpu_count_of(pid_t tid)
 {
-    /* The kernel refuses a set smaller than its own, whose size it does not tell. */
+    /* The kernel refuses a set that is smaller than its own, and does not tell its size. */
     for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
         if (!set)

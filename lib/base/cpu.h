@@ -15,7 +15,7 @@
 
 enum sluice_cpu_level {
     SLUICE_CPU_C,
-    SLUICE_CPU_AVX2,   /* and FMA, which every machine with it has but for rarities */
+    SLUICE_CPU_AVX2,   /* and FMA, which nearly every machine with AVX2 has */
     SLUICE_CPU_AVX512, /* F, BW, VL, VBMI and VNNI together */
     SLUICE_CPU_NEON,
 };

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/resource.h>
 
-/* How often this thread gave its CPU away because it had to wait. */
+/* Voluntary context switches of this thread: how often it slept. */
 static long num_sleeps(void)
 {
     struct rusage usage = {0};
@@ -13,7 +13,7 @@ static long num_sleeps(void)
     return usage.ru_nvcsw;
 }
 
-/* The lock is held.  The time now. */
+/* Brings part_ns up to date.  The lock is held.  Returns the time now. */
 static uint64_t advance(struct sluice_disk_clock *clock)
 {
     const uint64_t now = sluice_clock_ns();
@@ -30,7 +30,7 @@ void sluice_disk_clock_start(struct sluice_disk_clock *clock, struct sluice_disk
     read->part_ns = clock->part_ns;
     clock->num_reads++;
     pthread_mutex_unlock(&clock->lock);
-    read->sleeps = num_sleeps(); /* after the lock, where it may have slept, too */
+    read->sleeps = num_sleeps(); /* after the lock, on which it may have slept */
 }
 
 struct sluice_disk_time sluice_disk_clock_stop(struct sluice_disk_clock *clock,

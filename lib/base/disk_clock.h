@@ -4,21 +4,21 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* What reads cost the disk, when several run at once and some need no disk.
+/* Processor sharing of the disk's busy time among concurrent reads.
  *
- * A disk is busy while any read waits for it.  Of that time every read that is under way has an
- * equal part, so the parts add up to it: summed over an epoch they say how long the disk needs for
- * the epoch with as many reads at once, which neither the reads' own times do (they overlap) nor
- * their number alone.  A read during which its thread never slept came from memory and costs
- * nothing, however long its thread waited for a CPU.
+ * The disk is busy while at least one read waits for it.  At each moment the reads under way share
+ * the busy time equally, so the shares of all reads add up to the busy time.  Summed over an epoch
+ * they say how long the disk needs for the epoch at this concurrency; the reads' own times do not,
+ * because they overlap.  A read came from the page cache if its thread did not sleep meanwhile: it
+ * costs nothing, however long the thread waited for a CPU.
  *
- * Threads: any; a read starts and stops on one.  Cannot fail. */
+ * Threads: any; a read starts and stops on the same thread.  Cannot fail. */
 
 struct sluice_disk_clock {
     pthread_mutex_t lock;
     unsigned num_reads; /* under way */
-    uint64_t at_ns;     /* up to which part_ns stands */
-    double part_ns;     /* of one that has been under way all the time */
+    uint64_t at_ns;     /* part_ns is up to date as of this moment */
+    double part_ns;     /* share of a read that had been under way since the clock was made */
 };
 
 #define SLUICE_DISK_CLOCK_INITIALIZER                                                              \
@@ -32,10 +32,10 @@ struct sluice_disk_read {
     long sleeps;
 };
 
-/* Both 0 for a read that came from memory. */
+/* Both are 0 for a read from the page cache. */
 struct sluice_disk_time {
     uint64_t wait_ns; /* from its start to its stop */
-    uint64_t busy_ns; /* its part of the disk's busy time */
+    uint64_t busy_ns; /* its share of the disk's busy time */
 };
 
 void sluice_disk_clock_start(struct sluice_disk_clock *clock, struct sluice_disk_read *read);

@@ -33,7 +33,7 @@ static sluice_status fail_errno(struct sluice_err *err, const char *path, const 
 static sluice_status read_all(int fd, const char *path, size_t size, struct sluice_buf *buf,
                               struct sluice_err *err)
 {
-    /* One byte more than it should have shows a file that grew. */
+    /* Ask for one byte too many: if it comes, the file has grown. */
     while (buf->len <= size) {
         const ssize_t got = read(fd, buf->data + buf->len, size + 1 - buf->len);
         if (got < 0 && errno == EINTR)
@@ -204,8 +204,8 @@ sluice_status sluice_mkdirs(const char *path, struct sluice_err *err)
         part[end] = 0;
         if (mkdir(part, 0777) == 0)
             continue;
-        /* Somebody made it, now or long ago; or the folder above cannot be written but
-         * this one stands (EACCES, EROFS): what counts is that a folder is there. */
+        /* EEXIST: it is there.  EACCES, EROFS: the folder above cannot be written, but this one
+         * may exist all the same.  Only that counts. */
         const int saved = errno;
         struct stat st;
         if (stat(part, &st) == 0 && S_ISDIR(st.st_mode))

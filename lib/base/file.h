@@ -33,28 +33,26 @@ struct sluice_file_part {
     size_t from, to;
 };
 
-/* Whoever reads takes turns: take blocks until it may, and says how many bytes at most; give
- * ends the turn. */
+/* Readers take turns.  take() blocks until it is the caller's turn and returns how many bytes it
+ * may read at most; give() ends the turn. */
 struct sluice_file_turns {
     size_t (*take)(void *ctx);
     void (*give)(void *ctx);
     void *ctx;
 };
 
-/* Reads parts of a file of `len` bytes, which is open, to their places in a new buffer of
- * that len; what lies between them is undefined.  The text does not name the file, whose path is
- * not known here.  `turns` are of each read; NULL: none.  SLUICE_E_INVALID: a part is not within
- * the file. */
+/* Reads parts of an open file of `len` bytes to their places in a new buffer of `len` bytes; the
+ * bytes between the parts are undefined.  Each read takes a turn of `turns`; NULL: no turns.  The
+ * error text does not name the file.  SLUICE_E_INVALID: a part is not within the file. */
 SLUICE_MUST_USE sluice_status
 sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts, size_t num_parts,
                        const struct sluice_file_turns *turns, struct sluice_buf_pool *pool,
                        struct sluice_buf **buf, struct sluice_err *err);
 
-/* Puts the bytes in place of `path` at once and for good: written beside it,
- * synced, renamed over it.  A reader sees the old file or the new one; after a
- * failure the old one stands and nothing is left beside it (but if only the sync
- * of the folder failed, the new one stands).  A symbolic link is replaced, not
- * followed.  The mode is the umask's. */
+/* Replaces the file `path` atomically and durably: writes a temporary file beside it, syncs it and
+ * renames it to `path`.  A reader sees the old file or the new one.  After a failure the old file
+ * is there and no temporary file is left; but if only the sync of the folder failed, the new file
+ * is there.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask. */
 SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
                                                        size_t len, struct sluice_err *err);
 
@@ -63,7 +61,7 @@ SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
                                                        void (*print)(FILE *out, const void *ctx),
                                                        const void *ctx, struct sluice_err *err);
 
-/* Makes the folder and those above it, as far as they are missing. */
+/* Makes the folder and all missing folders above it. */
 SLUICE_MUST_USE sluice_status sluice_mkdirs(const char *path, struct sluice_err *err);
 
 #endif

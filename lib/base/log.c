@@ -25,11 +25,6 @@ sluice_status sluice_log_level_parse(const char *text, enum sluice_log_level *le
                        text);
 }
 
-const char *sluice_log_level_name(enum sluice_log_level level)
-{
-    return level_names[level];
-}
-
 void sluice_log_set_level(enum sluice_log_level level)
 {
     atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);

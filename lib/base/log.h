@@ -23,7 +23,6 @@ enum sluice_log_level {
 /* "error", "warn", "info" or "debug"; SLUICE_E_INVALID names what was given. */
 SLUICE_MUST_USE sluice_status sluice_log_level_parse(const char *text, enum sluice_log_level *level,
                                                      struct sluice_err *err);
-const char *sluice_log_level_name(enum sluice_log_level level);
 
 void sluice_log_set_level(enum sluice_log_level level);
 bool sluice_log_is_enabled(enum sluice_log_level level); /* would a line of this level show? */

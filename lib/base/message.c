@@ -88,9 +88,9 @@ sluice_status sluice_message_append_copy(struct sluice_message *message, const v
     return status;
 }
 
-/* A buffer that travels by reference is let go on a thread that the transport chose.  The
- * transport orders the two threads, but out of sight of tools that do not know it; this says the
- * same in terms of C. */
+/* A buffer that was lent to the transport is released on a thread of the transport's choice.  The
+ * transport orders the two threads, but ThreadSanitizer cannot see that; this counter states the
+ * same order in terms of C. */
 static atomic_uint lent_bufs;
 
 static void release_buf(void *owner)
@@ -234,7 +234,7 @@ struct sluice_shared_message *sluice_shared_message_ref(struct sluice_shared_mes
 
 void sluice_shared_message_unref(struct sluice_shared_message *shared)
 {
-    /* Acquire and release: what the others have read they have read before it goes. */
+    /* Acquire and release: all reads by other holders come before the memory is freed. */
     if (!shared || atomic_fetch_sub_explicit(&shared->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_message_clear(&shared->message);

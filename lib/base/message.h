@@ -71,19 +71,20 @@ bool sluice_cursor_read(struct sluice_cursor *cursor, void *out, size_t len);
 bool sluice_cursor_skip(struct sluice_cursor *cursor, size_t len);
 /* A cursor over the next len bytes alone; `cursor` moves past them. */
 bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_cursor *sub);
-/* The next len bytes together in a new buffer from `pool` (NULL: plain memory), whose len they are.
- * SLUICE_E_INVALID if fewer are left; on failure the cursor stays where it was. */
+/* Copies the next len bytes to a new buffer from `pool` (NULL: plain memory).  SLUICE_E_INVALID if
+ * fewer are left; on failure the cursor stays where it was. */
 SLUICE_MUST_USE sluice_status sluice_cursor_gather(struct sluice_cursor *cursor, size_t len,
                                                    struct sluice_buf_pool *pool,
                                                    struct sluice_buf **buf, struct sluice_err *err);
 /* A protobuf varint (at most 10 bytes, and 64 bits). */
 bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value);
 
-/* A message whose payloads go to several readers, each on its own thread and in its own time.  It
- * does not change any more, and is cleared with its last reference. */
+/* A constant message with a reference count, for several readers on threads of their own.  It is
+ * cleared with its last reference. */
 struct sluice_shared_message;
 
-/* Takes the message's content, leaving {0}; one reference.  SLUICE_E_NO_MEMORY leaves it. */
+/* Takes the message's content, leaving {0}, and returns it with one reference.  On
+ * SLUICE_E_NO_MEMORY the message is untouched. */
 SLUICE_MUST_USE sluice_status sluice_message_share(struct sluice_message *message,
                                                    struct sluice_shared_message **shared,
                                                    struct sluice_err *err);

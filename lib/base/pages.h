@@ -3,10 +3,12 @@
 
 #include <stddef.h>
 
-/* Brings all pages of this memory in, so that who writes to it first is not held up; its bytes stay
- * as they are.  A first write costs a page fault and the clearing of the page: on a virtual machine
- * whose host takes freed memory back, 2 ns for each byte and more.  Nobody else may write to it
- * meanwhile. There is no failure: pages that are not there yet come with their first use. */
+/* Pre-faults memory: maps all its pages in, so that later writes are not delayed by page faults.
+ * Its bytes do not change.  A first write to a page costs a page fault and the clearing of the
+ * page: at least 2 ns a byte on a virtual machine whose host takes freed memory back.  Nobody else
+ * may write to the memory meanwhile.  Cannot fail: pages not mapped here are mapped at their first
+ * use.
+ */
 void sluice_pages_touch(void *memory, size_t bytes);
 
 #endif

@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-/* Numbers as people write them: of options (base/cli.h), and of what comes from elsewhere (files,
- * the environment).
+/* Numbers as people write them, in options (base/cli.h), files and the environment.
  *
  * The parsers take the whole text or none of it: SLUICE_E_INVALID, with the text named, and the
  * value untouched.
@@ -26,8 +25,8 @@ SLUICE_MUST_USE sluice_status sluice_parse_bytes(const char *text, uint64_t *byt
 SLUICE_MUST_USE sluice_status sluice_parse_rate(const char *text, double *bytes_per_s,
                                                 struct sluice_err *err);
 
-/* Written so that the parsers give them back exactly, as short as that can be; 400 characters hold
- * the longest double without an exponent. */
+/* The shortest text that the parser above reads back as exactly this value; 400 characters hold the
+ * longest double without an exponent. */
 void sluice_format_bytes(uint64_t bytes, char out[32]);
 void sluice_format_double(double value, char out[32]);
 void sluice_format_rate(double bytes_per_s, char out[400]);

@@ -23,7 +23,7 @@ static void format_seconds(uint64_t seconds, char out[32])
 static void write_stderr(const char *text, size_t len)
 {
     const ssize_t written = write(STDERR_FILENO, text, len);
-    (void)written; /* as with a log line: nobody to tell */
+    (void)written; /* as in log.c: nothing can be done about it */
 }
 
 static size_t append(char *line, size_t size, size_t len, const char *fmt, ...) SLUICE_PRINTF(4, 5);
@@ -84,7 +84,7 @@ void sluice_progress_update(struct sluice_progress *progress, uint64_t done, con
         return;
     }
     char out[sizeof(line) + 8];
-    /* To the first column, the line, and away with what an earlier one left behind it. */
+    /* Go to the first column, print the line, and erase what is left of a longer earlier one. */
     const int bytes = snprintf(out, sizeof(out), "\r%.*s\x1b[K", (int)len, line);
     write_stderr(out, (size_t)bytes);
     progress->is_shown = true;

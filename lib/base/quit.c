@@ -36,8 +36,8 @@ static void on_signal(int number)
     if (number == SIGUSR1) {
         wake('r');
     } else if (atomic_exchange(&is_signalled, true)) {
-        /* Somebody insists.  The signal waits until this handler returns, then
-         * ends the process as it would have without us. */
+        /* The second request: take the default action, which ends the process.  The signal is
+         * blocked until this handler returns. */
         signal(number, SIG_DFL);
         raise(number);
     } else {
@@ -58,7 +58,7 @@ sluice_status sluice_quit_init(struct sluice_err *err)
     pipe_write = ends[1];
 
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    /* One handler at a time, so that each sees whether another came first. */
+    /* Handlers do not interrupt each other, so that each sees whether another came first. */
     sigemptyset(&action.sa_mask);
     sigaddset(&action.sa_mask, SIGTERM);
     sigaddset(&action.sa_mask, SIGINT);
@@ -68,7 +68,7 @@ sluice_status sluice_quit_init(struct sluice_err *err)
         sigaction(SIGUSR1, &action, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0)
         return sluice_fail(err, SLUICE_E_IO, "sigaction: %s", strerror(errno));
 
-    /* A request from before there was a pipe. */
+    /* A stop that was requested before the pipe was made. */
     if (atomic_load(&is_requested))
         wake('s');
     return SLUICE_OK;
@@ -89,7 +89,7 @@ enum sluice_quit_event sluice_quit_wait(int timeout_ms)
         if (got == 1) {
             if (what == 'r')
                 return SLUICE_QUIT_REPORT;
-            continue; /* the flag tells about a stop */
+            continue; /* is_requested says that it was a stop */
         }
 
         int wait_ms = -1;

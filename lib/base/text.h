@@ -10,13 +10,13 @@
  *
  * Threads: pure functions. */
 
-/* As snprintf(), which cuts what is too long; false if it was. */
+/* snprintf(); false if the text was cut for lack of room. */
 bool sluice_print(char *text, size_t room, const char *fmt, ...) SLUICE_PRINTF(3, 4);
 
 bool sluice_starts_with(const char *text, const char *prefix);
 
-/* Bytes of the UTF-8 character at `text` (RFC 3629: shortest form, no surrogates, up to U+10FFFF);
- * 0 if there is none.  The NUL at the end is no continuation byte, so nothing behind it is read. */
+/* The number of bytes of the UTF-8 character at `text` (RFC 3629: shortest form, no surrogates, up
+ * to U+10FFFF); 0 if there is no such character.  Reads nothing after the terminating NUL. */
 size_t sluice_utf8_len(const char *text);
 bool sluice_is_utf8(const char *text);
 

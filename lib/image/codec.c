@@ -31,7 +31,7 @@ void sluice_codec_destroy(struct sluice_codec *codec)
     free(codec);
 }
 
-/* max_pixels is given, and the header checked against it. */
+/* Reads the header and refuses an image of more than max_pixels. */
 static sluice_status probe_within(const uint8_t *bytes, size_t len, uint64_t max_pixels,
                                   struct sluice_image_info *info, struct sluice_err *err)
 {
@@ -41,8 +41,8 @@ static sluice_status probe_within(const uint8_t *bytes, size_t len, uint64_t max
     return sluice_image_check_size(info->width, info->height, max_pixels, err);
 }
 
-/* Our own decoder first; whatever it does not take is for libjpeg-turbo to judge.  Where it has
- * no SIMD kernels, libjpeg-turbo is faster with its own. */
+/* Tries our own decoder; whatever it declines is left to libjpeg-turbo.  Without SIMD kernels it is
+ * not tried, because libjpeg-turbo with its own is faster. */
 static bool decode_window(struct sluice_codec *codec, const struct sluice_image_info *info,
                           const uint8_t *bytes, size_t len, const struct sluice_box *box,
                           struct sluice_buf_pool *pool, struct sluice_rgb *rgb)
@@ -65,7 +65,7 @@ void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg
     codec->index = index;
 }
 
-/* What was not read must not be looked at. */
+/* For a file that was read in part: the rest must not be used. */
 static sluice_status fail_partial(struct sluice_err *err)
 {
     return sluice_fail(err, SLUICE_E_CORRUPT, "a part of the JPEG does not do");
@@ -99,7 +99,7 @@ sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *byt
     return decode_all(codec, &info, bytes, len, max_pixels, pool, rgb, err);
 }
 
-/* Cuts the box out of `all`, whose reference it takes. */
+/* Cuts the box out of `all`; takes its reference. */
 static sluice_status cut_box(struct sluice_rgb all, const struct sluice_box *box,
                              struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
                              struct sluice_err *err)

@@ -16,41 +16,40 @@
 
 struct sluice_buf_pool;
 
-/* What one thread keeps from one image to the next: memory, and nothing that a
- * result could depend on. */
+/* Memory that one thread keeps from image to image; no result depends on it. */
 struct sluice_codec;
 SLUICE_MUST_USE sluice_status sluice_codec_create(struct sluice_codec **codec,
                                                   struct sluice_err *err);
 void sluice_codec_destroy(struct sluice_codec *codec); /* NULL is allowed */
 
 /* Decodes the whole image into a new buffer from `pool` (NULL: plain memory).
- * SLUICE_E_NO_MEMORY: more than max_pixels (0: 178,956,970, Pillow's limit) or
- * no memory; SLUICE_E_CORRUPT: what Pillow raises on (any truncation among it);
- * *rgb is untouched on failure. */
+ * SLUICE_E_NO_MEMORY: more than max_pixels (0: 178,956,970, Pillow's limit) or memory is short;
+ * SLUICE_E_CORRUPT: a file on which Pillow raises, such as any truncated one.  *rgb is untouched on
+ * failure. */
 SLUICE_MUST_USE sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *bytes,
                                                   size_t len, uint64_t max_pixels,
                                                   struct sluice_buf_pool *pool,
                                                   struct sluice_rgb *rgb, struct sluice_err *err);
 
-/* What sluice_codec_decode() followed by cutting out `box` would give: the same pixels,
- * and the same files refused with the same status.  Reconstructs no more than the box
- * needs where the file allows that (docs/NUMERICS.md says when).  SLUICE_E_INVALID: the
- * box is empty or not within the image. */
+/* Decodes only a box.  The pixels are those of sluice_codec_decode() within the box, and the same
+ * files are refused with the same status.  Reconstructs no more than the box needs where the file
+ * allows that (docs/NUMERICS.md says when).  SLUICE_E_INVALID: the box is empty or not within the
+ * image. */
 SLUICE_MUST_USE sluice_status sluice_codec_decode_region(
     struct sluice_codec *codec, const uint8_t *bytes, size_t len, const struct sluice_box *box,
     uint64_t max_pixels, struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
     struct sluice_err *err);
 
-/* An index to use from now on (NULL: none), borrowed.  It changes no pixels, and is of no effect on
- * any file but its own.  With one of a file that was read in parts (is_partial), what the index
- * does not serve is SLUICE_E_CORRUPT. */
+/* Sets the index to use from now on (NULL: none), borrowed.  It changes no pixels and has no effect
+ * on any file but its own.  If it says that the file was read in parts (is_partial), whatever the
+ * index cannot serve is SLUICE_E_CORRUPT. */
 struct sluice_jpeg_index;
 void sluice_codec_set_index(struct sluice_codec *codec, const struct sluice_jpeg_index *index);
 
-/* Whether an index can make decoding quicker on this machine. */
+/* Whether an index can make decoding faster on this machine. */
 bool sluice_codec_uses_index(void);
 
-/* What an encoder may be asked for; {0} is a good default (baseline, 4:2:0). */
+/* Options of the encoder; {0} is a good default (baseline, 4:2:0). */
 struct sluice_jpeg_encode_options {
     int quality;        /* 1 .. 100; 0: 90 */
     int h_samp, v_samp; /* luma sampling factors over chroma's; 0: 2 and 2 */

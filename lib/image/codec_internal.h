@@ -5,12 +5,12 @@
 #include "image/image_internal.h"
 #include "image/jpeg_crop_plan.h"
 
-/* Between codec.c, which chooses, and the one file behind each foreign library.  All are for one
- * thread at a time and share nothing. */
+/* What codec.c calls in codec_jpeg.c and codec_png.c, the doors to the foreign libraries.
+ *
+ * Threads: one at a time for each codec; nothing else is shared. */
 
-/* Deliberately without a decompressor kept open: libjpeg leaves the tables of one
- * image in place for the next, and a file that lacks its own would then decode
- * differently after another predecessor. */
+/* It keeps no decompressor open, because libjpeg keeps the tables of one image for the next: a file
+ * without tables of its own would then decode differently after different predecessors. */
 struct sluice_codec {
     uint8_t *row; /* one row in the file's own colours (CMYK) */
     size_t row_capacity;
@@ -18,27 +18,22 @@ struct sluice_codec {
     const struct sluice_jpeg_index *index; /* borrowed, or NULL */
 };
 
-/* Decode behind sluice_codec_decode(): the format is known, the header was found
- * sound and within max_pixels. */
+/* Decode a whole image for sluice_codec_decode(), which has checked format, header and max_pixels.
+ */
 SLUICE_MUST_USE sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *bytes,
                                                  size_t len, uint64_t max_pixels,
                                                  struct sluice_buf_pool *pool,
                                                  struct sluice_rgb *rgb, struct sluice_err *err);
 
-/* The box, which lies within the announced image, of a JPEG file.  False: this way cannot
- * tell what the whole file decodes to, and the caller must decode all of it; *rgb is
- * untouched then.  True: sluice_jpeg_decode() would succeed with these pixels. */
+/* Decodes a box, which lies within the image of the header, of a JPEG file.  True:
+ * sluice_jpeg_decode() would succeed and give these pixels.  False: that is not certain, and the
+ * caller must decode the whole file; *rgb is untouched. */
 bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,
                                size_t len, const struct sluice_box *box,
                                struct sluice_buf_pool *pool, struct sluice_rgb *rgb);
 
-/* Whether the entropy-coded data from `bytes` on, restart markers included, ends in EOI.
- * A decoder that has come this far can only go on to its end: it passes over damage in
- * the data, and what follows EOI is never read. */
-bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len);
-
-/* Behind sluice_jpeg_crop(), through the coefficients, with tables made for the crop or not;
- * max_pixels is not 0.  Does not look at whether the crop is smaller. */
+/* Crops through libjpeg-turbo's coefficients, for sluice_jpeg_crop(), with Huffman tables made for
+ * the crop or not.  max_pixels is not 0.  The crop may be larger than the file. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_crop_libjpeg(
     const uint8_t *bytes, size_t len, const struct sluice_box *box, bool has_best_tables,
     uint64_t max_pixels, struct sluice_buf_pool *pool, struct sluice_buf **crop,

@@ -41,7 +41,7 @@ static void error_manager_init(struct error_manager *manager)
     manager->base.emit_message = ignore_message;
 }
 
-/* After a jump: the status and the words for what libjpeg stopped at. */
+/* After a jump: returns the status and sets the text of libjpeg's error. */
 static sluice_status fail_with_message(j_common_ptr cinfo, struct sluice_err *err)
 {
     char text[JMSG_LENGTH_MAX];
@@ -111,9 +111,9 @@ struct decode_job {
     struct sluice_codec *codec;
     struct sluice_buf_pool *pool;
     struct sluice_buf *pixels; /* owned until the job has succeeded */
-    uint32_t width, height;    /* of pixels; a later frame header may change cinfo's */
+    uint32_t width, height;    /* of `pixels`; a second frame header may change cinfo's */
     uint64_t max_pixels;
-    bool is_finishing; /* every pixel is there */
+    bool is_finishing; /* all pixels are decoded */
 };
 
 /* x / 255, rounded, for x in 0 .. 255 * 255. */
@@ -182,7 +182,7 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
 {
     struct jpeg_decompress_struct *cinfo = &job->cinfo;
     if (setjmp(job->errors.on_error)) {
-        /* Whatever marker ended the last scan did its work even if it is cut itself. */
+        /* The marker that ended the last scan may itself be truncated. */
         if (job->is_finishing && job->errors.base.msg_code == JERR_INPUT_EOF)
             return SLUICE_OK;
         return fail_with_message((j_common_ptr)cinfo, err);
@@ -190,7 +190,7 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
     jpeg_create_decompress(cinfo);
     cinfo->src = &job->source;
 
-    /* A stream of tables alone may come first. */
+    /* A stream with tables only may come first. */
     while (jpeg_read_header(cinfo, FALSE) == JPEG_HEADER_TABLES_ONLY)
         continue;
     job->width = cinfo->image_width;
@@ -245,7 +245,10 @@ sluice_status sluice_jpeg_decode(struct sluice_codec *codec, const uint8_t *byte
     return status;
 }
 
-bool sluice_jpeg_scan_ends_in_eoi(const uint8_t *bytes, size_t len)
+/* Whether the entropy-coded data from `bytes` on, restart markers included, ends in EOI.  A decoder
+ * that has come this far can then only go on to its end: it passes over damage in the data, and
+ * reads nothing behind EOI. */
+static bool scan_ends_in_eoi(const uint8_t *bytes, size_t len)
 {
     const uint8_t *const end = bytes + len;
     while ((bytes = memchr(bytes, 0xFF, (size_t)(end - bytes)))) {
@@ -271,8 +274,8 @@ struct region_job {
     uint8_t *row;              /* from cinfo's own memory: one row of the columns decoded */
 };
 
-/* libjpeg stops at a DC coefficient beyond 32 bits.  Whether one comes after the rows
- * decoded here cannot be known; whether one could, can. */
+/* libjpeg fails on a DC coefficient of more than 32 bits.  Rows that are not decoded here might
+ * have one; this tells whether the file's tables allow it at all. */
 static bool could_overflow_dc(const struct jpeg_decompress_struct *cinfo)
 {
     for (int i = 0; i < cinfo->comps_in_scan; i++) {
@@ -291,8 +294,8 @@ static bool could_overflow_dc(const struct jpeg_decompress_struct *cinfo)
     return false;
 }
 
-/* One scan of all components that libjpeg decodes row by row, with a sampling that the
- * columns' margin is known to be enough for. */
+/* Whether the file is one scan of all components, which libjpeg decodes row by row, with a sampling
+ * for which the margin of columns suffices. */
 static bool can_decode_region(const struct jpeg_decompress_struct *cinfo)
 {
     if (cinfo->progressive_mode || cinfo->arith_code ||
@@ -307,8 +310,8 @@ static bool can_decode_region(const struct jpeg_decompress_struct *cinfo)
            components[0].v_samp_factor != 3;
 }
 
-/* Rows above the box are skipped, and so are columns outside it but for one MCU on either
- * side: upsampling looks at a neighbour, and treats the last column as the image's edge. */
+/* Skips rows above the box and columns outside it, but for one MCU on either side: upsampling needs
+ * a neighbour, and treats the last column as the image's edge. */
 static void decode_region_rows(struct region_job *job)
 {
     struct jpeg_decompress_struct *cinfo = &job->cinfo;
@@ -359,7 +362,7 @@ static bool region_job_run(struct region_job *job)
     if (cinfo->unread_marker != 0 &&
         (cinfo->unread_marker < JPEG_RST0 || cinfo->unread_marker > JPEG_RST0 + 7))
         return cinfo->unread_marker == JPEG_EOI;
-    return sluice_jpeg_scan_ends_in_eoi(job->source.next_input_byte, job->source.bytes_in_buffer);
+    return scan_ends_in_eoi(job->source.next_input_byte, job->source.bytes_in_buffer);
 }
 
 bool sluice_jpeg_decode_region(const struct sluice_image_info *info, const uint8_t *bytes,
@@ -420,7 +423,7 @@ static void destination_end(j_compress_ptr cinfo)
     job->writer.file->len = job->writer.file->capacity - job->destination.free_in_buffer;
 }
 
-/* Grey-component replacement: all that the inks share goes into black.  Written
+/* Full grey-component replacement: what the three inks have in common becomes black.  Written
  * inverted, as Adobe does. */
 static void rgb_to_inverted_cmyk(const uint8_t *rgb, uint32_t width, uint8_t *cmyk)
 {
@@ -541,8 +544,8 @@ static void count_warning(j_common_ptr cinfo, int level)
         cinfo->err->num_warnings++;
 }
 
-/* Once a progressive file ends before its low frequencies are exact, libjpeg
- * smooths over blocks, which the crop could not tell. */
+/* Whether a progressive file has all bits of its low frequencies.  If not, libjpeg smooths over
+ * blocks (block smoothing), and would do so differently for the crop. */
 static bool is_finished(const struct jpeg_decompress_struct *in)
 {
     for (int c = 0; in->progressive_mode && c < in->num_components; c++) {
@@ -554,7 +557,7 @@ static bool is_finished(const struct jpeg_decompress_struct *in)
     return true;
 }
 
-/* What libjpeg could not upsample it must not be asked to crop. */
+/* Whether all sampling factors divide the largest one, so that libjpeg can upsample. */
 static bool has_whole_ratios(const struct jpeg_decompress_struct *in)
 {
     for (int c = 0; c < in->num_components; c++) {
@@ -586,8 +589,8 @@ static struct sluice_jpeg_grid grid_of(const struct jpeg_decompress_struct *in)
     return grid;
 }
 
-/* Whether the compressor can write them: it does not look itself, where it is quick.  Only
- * damaged files hold others. */
+/* Whether the coefficients can be coded; libjpeg-turbo's fast encoder does not check that.  Only
+ * damaged files have others. */
 static bool are_in_range(const JBLOCK *blocks, size_t num_blocks)
 {
     for (size_t i = 0; i < num_blocks; i++) {
@@ -600,7 +603,7 @@ static bool are_in_range(const JBLOCK *blocks, size_t num_blocks)
     return true;
 }
 
-/* The window's blocks of one component, in an array of the compressor's. */
+/* Copies the window's blocks of one component to an array of the compressor. */
 static jvirt_barray_ptr cut_component(struct crop_job *job, int c, jvirt_barray_ptr from)
 {
     struct jpeg_decompress_struct *in = &job->in;
@@ -637,7 +640,7 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
         if (job->out.writer_status != SLUICE_OK)
             return job->out.writer_status;
         const sluice_status status = fail_with_message((j_common_ptr)in, err);
-        /* What cannot be written is no fault of the file. */
+        /* An error of the compressor does not mean that the file is corrupt. */
         return status == SLUICE_E_NO_MEMORY ? status : SLUICE_E_UNSUPPORTED;
     }
     jpeg_create_decompress(in);
@@ -658,7 +661,7 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with arithmetic coding");
     const uint32_t width = in->image_width, height = in->image_height;
     jvirt_barray_ptr *from = jpeg_read_coefficients(in);
-    /* A second frame header may have come, and libjpeg would have believed it. */
+    /* libjpeg accepts a second frame header, which may change the size. */
     if (in->image_width != width || in->image_height != height ||
         job->errors.base.num_warnings > 0 || !has_whole_ratios(in) || !is_finished(in))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG is damaged, unfinished or odd");

@@ -89,7 +89,7 @@ static void read_bytes(png_structp png, png_bytep out, size_t len)
     job->left -= len;
 }
 
-/* What one row looks like as libpng leaves it at the start of the output row. */
+/* The format of a row as libpng leaves it at the start of the output row. */
 enum row_kind {
     ROW_RGB,
     ROW_GRAY,
@@ -141,7 +141,7 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
     png_set_read_fn(png, job, read_bytes);
     png_set_user_limits(png, SLUICE_IMAGE_MAX_SIDE, SLUICE_IMAGE_MAX_SIDE);
     png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
-    /* Nothing of gamma, colour profile or text concerns us. */
+    /* Ignore gamma, colour profiles and text. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, job->info);
 
@@ -183,7 +183,7 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
                 widen_row(row, width, kind, (const uint8_t(*)[3])lut);
         }
     }
-    png_read_end(png, NULL); /* a file without its IEND is cut */
+    png_read_end(png, NULL); /* a file without IEND is truncated */
     return SLUICE_OK;
 }
 

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How an image file is coded, in one byte: what a dataset's list tells of a file so that its
- * cost can be foretold without it.
+/* How an image file is coded, in one byte.  A dataset's list has it for each file, so that the cost
+ * of a file can be estimated without reading it.
  *
  * The values are written to manifests (by name) and cross the wire (as they are): none may change.
  *
@@ -28,14 +28,15 @@ enum sluice_coding {
 
 uint8_t sluice_coding_of(const struct sluice_image_info *info);
 
-/* Without the flag; what this version does not know is SLUICE_CODING_UNKNOWN. */
+/* The coding without the flag; SLUICE_CODING_UNKNOWN for a value that this version does not know.
+ */
 enum sluice_coding sluice_coding_kind(uint8_t coding);
 bool sluice_coding_is_progressive(uint8_t coding);
 
 /* "jpeg-420", "jpeg-444-progressive", "-" for an unknown one ... */
 const char *sluice_coding_name(uint8_t coding);
 
-/* The way back; SLUICE_CODING_UNKNOWN for any other text. */
+/* The inverse of sluice_coding_name(); SLUICE_CODING_UNKNOWN for any other text. */
 uint8_t sluice_coding_parse(const char *name);
 
 #endif

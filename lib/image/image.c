@@ -8,17 +8,12 @@
 
 static const uint8_t png_signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
-const char *sluice_image_format_name(enum sluice_image_format format)
-{
-    return format == SLUICE_IMAGE_JPEG ? "jpeg" : "png";
-}
-
 static bool starts_with(const uint8_t *bytes, size_t len, const void *magic, size_t magic_len)
 {
     return len >= magic_len && memcmp(bytes, magic, magic_len) == 0;
 }
 
-/* What a file that is neither JPEG nor PNG most likely is, for the message. */
+/* Guesses the format of a file that is neither JPEG nor PNG, for the message. */
 static const char *guess_format(const uint8_t *bytes, size_t len)
 {
     static const struct {
@@ -100,8 +95,8 @@ static sluice_status read_sof(const uint8_t *segment, size_t len, unsigned marke
     return SLUICE_OK;
 }
 
-/* Walks the marker segments up to the frame header.  Junk between segments is
- * stepped over, as Pillow and libjpeg both do. */
+/* Walks the marker segments up to the frame header.  Skips junk between segments, as Pillow and
+ * libjpeg do. */
 static sluice_status probe_jpeg(const uint8_t *bytes, size_t len, struct sluice_image_info *info,
                                 struct sluice_err *err)
 {

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an image is before and after it is decoded: its header, its pixels, a part of them.
+/* Images: what a header says, decoded pixels, and boxes of them.
  *
- * The format is told by the content, never by the name.
+ * The format is determined by the content, never by the file's name.
  *
  * Threads: pure functions. */
 
@@ -34,8 +34,6 @@ struct sluice_image_info {
 SLUICE_MUST_USE sluice_status sluice_image_probe(const uint8_t *bytes, size_t len,
                                                  struct sluice_image_info *info,
                                                  struct sluice_err *err);
-
-const char *sluice_image_format_name(enum sluice_image_format format); /* "jpeg", "png" */
 
 struct sluice_rgb {
     uint32_t width, height;    /* 1 .. 65,535 */

@@ -23,8 +23,8 @@ SLUICE_MUST_USE sluice_status sluice_image_alloc_rgb(struct sluice_buf_pool *poo
                                                      uint32_t height, struct sluice_buf **pixels,
                                                      struct sluice_err *err);
 
-/* What every decoder here asks of a JPEG's frame header, whose bytes behind its length these are: 8
- * bits, pixels, 1, 3 or 4 components and a row of each, sampling factors of 1 to 4. */
+/* Checks a JPEG's frame header for what every decoder here requires: 8 bits, a size that is not 0,
+ * 1, 3 or 4 components, sampling factors of 1 to 4.  `body` is the segment after its length. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_check_frame(const uint8_t *body, size_t len,
                                                       struct sluice_err *err);
 

@@ -4,18 +4,18 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bits to bytes, for who codes blocks.
+/* Writes bits to bytes, for coding blocks.
  *
  * Threads: a writer belongs to one. */
 
-/* Bits to the end of memory that has 8 bytes of room behind the last bit. */
+/* Writes to memory that must have 8 bytes of room after the last bit. */
 struct sluice_jpeg_bit_writer {
-    uint64_t bits;  /* not yet stored, from the top */
+    uint64_t bits;  /* the bits not yet stored, from the top */
     unsigned count; /* 0 .. 7 between calls */
     uint8_t *next;
 };
 
-/* The lowest `num_bits` (0 .. 56) of value, which has no higher ones. */
+/* Appends the lowest `num_bits` (0 .. 56) of value; its higher bits must be 0. */
 static inline void sluice_jpeg_put_bits(struct sluice_jpeg_bit_writer *out, uint64_t value,
                                         unsigned num_bits)
 {

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* The routes to a crop, and what decides between them.  The work is done in jpeg_crop_plan.c,
- * jpeg_crop_cut.c and jpeg_crop_write.c, or by libjpeg-turbo's coefficients in codec_jpeg.c. */
+/* Chooses the route to a crop.  The work is done in jpeg_crop_plan.c, jpeg_crop_cut.c and
+ * jpeg_crop_write.c, or through libjpeg-turbo's coefficients in codec_jpeg.c. */
 
 sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
                                       struct sluice_jpeg_crop_box *out, struct sluice_err *err)
@@ -36,19 +36,19 @@ sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
 /* --- the crop --- */
 
 struct job {
-    struct sluice_jpeg jpeg; /* with the tables of the crop, in the end */
+    struct sluice_jpeg jpeg; /* its tables become those of the crop */
     struct sluice_jpeg_crop_box window;
     struct sluice_jpeg_scan kept, recoded;
     struct sluice_buf *crop;
 };
 
-/* Whether what was not read must not be looked at. */
+/* Whether only a part of the file was read, so that only the index's parts may be used. */
 static bool is_partial(const struct sluice_jpeg_crop_options *options)
 {
     return options->index && options->index->is_partial;
 }
 
-/* By way of the index if that can be, else by reading the whole scan. */
+/* Cuts with the index if possible, else by reading the whole scan. */
 static sluice_status cut(struct job *job, const uint8_t *bytes, size_t len,
                          const struct sluice_box *box,
                          const struct sluice_jpeg_crop_options *options,

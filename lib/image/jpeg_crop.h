@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A part of a JPEG as a smaller JPEG, cut without decoding it.
+/* Lossless JPEG cropping: a part of a JPEG as a smaller JPEG, cut without decoding it.
  *
  * The promise: decoded by libjpeg-turbo, the result gives inside the box the very
  * pixels that the whole file gives there.  The result holds the MCUs under the box
@@ -16,8 +16,8 @@
  * what decides the colours and drops all other metadata.  A segment of ours at
  * its start says where in which image it stood.
  *
- * Whatever a file has that could make the promise doubtful is a reason to refuse
- * it: then the file itself is what serves everybody.
+ * A file with any feature that could break the promise is refused: the caller then uses the file
+ * itself.
  *
  * Threads: pure functions. */
 
@@ -25,7 +25,7 @@ struct sluice_buf;
 struct sluice_buf_pool;
 struct sluice_jpeg_index;
 
-/* Who cuts.  The two single routes are for tests and for measuring. */
+/* Which code cuts.  The two single routes are for tests and for measuring. */
 enum sluice_jpeg_crop_route {
     SLUICE_JPEG_CROP_BY_ANY, /* our entropy layer, else libjpeg-turbo's coefficients */
     SLUICE_JPEG_CROP_BY_OURS,
@@ -33,14 +33,13 @@ enum sluice_jpeg_crop_route {
 };
 
 struct sluice_jpeg_crop_options {
-    bool
-        optimal_huffman; /* tables made for the crop: some 2 % smaller, for one more pass over it */
+    /* Huffman tables made for the crop: some 2 % smaller, for one more pass over it. */
+    bool optimal_huffman;
     uint64_t max_pixels; /* of the whole image; 0: the codec's limit */
     bool allow_larger;   /* a crop even if it is not smaller than the file (for tests) */
     enum sluice_jpeg_crop_route route;
-    /* Of this file, so that only the MCU rows needed are read; the crop is the same.  One
-     * that is not this file's is of no effect, or with is_partial SLUICE_E_CORRUPT.  May be NULL.
-     */
+    /* The file's index, or NULL.  With it only the MCU rows needed are read; the crop is the same.
+     * The index of another file has no effect, or with is_partial is SLUICE_E_CORRUPT. */
     const struct sluice_jpeg_index *index;
 };
 
@@ -54,8 +53,8 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_crop(
     const struct sluice_jpeg_crop_options *options, struct sluice_buf_pool *pool,
     struct sluice_buf **crop, struct sluice_jpeg_crop_box *window, struct sluice_err *err);
 
-/* What a crop says of itself.  SLUICE_E_CORRUPT: not such a crop, or its sizes
- * contradict each other; afterwards the window is inside the image, at most
+/* Reads the window from a crop's own segment.  SLUICE_E_CORRUPT: not such a crop, or its sizes
+ * contradict each other.  On success the window is inside the image, which is at most
  * 65,535 x 65,535, and as large as the JPEG's frame header says. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_crop_window(const uint8_t *bytes, size_t len,
                                                       struct sluice_jpeg_crop_box *window,

@@ -4,25 +4,25 @@
 #include "image/jpeg_bit_writer.h"
 #include "image/jpeg_index.h"
 #include "image/jpeg_lane_reader.h"
-#include "image/jpeg_leap.h"
+#include "image/jpeg_sync_scan.h"
 
 #include <stdlib.h>
 
-/* The MCUs of the window are taken over as they are coded: their bits are copied.
- * Only DC differences change, and only where a kept MCU gets another predecessor:
- * at the start of each kept row, which is a segment of the crop, and where the file restarts.  With
- * subsampling an MCU at the window's edge may have blocks that the box does not touch: these become
- * blank.
+/* A lossless crop: the coded bits of the window's MCUs are copied.
  *
- *     rows above     leapt over
- *     kept rows      left | window | right       leapt over | copied | leapt over
- *     rows below     not looked at
+ * Only DC differences change, and only where a kept MCU gets another predecessor: at the start of
+ * each kept row, which is a segment of the crop, and where the file restarts.  With subsampling an
+ * MCU at the window's edge may have blocks that the box does not touch: these become blank.
  *
- * What is leapt over was parsed all the same.  First points are found in each row, one before the
- * window and one near its end, by several readers at a time (jpeg_leap.h); then each row is begun
- * at the one and copied up to the other.  An index gives such points as well.  In a file with
- * restart intervals, which say where to go on, all but the last one is passed over without a look,
- * and the rest is parsed MCU by MCU. */
+ *     rows above     skipped
+ *     kept rows      left | window | right       skipped | copied | skipped
+ *     rows below     not read
+ *
+ * Skipping is parsing without decoding.  A sync scan (jpeg_sync_scan.h) first finds two points in
+ * each row, one before the window and one near its end; then the row is read from the first point
+ * and copied up to the second.  An index gives such points as well.  In a file with restart
+ * intervals all intervals but the last one before a row are passed over unread, and the rest is
+ * parsed MCU by MCU. */
 
 struct block {
     const struct sluice_jpeg_coding *coding;
@@ -45,26 +45,27 @@ struct walker {
     struct sluice_jpeg_lanes *lanes;
     struct sluice_jpeg_reader in;
     size_t segment;     /* the next one */
-    size_t end_bits;    /* of the segment being read */
-    uint32_t mcus_left; /* in it */
-    uint32_t dc[4];     /* unsigned, as files may make them overflow */
+    size_t end_bits;    /* end of the segment that is read */
+    uint32_t mcus_left; /* in that segment */
+    uint32_t dc[4];     /* unsigned, because a file may make them overflow */
     struct block blocks[SLUICE_JPEG_MAX_BLOCKS_IN_MCU];
     unsigned num_blocks;
 
     const struct sluice_box *box;
     uint32_t first_row, end_row, first_column, end_column; /* MCUs of the window */
-    bool has_blanks;                                       /* there are blocks that may be blank, */
-    bool has_blanks_in_row, has_blank_left, has_blank_right; /* and where some are, in the row */
-    const struct sluice_jpeg_mark *marks;                    /* the row's */
+    /* Whether any block may become blank; and where in the current row some do. */
+    bool has_blanks;
+    bool has_blanks_in_row, has_blank_left, has_blank_right;
+    const struct sluice_jpeg_mark *marks; /* of the current row */
     unsigned num_marks;
     struct sluice_jpeg_scan *kept;
     struct sluice_jpeg_bit_writer out;
     uint32_t kept_dc[4]; /* of the last kept block */
 };
 
-/* DC differences of kept blocks may have categories that an optimised table
- * lacks.  Longer codes than the longest find room behind it, for the code of all
- * ones is free: each takes all ones but the last.  False if 16 bits do not suffice. */
+/* Appends the DC categories that an optimised table lacks, as the DC differences of kept blocks may
+ * have any.  In a JPEG table the code of all ones is free, so there is room for codes longer than
+ * the longest: ones and a final zero.  False if that takes more than 16 bits. */
 static bool complete_dc_table(struct sluice_jpeg_huffman *huffman)
 {
     uint16_t present = 0;
@@ -92,8 +93,8 @@ static bool complete_dc_table(struct sluice_jpeg_huffman *huffman)
     return true;
 }
 
-/* A run of blocks that end, which baseline files do not have; those who decode them and those who
- * code them again might not agree on what it is. */
+/* Whether the table has codes for end-of-band runs.  Baseline files have no such runs, and
+ * decoders might not agree on what they mean. */
 static bool has_end_runs(const struct sluice_jpeg_huffman *ac)
 {
     for (unsigned i = 0; i < ac->num_symbols; i++) {
@@ -104,7 +105,7 @@ static bool has_end_runs(const struct sluice_jpeg_huffman *ac)
     return false;
 }
 
-/* Reads with the tables that the file has; those of jpeg become those of the crop. */
+/* The walker reads with the file's tables; the tables of `jpeg` become those of the crop. */
 static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg,
                                  const struct sluice_jpeg_scan *scan, struct tables *tables,
                                  struct sluice_err *err)
@@ -113,7 +114,7 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
         .jpeg = jpeg, .scan = scan, .lanes = &tables->lanes, .num_blocks = jpeg->blocks_in_mcu};
     sluice_jpeg_lanes_init(&tables->lanes);
     sluice_jpeg_lanes_set_codings(&tables->lanes, jpeg);
-    sluice_jpeg_lanes_make_leaps(&tables->lanes, jpeg);
+    sluice_jpeg_lanes_make_skips(&tables->lanes, jpeg);
     unsigned dc_made = 0, ac_made = 0;
     for (unsigned c = 0; c < jpeg->num_components; c++) {
         const unsigned dc = jpeg->components[c].dc, ac = jpeg->components[c].ac;
@@ -153,7 +154,7 @@ static sluice_status walker_init(struct walker *walker, struct sluice_jpeg *jpeg
     return SLUICE_OK;
 }
 
-/* Takes the DC difference of a block; false where the code is none. */
+/* Reads the DC difference of a block; false if there is no such code. */
 static bool read_dc(struct sluice_jpeg_reader *in, const struct block *block, uint32_t *dc)
 {
     in->pos = 0;
@@ -171,7 +172,7 @@ static sluice_status fail_damaged(struct sluice_err *err)
     return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG scan is damaged");
 }
 
-/* Parses MCUs of one segment. */
+/* Skips MCUs of one segment. */
 static sluice_status pass_mcus(struct walker *walker, uint32_t num_mcus, struct sluice_err *err)
 {
     const uint8_t *const base = walker->scan->data->data;
@@ -183,12 +184,13 @@ static sluice_status pass_mcus(struct walker *walker, uint32_t num_mcus, struct 
     return SLUICE_OK;
 }
 
-/* Writes of 8 bytes, which need not all be there yet: `out` and `base` have room behind. */
+/* Copies bits [from, to).  Reads and writes 8 bytes at a time, also past the end: `base` and `out`
+ * must have that room. */
 static void copy_bits(struct sluice_jpeg_bit_writer *out, const uint8_t *base, size_t from,
                       size_t to)
 {
     if (to - from >= 128) {
-        /* Up to a whole byte of the output; then words of which each is two of the input's. */
+        /* First up to a whole byte of the output, then words, each joined from two of the input. */
         const unsigned first = 8 - out->count;
         sluice_jpeg_put_bits(out, sluice_jpeg_load64(base + from / 8) << (from & 7) >> (64 - first),
                              first);
@@ -224,8 +226,9 @@ static bool put_dc(struct sluice_jpeg_bit_writer *out, const struct sluice_jpeg_
     return true;
 }
 
-/* Whether the box touches the block in the middle of an MCU that lies at these pixels.  Only
- * components of full size may be without need: others serve pixels beside the block. */
+/* Whether the crop needs this block of the MCU at these pixels.  Only a block of a component at
+ * full size may be unneeded, if the box does not touch it: the others serve pixels beside the
+ * block. */
 static bool is_needed(const struct walker *walker, const struct block *block, uint32_t mcu_left,
                       uint32_t mcu_top)
 {
@@ -237,7 +240,7 @@ static bool is_needed(const struct walker *walker, const struct block *block, ui
            top + 8 > box->top;
 }
 
-/* Whether a row, or a column, of MCUs has blocks that the box does not touch. */
+/* Whether a row, or a column, of MCUs has unneeded blocks. */
 static bool has_blank_row(const struct walker *walker, uint32_t row)
 {
     const struct sluice_box *box = walker->box;
@@ -262,8 +265,8 @@ static bool has_blank_column(const struct walker *walker, uint32_t column)
     return false;
 }
 
-/* One MCU whose DC differences are coded again, as they count from the last kept blocks.
- * Blocks that nobody needs become blank: no difference, no coefficients. */
+/* Keeps one MCU and codes its DC differences again, from the last kept blocks.  Unneeded blocks
+ * become blank: no difference, no coefficients. */
 static sluice_status keep_mcu(struct walker *walker, uint32_t row, uint32_t column,
                               struct sluice_err *err)
 {
@@ -294,8 +297,8 @@ static sluice_status keep_mcu(struct walker *walker, uint32_t row, uint32_t colu
     return SLUICE_OK;
 }
 
-/* Goes on at one of the marks, the last one up to column `end`; what lies before it is copied
- * without a look.  False: there is none ahead of `*column`. */
+/* Moves on to the last mark up to column `end` and copies all before it without parsing.  False: no
+ * mark lies after `*column`. */
 static bool jump(struct walker *walker, uint32_t *column, uint32_t end)
 {
     const uint8_t *const base = walker->scan->data->data;
@@ -315,8 +318,8 @@ static bool jump(struct walker *walker, uint32_t *column, uint32_t end)
     return false;
 }
 
-/* MCUs of one segment and one row.  Where the file's DC differences count from what was kept
- * last, they and all else can be copied as they are. */
+/* Keeps MCUs of one segment and one row.  While the DC predictors of file and crop are the same,
+ * all bits are copied as they are. */
 static sluice_status keep_mcus(struct walker *walker, uint32_t row, uint32_t column,
                                uint32_t num_mcus, struct sluice_err *err)
 {
@@ -346,7 +349,8 @@ static sluice_status keep_mcus(struct walker *walker, uint32_t row, uint32_t col
     return status;
 }
 
-/* A row is a segment of the crop: its DCs count from zero.  What of it may be blank? */
+/* Begins a row, which is a segment of the crop: its DC predictors are zero.  Finds out where in it
+ * blocks become blank. */
 static void begin_row(struct walker *walker, uint32_t row)
 {
     memset(walker->kept_dc, 0, sizeof(walker->kept_dc));
@@ -371,7 +375,7 @@ static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
     const struct sluice_jpeg_scan *scan = walker->scan;
     if (walker->segment == scan->num_segments)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG has too few restart markers");
-    start_reader(&walker->in, segment_start(scan, walker->segment), 0);
+    start_reader(&walker->in, sluice_jpeg_segment_start(scan, walker->segment), 0);
     walker->end_bits = scan->segment_ends[walker->segment] * 8;
     walker->segment++;
     walker->mcus_left = walker->jpeg->restart_interval
@@ -381,7 +385,7 @@ static sluice_status next_segment(struct walker *walker, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* The next num_mcus are kept, and lie in `row` from `column` on, or are passed. */
+/* Keeps the next num_mcus, which lie in `row` from `column` on, or skips them. */
 static sluice_status walk(struct walker *walker, uint32_t row, uint32_t column, uint32_t num_mcus,
                           bool is_kept, struct sluice_err *err)
 {
@@ -395,7 +399,7 @@ static sluice_status walk(struct walker *walker, uint32_t row, uint32_t column, 
         sluice_status status = SLUICE_OK;
         if (is_kept)
             status = keep_mcus(walker, row, column, run, err);
-        else if (run < walker->mcus_left) /* else the next one to read is behind a restart */
+        else if (run < walker->mcus_left) /* else the next MCU comes after a restart */
             status = pass_mcus(walker, run, err);
         if (status != SLUICE_OK)
             return status;
@@ -406,7 +410,7 @@ static sluice_status walk(struct walker *walker, uint32_t row, uint32_t column, 
     return SLUICE_OK;
 }
 
-/* By restart markers. */
+/* Reads a file that has restart markers. */
 static sluice_status walk_segments(struct walker *walker, struct sluice_err *err)
 {
     const uint32_t across = walker->jpeg->mcus_across;
@@ -423,15 +427,15 @@ static sluice_status walk_segments(struct walker *walker, struct sluice_err *err
     return status;
 }
 
-/* Where a row is begun. */
+/* Where reading a row begins. */
 struct start {
     const struct sluice_jpeg_scan *scan;
-    size_t bit; /* in its first segment */
+    size_t bit; /* in the scan's first segment */
     uint32_t column, mcus_left;
     const int32_t *dc;
 };
 
-/* A row for itself. */
+/* Reads one row. */
 static sluice_status walk_row(struct walker *walker, uint32_t row, const struct start *start,
                               const struct sluice_jpeg_mark *marks, unsigned num_marks,
                               struct sluice_err *err)
@@ -473,9 +477,9 @@ static sluice_status walk_indexed(struct walker *walker, const struct sluice_jpe
     return status;
 }
 
-/* Between points that are found by leaping. */
-static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpeg_scan *scan,
-                                  struct sluice_buf_pool *pool, struct sluice_err *err)
+/* Reads from points that a sync scan found. */
+static sluice_status walk_by_sync_scan(struct walker *walker, const struct sluice_jpeg_scan *scan,
+                                       struct sluice_buf_pool *pool, struct sluice_err *err)
 {
     struct sluice_buf *memory = NULL;
     const uint32_t num_rows = walker->end_row - walker->first_row;
@@ -484,16 +488,16 @@ static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpe
     if (status != SLUICE_OK)
         return status;
     struct sluice_jpeg_point *points = (struct sluice_jpeg_point *)(void *)memory->data;
-    struct sluice_jpeg_leap_aim aim = {
+    struct sluice_jpeg_sync_scan_aim aim = {
         .first_row = walker->first_row,
         .end_row = walker->end_row,
         .first_column = walker->first_column,
         .end_column = walker->end_column,
     };
-    /* What may become blank is not copied without a look. */
+    /* A column with unneeded blocks must be parsed, so the second point comes before it. */
     if (aim.end_column - 1 > aim.first_column && has_blank_column(walker, aim.end_column - 1))
         aim.end_column--;
-    if (!sluice_jpeg_leap_to(walker->lanes, walker->jpeg, scan, &aim, pool, points))
+    if (!sluice_jpeg_sync_scan(walker->lanes, walker->jpeg, scan, &aim, pool, points))
         status = fail_damaged(err);
     for (uint32_t i = 0; i < num_rows && status == SLUICE_OK; i++) {
         const struct sluice_jpeg_point *from = &points[2 * i], *to = &points[2 * i + 1];
@@ -510,7 +514,7 @@ static sluice_status walk_leaping(struct walker *walker, const struct sluice_jpe
     return status;
 }
 
-/* Room for the bits of rows [first_row, end_row), before any start of a run grows. */
+/* An upper bound of the bytes of rows [first_row, end_row), as long as no block is coded again. */
 static size_t kept_room(const struct sluice_jpeg_cut *cut, const struct sluice_jpeg_scan *scan,
                         uint32_t first_row, uint32_t end_row, size_t *num_segments)
 {
@@ -526,7 +530,7 @@ static size_t kept_room(const struct sluice_jpeg_cut *cut, const struct sluice_j
     return to - from + 2 * (size_t)(end_row - first_row); /* rows may meet in a byte */
 }
 
-/* An empty scan. */
+/* Allocates an empty scan. */
 static sluice_status make_room(struct sluice_jpeg_scan *kept, size_t bytes, uint32_t num_rows,
                                struct sluice_buf_pool *pool, struct sluice_err *err)
 {
@@ -578,7 +582,7 @@ sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut, struct slu
     else if (jpeg->restart_interval)
         status = walk_segments(&walker, err);
     else
-        status = walk_leaping(&walker, &scan, pool, err);
+        status = walk_by_sync_scan(&walker, &scan, pool, err);
     if (status != SLUICE_OK)
         goto done;
     kept.data->len = (size_t)(walker.out.next - kept.data->data);

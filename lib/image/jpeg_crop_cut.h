@@ -4,14 +4,14 @@
 #include "image/jpeg_crop_plan.h"
 #include "image/jpeg_entropy.h"
 
-/* The coded blocks of a window, cut out of their scan bit by bit.
+/* Cuts the coded blocks of a window out of a scan, bit by bit.
  *
  * Threads: pure functions. */
 
 struct sluice_buf_pool;
 struct sluice_jpeg_index;
 
-/* What is cut out of what. */
+/* What to cut. */
 struct sluice_jpeg_cut {
     struct sluice_jpeg *jpeg; /* its tables become those of the crop */
     const uint8_t *bytes;     /* of the file */
@@ -20,9 +20,9 @@ struct sluice_jpeg_cut {
     const struct sluice_jpeg_index *index; /* it fits the file; NULL: the whole scan is read */
 };
 
-/* The bits of the window's MCUs, a segment for each row of them, whose last byte is filled up with
- * ones.  There is room for SLUICE_JPEG_SCAN_SLACK bytes behind them, which may be anything.  *jpeg
- * is of no use after a failure, which with an index says that the file must be read without. */
+/* Makes the bits of the window's MCUs: one segment for each row of MCUs, its last byte filled up
+ * with ones.  SLUICE_JPEG_SCAN_SLACK undefined bytes follow.  After a failure *jpeg is of no use;
+ * if there was an index, try again without it. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_cut_mcus(const struct sluice_jpeg_cut *cut,
                                                    struct sluice_buf_pool *pool,
                                                    struct sluice_jpeg_scan *kept,

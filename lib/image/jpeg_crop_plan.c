@@ -1,9 +1,9 @@
 #include "image/jpeg_crop_plan.h"
 
-/* A pixel of libjpeg's smooth upsampling is made of two samples a direction, except
- * at the image's edges, where the nearer counts alone.  So only the outermost
- * column and row of pixels differ at an edge that the window has and the image
- * has not: one pixel of margin keeps them out of the box. */
+/* libjpeg's smooth ("fancy") upsampling makes a pixel from two samples in each direction, but at
+ * the image's edge from the nearer one alone.  So where the window has an edge that the image has
+ * not, only the outermost column or row of pixels differs: one pixel of margin keeps it out of the
+ * box. */
 #define UPSAMPLING_MARGIN 1
 
 /* Upsampling is not smooth for components of up to two columns. */
@@ -33,7 +33,7 @@ sluice_status sluice_jpeg_crop_plan(const struct sluice_jpeg_grid *grid,
     plan_axis(box->left, box->width, grid->width, grid->mcu_width, margin_x, &left, &right);
     plan_axis(box->top, box->height, grid->height, grid->mcu_height, margin_y, &top, &bottom);
 
-    /* A window on the image's last columns alone may be too narrow to be smooth. */
+    /* A window at the image's right edge may be too narrow for smooth upsampling. */
     const uint32_t columns = sluice_divide_up((right - left) * grid->min_h, grid->max_h);
     if (left > 0 && columns <= PLAIN_UPSAMPLING_COLUMNS)
         left -= grid->mcu_width;

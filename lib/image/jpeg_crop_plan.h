@@ -3,11 +3,11 @@
 
 #include "image/image.h"
 
-/* Which part of a JPEG a crop of it holds.
+/* Chooses the window of a crop: which part of a JPEG it holds.
  *
  * Threads: pure functions. */
 
-/* Where the window lies that a crop holds. */
+/* The window that a crop holds. */
 struct sluice_jpeg_crop_box {
     uint32_t full_width, full_height; /* of the whole image */
     uint32_t left, top, width, height;
@@ -18,10 +18,10 @@ static inline uint32_t sluice_divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* What the window of a box follows from. */
+/* What determines the window of a box. */
 struct sluice_jpeg_grid {
     uint32_t width, height;              /* of the image */
-    uint32_t mcu_width, mcu_height;      /* what windows begin at multiples of */
+    uint32_t mcu_width, mcu_height;      /* a window begins at multiples of these */
     unsigned min_h, max_h, min_v, max_v; /* sampling factors over the components */
 };
 

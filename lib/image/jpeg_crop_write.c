@@ -63,7 +63,7 @@ static uint8_t *put_huffman(uint8_t *out, const struct sluice_jpeg_huffman *huff
     return out + 16 + huffman->num_symbols;
 }
 
-/* The length of the segment that began at `start`, now that it is known. */
+/* Writes the length of the segment that began at `start`. */
 static void close_segment(uint8_t *start, const uint8_t *out)
 {
     put16(start + 2, (uint32_t)(out - start) - 2);
@@ -75,7 +75,7 @@ static uint8_t *put_bytes(uint8_t *out, const void *bytes, size_t len)
     return out + len;
 }
 
-/* Three components that libjpeg takes for YCbCr without a word from JFIF need none. */
+/* Whether libjpeg would take the three components for something else than YCbCr without JFIF. */
 static bool needs_jfif(const struct sluice_jpeg *jpeg)
 {
     return jpeg->has_jfif && jpeg->num_components == 3 &&
@@ -151,7 +151,7 @@ size_t sluice_jpeg_crop_put_headers(uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS
 uint8_t *sluice_jpeg_put_stuffed(uint8_t *out, const uint8_t *end, const uint8_t *in, size_t len)
 {
     const uint8_t *const in_end = in + len;
-    /* Eight at a time, as far as there is surely room. */
+    /* Eight bytes at a time while there is room. */
     while (in_end - in >= 8 && end - out >= 10) {
         memcpy(out, in, 8);
         const unsigned run = sluice_jpeg_bytes_before_ff(in);

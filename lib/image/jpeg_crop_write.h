@@ -26,11 +26,11 @@ size_t sluice_jpeg_crop_put_headers(uint8_t headers[SLUICE_JPEG_CROP_MAX_HEADERS
                                     const struct sluice_jpeg *jpeg,
                                     const struct sluice_jpeg_crop_box *window);
 
-/* Bits to file bytes: a zero follows each 0xFF.  Returns the end of what it wrote; NULL: that would
- * not leave a byte free before `end`. */
+/* Byte stuffing: copies bytes and puts a zero after each 0xFF.  Returns the end of the output; NULL
+ * if that would not leave a byte free before `end`. */
 uint8_t *sluice_jpeg_put_stuffed(uint8_t *out, const uint8_t *end, const uint8_t *in, size_t len);
 
-/* The same for a scan, with restart markers between its segments. */
+/* The same for a whole scan, with restart markers between its segments. */
 uint8_t *sluice_jpeg_put_segments(uint8_t *out, const uint8_t *end,
                                   const struct sluice_jpeg_scan *scan);
 

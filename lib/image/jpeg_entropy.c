@@ -48,8 +48,8 @@ static sluice_status read_dht(struct sluice_jpeg *jpeg, const uint8_t *body, siz
                               struct sluice_err *err)
 {
     while (len > 0) {
-        const unsigned class = body[0] >> 4, table = body[0] & 15;
-        if (class > 1 || table > 3 || len < 17)
+        const unsigned table_class = body[0] >> 4, table = body[0] & 15;
+        if (table_class > 1 || table > 3 || len < 17)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG Huffman table is malformed");
         struct sluice_jpeg_huffman huffman = {.is_present = true};
         unsigned num_symbols = 0;
@@ -62,7 +62,7 @@ static sluice_status read_dht(struct sluice_jpeg *jpeg, const uint8_t *body, siz
                                num_symbols);
         huffman.num_symbols = (uint16_t)num_symbols;
         memcpy(huffman.symbols, body + 17, num_symbols);
-        *(class ? &jpeg->ac[table] : &jpeg->dc[table]) = huffman;
+        *(table_class ? &jpeg->ac[table] : &jpeg->dc[table]) = huffman;
         body += 17 + num_symbols;
         len -= 17 + num_symbols;
     }

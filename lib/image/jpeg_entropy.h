@@ -1,6 +1,7 @@
 #ifndef SLUICE_IMAGE_JPEG_ENTROPY_H
 #define SLUICE_IMAGE_JPEG_ENTROPY_H
 
+#include "base/buf.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -23,7 +24,6 @@
  *
  * Threads: pure functions. */
 
-struct sluice_buf;
 struct sluice_buf_pool;
 
 #define SLUICE_JPEG_MAX_COMPONENTS 4
@@ -93,6 +93,18 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_scan_read(const struct sluice_jpeg *jp
                                                     struct sluice_jpeg_scan *scan,
                                                     struct sluice_err *err);
 void sluice_jpeg_scan_clear(struct sluice_jpeg_scan *scan); /* idempotent; fine on {0} */
+
+static inline const uint8_t *sluice_jpeg_segment_start(const struct sluice_jpeg_scan *scan,
+                                                       size_t segment)
+{
+    return scan->data->data + (segment ? scan->segment_ends[segment - 1] : 0);
+}
+
+static inline const uint8_t *sluice_jpeg_segment_end(const struct sluice_jpeg_scan *scan,
+                                                     size_t segment)
+{
+    return scan->data->data + scan->segment_ends[segment];
+}
 
 /* Codes and lengths by symbol; length 0: the table lacks it. */
 struct sluice_jpeg_codes {

@@ -7,16 +7,16 @@
 
 #define VERSION 2
 
-/* Of the file's end, from EOI and its fill bytes on, no more is looked at. */
+/* No more bytes than these are read from EOI and its fill bytes on. */
 #define TAIL_BYTES 64
 
-/* Parts of a file are read as one where no more than this lies between them: a page of the disk. */
+/* Bytes; parts of a file with at most this gap between them are read as one.  A page. */
 #define PART_GAP 4096
 #define MAX_VARINT 10
 
 /* --- making --- */
 
-/* Follows positions in the unstuffed scan through the file. */
+/* Maps positions in the unstuffed scan to offsets in the file, in ascending order. */
 struct file_position {
     const uint8_t *raw;
     size_t unstuffed;
@@ -27,8 +27,8 @@ static bool is_stuffed_or_plain(const uint8_t *raw)
     return raw[0] != 0xFF || raw[1] == 0;
 }
 
-/* Goes on to byte `wanted`, which is one of an MCU: behind any marker that stands before it.  The
- * scan was read before, so it is known to end in EOI. */
+/* Moves on to byte `wanted` of the unstuffed scan, which belongs to an MCU, so that any marker
+ * before it is passed.  The scan was read before, so it is known to end in EOI. */
 static void go_to(struct file_position *position, size_t wanted)
 {
     for (;;) {
@@ -99,9 +99,7 @@ static bool start_segment(struct maker *maker)
     const struct sluice_jpeg_scan *scan = maker->scan;
     if (maker->segment == scan->num_segments)
         return false;
-    sluice_jpeg_bits_start(&maker->in,
-                           scan->data->data +
-                               (maker->segment ? scan->segment_ends[maker->segment - 1] : 0));
+    sluice_jpeg_bits_start(&maker->in, sluice_jpeg_segment_start(scan, maker->segment));
     maker->end_bits = scan->segment_ends[maker->segment++] * 8;
     maker->mcus_left = maker->jpeg->restart_interval ? maker->jpeg->restart_interval : UINT32_MAX;
     memset(maker->predictors, 0, sizeof(maker->predictors));
@@ -120,7 +118,7 @@ static bool fill_points(struct maker *maker, const uint8_t *bytes, struct sluice
             const size_t start = sluice_jpeg_bits_position(&maker->in, maker->scan->data->data);
             int32_t predictors[SLUICE_JPEG_MAX_COMPONENTS];
             memcpy(predictors, maker->predictors, sizeof(predictors));
-            /* First, as it tells that the byte looked for is there. */
+            /* Parse the MCU first: then its first byte is known to exist. */
             if (!pass_mcu(maker))
                 return false;
             maker->mcus_left -= jpeg->restart_interval > 0;
@@ -137,7 +135,7 @@ static bool fill_points(struct maker *maker, const uint8_t *bytes, struct sluice
     return true;
 }
 
-/* Where EOI stands, its fill bytes included. */
+/* The offset of EOI, or of the fill bytes before it. */
 static uint32_t find_end(const struct sluice_jpeg *jpeg, const uint8_t *bytes)
 {
     const uint8_t *at = jpeg->scan;
@@ -151,7 +149,7 @@ static uint32_t find_end(const struct sluice_jpeg *jpeg, const uint8_t *bytes)
     }
 }
 
-/* Behind the bits before `point`: behind its byte if it holds some of them. */
+/* The end of the bytes that hold bits before `point`, which may be in the middle of a byte. */
 static uint32_t end_before(const struct sluice_jpeg_index *index, const uint8_t *bytes,
                            uint32_t row, uint32_t point)
 {
@@ -239,7 +237,8 @@ sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size_t len, int64_t 
     };
     index.points_across = (index.mcus_across + index.step - 1) / index.step;
     index.head_hash = sluice_hash64(bytes, index.scan_start);
-    /* A point is an MCU, which takes bits: so no header asks for more memory than the file is. */
+    /* An MCU takes at least a bit, so that a header cannot ask for more memory than the file has
+     * bits. */
     if ((uint64_t)jpeg.mcus_across * jpeg.mcus_down > (uint64_t)jpeg.scan_len * 8)
         return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG of fewer bits than MCUs");
     status = fill_index(&jpeg, bytes, &index, err);
@@ -298,7 +297,7 @@ sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
 {
     const size_t num_points = (size_t)index->mcus_down * index->points_across;
     struct sluice_buf *entry;
-    /* A delta of DC takes 3 bytes, one of bits 5. */
+    /* As a varint a DC delta takes up to 3 bytes, a delta of bits up to 5. */
     const sluice_status status = sluice_buf_create(
         NULL, 32 + 8 * MAX_VARINT + 4 * (size_t)index->mcus_down + num_points * (5 + 3 * 4), &entry,
         err);
@@ -335,7 +334,7 @@ sluice_status sluice_jpeg_index_write(const struct sluice_jpeg_index *index,
 
 struct reader {
     const uint8_t *at, *end;
-    bool is_bad; /* stays so; values are 0 from then on */
+    bool is_bad; /* set by the first fault; later values are 0 */
 };
 
 static uint64_t get_fixed(struct reader *in, unsigned len)
@@ -379,7 +378,7 @@ static void get_points(struct reader *in, struct sluice_jpeg_index *index)
             index->row_hashes[i / index->points_across] = (uint32_t)get_fixed(in, 4);
         const uint64_t step = get_varint(in, (uint64_t)UINT32_MAX * 8);
         bit += step;
-        /* The second byte of a stuffed one lies before the end as well. */
+        /* The zero after a stuffed 0xFF must lie before the end as well. */
         if ((i > 0 && step == 0) || bit / 8 >= index->scan_end) {
             in->is_bad = true;
             return;
@@ -463,7 +462,7 @@ bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct 
         index->mcu_height != jpeg->mcu_height ||
         index->head_hash != sluice_hash64(bytes, index->scan_start))
         return false;
-    /* A file cut short is refused, though its rows be there. */
+    /* A truncated file is refused, even if the rows needed are there. */
     size_t at = index->scan_end;
     const size_t end = tail_end(index);
     if (bytes[at++] != 0xFF)
@@ -478,7 +477,7 @@ void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t fir
 {
     *from = index->points[(size_t)first_row * index->points_across].offset;
     *to = index->scan_end;
-    /* Two bytes more, for the last may be stuffed. */
+    /* Two bytes more: the last byte may be stuffed. */
     if (end_row < index->mcus_down &&
         index->points[(size_t)end_row * index->points_across].offset + 2 < index->scan_end)
         *to = index->points[(size_t)end_row * index->points_across].offset + 2;
@@ -526,14 +525,14 @@ static bool push_segment(struct sluice_jpeg_stretch *stretch, size_t end)
     return true;
 }
 
-/* Appends what [in, end) is without stuffing.  `segment`: that of the first byte, which tells the
- * markers to come. */
+/* Appends [in, end) without stuffing.  `segment` is that of the first byte; it tells which restart
+ * markers must come. */
 static bool unstuff(struct sluice_jpeg_stretch *stretch, const struct sluice_jpeg *jpeg,
                     const uint8_t *in, const uint8_t *end, uint32_t segment)
 {
     uint8_t *const start = stretch->scan.data->data, *out = start + stretch->scan.data->len;
     while (in < end) {
-        /* Eight at a time; what is written beyond is overwritten. */
+        /* Eight bytes at a time; excess bytes are overwritten by the next. */
         if (end - in >= 8) {
             const unsigned run = sluice_jpeg_bytes_before_ff(in);
             memcpy(out, in, 8);
@@ -574,7 +573,7 @@ static struct sluice_jpeg_mark mark_at(const struct sluice_jpeg_index *index,
     return mark;
 }
 
-/* The part from point `first` of a row to before point `last`, with its marks. */
+/* Unstuffs a row from point `first` up to point `last`, and sets the marks. */
 static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
                            const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                            const uint8_t *bytes, const uint8_t *end, uint32_t row, uint32_t first,
@@ -593,7 +592,7 @@ static bool unstuff_marked(struct sluice_jpeg_stretch *stretch,
     }
     if (!unstuff(stretch, jpeg, from, end, 0))
         return false;
-    /* The point behind the row's last is the next row's first. */
+    /* The next point after the row's last is the next row's first. */
     if (last < index->points_across || row + 1 < index->mcus_down) {
         const struct sluice_jpeg_index_point *behind = &points[last];
         const uint32_t column =

@@ -10,18 +10,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where in a JPEG's scan its MCU rows begin, so that a reader of some rows need not parse
- * those above.
+/* A random-access index of a JPEG: where in the scan its MCU rows begin, so that a reader of some
+ * rows need not parse those above.
  *
- * A point is an MCU's first bit and the DC predictors there; each row of MCUs has one at its
- * first MCU and, on demand, one every so many MCUs.  An index is made from the file in full, and
- * knows it again: by its length and time, by a hash of its headers, and by a hash of each row's
- * bytes, which is compared when the row is read.  So what is read is what was indexed, and a
- * reader touches nothing but the headers, the rows it needs and the end of the scan.
+ * A point is an MCU's first bit and the DC predictors there.  Each row of MCUs has a point at its
+ * first MCU and, on demand, one every `step` MCUs.  An index is made from the whole file.  It holds
+ * the file's length and time, a hash of its headers and a hash of each row's bytes, which is
+ * compared when the row is read.  So what is read is what was indexed, and a reader touches only
+ * the headers, the rows it needs and the end of the scan.
  *
- * Of the file nothing needs to be believed, nor of the index for the safety of memory.  But an
- * index that was made to mislead is not told from a true one: it must come from where files come
- * from.
+ * Neither a malicious file nor a malicious index can break memory safety.  But a forged index can
+ * give wrong pixels unnoticed: indexes must come from the same source as the files.
  *
  * Threads: pure functions; an index may be shared. */
 
@@ -31,8 +30,8 @@ struct sluice_buf_pool;
 #define SLUICE_JPEG_INDEX_AUTO_STEP UINT32_MAX
 
 struct sluice_jpeg_index_point {
-    uint32_t offset; /* of the byte that holds the first bit, from the file's start */
-    uint8_t bit;     /* 0: its top one */
+    uint32_t offset; /* in the file, of the byte that holds the first bit */
+    uint8_t bit;     /* in that byte; 0: the top one */
     int16_t dc[SLUICE_JPEG_MAX_COMPONENTS];
 };
 
@@ -49,14 +48,14 @@ struct sluice_jpeg_index {
     struct sluice_jpeg_index_point *points; /* mcus_down x points_across; owned */
     uint32_t *row_hashes;                   /* mcus_down; owned */
 
-    /* Set by who has read of the file only sluice_jpeg_index_parts(): then nobody falls back on
-     * the rest, but fails.  Not written. */
+    /* Set by a reader that has read only sluice_jpeg_index_parts() of the file: decoders and
+     * cutters then fail instead of falling back on the whole file.  Not written. */
     bool is_partial;
 };
 
-/* `step` 0: one point a row; SLUICE_JPEG_INDEX_AUTO_STEP: at least 8 MCUs, and so many that a row
- * has at most 8 points.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: not a file
- * that sluice_jpeg_parse() and its kin cover to the last bit.  *index is untouched on failure. */
+/* `step` 0: one point a row; SLUICE_JPEG_INDEX_AUTO_STEP: the least step from 8 MCUs on with which
+ * a row has at most 8 points.  SLUICE_E_UNSUPPORTED, SLUICE_E_CORRUPT: jpeg_entropy.h does not
+ * cover the file to its last bit.  *index is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size_t len,
                                                       int64_t mtime_ns, uint32_t step,
                                                       struct sluice_jpeg_index *index,
@@ -74,19 +73,19 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_parse(const uint8_t *entry, size
                                                       struct sluice_jpeg_index *index,
                                                       struct sluice_err *err);
 
-/* Whether the index is that of a file with these headers and length; its rows are
- * compared as they are read. */
+/* Whether headers and length are those of the indexed file.  The rows are compared when they are
+ * read. */
 bool sluice_jpeg_index_fits(const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                             const uint8_t *bytes, size_t len);
 
-/* The bytes [*from, *to) of the file that MCU rows [first_row, end_row) need, besides those before
- * scan_start and from scan_end on.  end_row is within the image. */
+/* The bytes [*from, *to) of the file that MCU rows [first_row, end_row) need, in addition to those
+ * before scan_start and from scan_end on.  end_row is within the image. */
 void sluice_jpeg_index_range(const struct sluice_jpeg_index *index, uint32_t first_row,
                              uint32_t end_row, uint32_t *from, uint32_t *to);
 
-/* What is to be read of the file for a box of its pixels, which is within the image: whatever
- * decoding or cutting that box with the index looks at, in up to three parts, by rising offset.
- * Parts that nearly meet are one.  Returns their number. */
+/* The parts of the file that decoding or cutting this box with the index needs, in ascending order.
+ * The box is within the image.  Parts with a small gap between them are joined.  Returns the number
+ * of parts. */
 #define SLUICE_JPEG_INDEX_MAX_PARTS 3
 unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
                                  const struct sluice_box *box,
@@ -94,30 +93,30 @@ unsigned sluice_jpeg_index_parts(const struct sluice_jpeg_index *index,
 
 /* A point within a stretch, or at its end. */
 struct sluice_jpeg_mark {
-    uint32_t column; /* 0: there is none */
+    uint32_t column; /* 0: no mark */
     size_t bit;      /* from the start of the stretch's data */
     int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
 };
 
-/* A part of an MCU row, ready to be read. */
+/* A part of an MCU row, unstuffed. */
 #define SLUICE_JPEG_STRETCH_MARKS 2
 struct sluice_jpeg_stretch {
-    /* Of this part alone; begins in the middle of a segment.  Behind its data lies what an
-     * earlier part left there, not zeroes: sound data is never read as far. */
+    /* The bits of this part alone; they begin in the middle of a segment.  Bytes of an earlier
+     * part, not zeroes, may follow the data: a reader of sound data does not get there. */
     struct sluice_jpeg_scan scan;
     size_t segment_capacity;
     uint32_t column;    /* the MCU that it begins with */
     uint32_t mcus_left; /* in its first segment; UINT32_MAX: no restart interval */
     unsigned bit;       /* of the first byte */
     int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
-    /* The last point within, and the one behind.  Without restart intervals only.  The index may be
-     * wrong about them: a mark may lie before its column's first bit or behind it. */
+    /* The last point within the part, and the first after it; only without restart intervals.  A
+     * wrong index may put a mark before or after its column's first bit. */
     struct sluice_jpeg_mark marks[SLUICE_JPEG_STRETCH_MARKS];
 };
 
-/* Unstuffs what MCUs [first_column, end_column) of a row need, from the last point not behind the
- * first of them.  The index fits the file.  False: the row's bytes are not those indexed, or there
- * is no memory.  `stretch` is {0} at first and may be used again. */
+/* Unstuffs MCUs [first_column, end_column) of a row, beginning at the last point up to
+ * first_column. The index must fit the file.  False: the row's bytes are not those indexed, or
+ * memory is short. `stretch` is {0} at first and may be used again. */
 bool sluice_jpeg_stretch_read(struct sluice_jpeg_stretch *stretch,
                               const struct sluice_jpeg_index *index, const struct sluice_jpeg *jpeg,
                               const uint8_t *bytes, uint32_t row, uint32_t first_column,

@@ -7,26 +7,16 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Reading with steps and leaps in several places of a scan at a time.
+/* The inner loops of the parallel Huffman reader: one step, one skip.
  *
- * One reader has to wait for each lookup before it knows where the next one is, so several take
- * turns in one loop, and nothing in it branches on what the bits are, unless they are rare ones.
- * All is inline, for it is compiled for more than one instruction set. */
+ * A single reader waits for each lookup before it knows where the next code begins.  So several
+ * lanes take turns in one loop, which does not branch on the bits, but for rare ones.  All is
+ * inline, because it is compiled for more than one instruction set. */
 
-/* Steps that lead nowhere, for a lane at the end of its chunk. */
-extern const uint32_t sluice_jpeg_nowhere[1 << LEAP_BITS];
+/* A table of entries that take no bits and no coefficients, for a lane at its chunk's end. */
+extern const uint32_t sluice_jpeg_nowhere[1 << SKIP_BITS];
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
-
-static inline const uint8_t *segment_start(const struct sluice_jpeg_scan *scan, size_t segment)
-{
-    return scan->data->data + (segment ? scan->segment_ends[segment - 1] : 0);
-}
-
-static inline const uint8_t *segment_end(const struct sluice_jpeg_scan *scan, size_t segment)
-{
-    return scan->data->data + scan->segment_ends[segment];
-}
 
 static ALWAYS_INLINE void refill(struct sluice_jpeg_reader *in)
 {
@@ -46,7 +36,7 @@ static inline size_t reader_position(const struct sluice_jpeg_reader *in, const 
     return (size_t)(in->next - base) * 8 + (unsigned)__builtin_ctzll(in->bits);
 }
 
-/* A byte of an entry. */
+/* Byte i of an entry, counted from the lowest. */
 static ALWAYS_INLINE uint8_t part(const uint32_t *entry, unsigned i)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -56,7 +46,7 @@ static ALWAYS_INLINE uint8_t part(const uint32_t *entry, unsigned i)
 #endif
 }
 
-/* One symbol, of which the code alone is taken. */
+/* A symbol whose code is taken and whose value is not. */
 struct sluice_jpeg_symbol {
     unsigned run, size;
     bool is_sound, is_end;
@@ -80,7 +70,7 @@ static inline struct sluice_jpeg_symbol take_symbol(struct sluice_jpeg_reader *i
 _Static_assert(offsetof(struct sluice_jpeg_cell, rest) + IS_END == sizeof(struct sluice_jpeg_cell),
                "the next cell's first table");
 
-/* The cell of a reader that met with a fault: behind the end of every chunk. */
+/* Index of the cell that a reader goes to at a fault: after the end of every chunk. */
 #define FAULTY (CHUNK_BLOCKS + 1)
 
 static inline void fail(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane)
@@ -90,7 +80,8 @@ static inline void fail(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *
     in->table = sluice_jpeg_nowhere;
 }
 
-/* One symbol, whatever it is.  Without a `place` coefficients stand as they come. */
+/* Reads one symbol of any length.  If `place` is NULL, coefficients stay in the order of the file.
+ */
 static ALWAYS_INLINE void take_slowly(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
                                       const uint8_t *place, int32_t add_to_value)
 {
@@ -105,7 +96,7 @@ static ALWAYS_INLINE void take_slowly(struct sluice_jpeg_reader *in, struct slui
     if (symbol.is_end) {
         in->pos = 64;
     } else {
-        /* A run of 16 zeroes, too, ends in a coefficient: one that is zero. */
+        /* A run of 16 zeroes is 15 and a coefficient that is zero. */
         in->pos = pos;
         cell->coefficients[place ? place[pos] : pos - 1] =
             (int16_t)(sluice_jpeg_extend(in->bits, symbol.size) + add_to_value);
@@ -127,31 +118,31 @@ step_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane, con
     return reader;
 }
 
-/* A leaper leaves in a block's first coefficient the index of its first leap, or what is that much
- * more than the DC's difference. */
-#define SLOW_DC (3 << LEAP_BITS)
+/* A scanner stores in a block's first coefficient the index of the block's first skip; or, if that
+ * symbol was read slowly, the DC difference plus SLOW_DC, which is larger than any index. */
+#define SLOW_DC (3 << SKIP_BITS)
 
 static __attribute__((noinline)) struct sluice_jpeg_reader
-leap_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane)
+skip_slowly(struct sluice_jpeg_reader reader, struct sluice_jpeg_lane *lane)
 {
     take_slowly(&reader, lane, NULL, SLOW_DC);
     return reader;
 }
 
-static inline int32_t dc_of_leaper(const struct sluice_jpeg_cell *cell)
+static inline int32_t dc_of_scanner(const struct sluice_jpeg_cell *cell)
 {
     const uint16_t left = (uint16_t)cell->coefficients[0];
-    return left < 1 << LEAP_BITS ? cell->coding->leaps.dc[left] : left - SLOW_DC;
+    return left < 1 << SKIP_BITS ? cell->coding->skips.dc[left] : left - SLOW_DC;
 }
 
-/* Nothing here depends on a guess about the bits but that they are no rare ones: the end of a
- * block is a matter of selecting the next table and cell.  Of the ways to select, compilers choose
- * a branch, and arithmetic takes longer; every step waits for this one. */
+/* Selects the next table and cell without a branch, because a processor cannot predict where blocks
+ * end.  In assembler: compilers would make a branch of it, and selecting by arithmetic takes
+ * longer; every step waits for this one. */
 static ALWAYS_INLINE void go_on(struct sluice_jpeg_reader *in, size_t taken, size_t pos)
 {
     const struct sluice_jpeg_cell *cell = (const struct sluice_jpeg_cell *)(const void *)in->cell;
     const void *table = cell->rest;
-    size_t end = taken | pos; /* or the 64th coefficient */
+    size_t end = taken | pos; /* IS_END is set at an end-of-block code and where pos is 64 */
 #ifdef __x86_64__
     __asm__("and %[is_end], %k[end]\n\tcmovne %[first], %[table]\n\tcmovne %[zero], %[pos]"
             : [end] "+r"(end), [table] "+r"(table), [pos] "+r"(pos)
@@ -167,7 +158,7 @@ static ALWAYS_INLINE void go_on(struct sluice_jpeg_reader *in, size_t taken, siz
     in->pos = pos;
 }
 
-/* `in_order`: coefficients stand as they come. */
+/* `in_order`: coefficients stay in the order of the file. */
 static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane,
                                const uint8_t *place, bool in_order)
 {
@@ -186,14 +177,14 @@ static ALWAYS_INLINE void step(struct sluice_jpeg_reader *in, struct sluice_jpeg
     go_on(in, taken, pos);
 }
 
-/* The same for leaps. */
-static ALWAYS_INLINE void leap(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane)
+/* One skip; see SLOW_DC for what it stores. */
+static ALWAYS_INLINE void skip(struct sluice_jpeg_reader *in, struct sluice_jpeg_lane *lane)
 {
-    const uint64_t index = in->bits >> (64 - LEAP_BITS);
+    const uint64_t index = in->bits >> (64 - SKIP_BITS);
     const uint32_t taken = ((const uint16_t *)in->table)[index];
     const size_t pos = in->pos + (taken >> ADVANCE_SHIFT);
     if (__builtin_expect(pos > 64, 0)) {
-        *in = leap_slowly(*in, lane);
+        *in = skip_slowly(*in, lane);
         return;
     }
     in->bits <<= taken & 63;

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #define STEPS_LEN (1u << STEP_BITS)
-#define LEAPS_LEN (1u << LEAP_BITS)
+#define SKIPS_LEN (1u << SKIP_BITS)
 
-/* A code and what follows it. */
+/* A Huffman code and its symbol. */
 struct code {
     uint32_t bits; /* the code itself */
     unsigned length, size, run;
@@ -30,7 +30,7 @@ static unsigned list_codes(const struct sluice_jpeg_huffman *huffman, bool is_dc
     return number;
 }
 
-/* Coefficients that an AC code goes on by; 0: it ends the block. */
+/* The number of coefficients that an AC code stands for; 0: it ends the block. */
 static unsigned advance_of(const struct code *code)
 {
     return code->size > 0 || code->run == 15 ? code->run + 1 : 0;
@@ -51,7 +51,7 @@ static void fill(uint32_t *at, uint32_t count, uint32_t entry)
 static void make_steps(const struct code *codes, unsigned num_codes, bool is_dc,
                        uint32_t steps[STEPS_LEN])
 {
-    uint32_t *at = steps; /* codes follow each other */
+    uint32_t *at = steps; /* the codes are in ascending order */
     for (unsigned c = 0; c < num_codes && codes[c].length <= STEP_BITS; c++) {
         const struct code *code = &codes[c];
         const uint32_t len = 1u << (STEP_BITS - code->length);
@@ -73,87 +73,87 @@ static void make_steps(const struct code *codes, unsigned num_codes, bool is_dc,
     fill(at, (uint32_t)(steps + STEPS_LEN - at), SLOW << ADVANCE_SHIFT);
 }
 
-/* What AC symbols make of bits: leaps of 0, 1, 2, .. bits, each a symbol and then a shorter leap.
- */
-struct leaps {
-    uint16_t of_bits[2 * LEAPS_LEN]; /* by 1 << the number of bits, and the bits */
+/* The skips over AC symbols for every string of 0, 1, .. SKIP_BITS bits.  Dynamic programming: the
+ * skip of a string is its first symbol and the skip of what is left, which is shorter. */
+struct skips {
+    uint16_t of_bits[2 * SKIPS_LEN]; /* the index is a 1 and then the string's bits */
 };
 
-static void fill_leaps(uint16_t *at, uint32_t count, uint16_t entry)
+static void fill_skips(uint16_t *at, uint32_t count, uint16_t entry)
 {
     for (uint32_t i = 0; i < count; i++)
         at[i] = entry;
 }
 
-/* A leap and those that may follow it. */
-static void join_leaps(uint16_t *at, uint32_t count, unsigned leap, const uint16_t *rests)
+/* Entries for a symbol that is followed by any of `count` shorter skips. */
+static void join_skips(uint16_t *at, uint32_t count, unsigned skip, const uint16_t *rests)
 {
     for (uint32_t i = 0; i < count; i++)
-        at[i] = (uint16_t)(leap + rests[i]);
+        at[i] = (uint16_t)(skip + rests[i]);
 }
 
-static void list_leaps(const struct code *codes, unsigned num_codes, struct leaps *leaps)
+static void list_skips(const struct code *codes, unsigned num_codes, struct skips *skips)
 {
-    uint16_t *all = leaps->of_bits;
-    memset(leaps, 0, sizeof(*leaps));
-    for (unsigned n = 1; n <= LEAP_BITS; n++) {
+    uint16_t *all = skips->of_bits;
+    memset(skips, 0, sizeof(*skips));
+    for (unsigned n = 1; n <= SKIP_BITS; n++) {
         for (unsigned c = 0; c < num_codes && codes[c].length <= n; c++) {
             const struct code *code = &codes[c];
             const unsigned num_bits = code->length + code->size;
             const unsigned advance = advance_of(code);
-            if (num_bits > n + MAX_LEAP_BITS - LEAP_BITS)
+            if (num_bits > n + MAX_SKIP_BITS - SKIP_BITS)
                 continue;
             const unsigned first =
                 (advance ? advance : 1) << ADVANCE_SHIFT | (advance ? 0 : IS_END) | num_bits;
             uint16_t *at = all + (1u << n) + (code->bits << (n - code->length));
             const uint32_t len = 1u << (n - code->length);
-            /* Behind the end, or a value that needs more bits, comes the leap of no bits. */
+            /* Nothing follows an end of block, or a value that goes on behind the string. */
             if (!advance || num_bits >= n) {
-                fill_leaps(at, len, (uint16_t)first);
+                fill_skips(at, len, (uint16_t)first);
                 continue;
             }
             const uint32_t rest_len = 1u << (n - num_bits);
             for (uint32_t i = 0; i < len; i += rest_len)
-                join_leaps(at + i, rest_len, first, all + rest_len);
+                join_skips(at + i, rest_len, first, all + rest_len);
         }
     }
 }
 
-static const uint16_t slow_leap = SLOW << ADVANCE_SHIFT;
+static const uint16_t slow_skip = SLOW << ADVANCE_SHIFT;
 
-/* Those that begin with an AC code. */
-static void make_rest_leaps(const struct code *codes, unsigned num_codes, const struct leaps *leaps,
-                            uint16_t table[LEAPS_LEN])
+/* The skips that begin with an AC code. */
+static void make_rest_skips(const struct code *codes, unsigned num_codes, const struct skips *skips,
+                            uint16_t table[SKIPS_LEN])
 {
-    uint16_t *at = table; /* codes follow each other */
-    for (unsigned c = 0; c < num_codes && codes[c].length <= LEAP_BITS; c++) {
-        const uint32_t len = 1u << (LEAP_BITS - codes[c].length);
-        if (codes[c].length + codes[c].size > MAX_LEAP_BITS)
-            fill_leaps(at, len, slow_leap);
+    uint16_t *at = table; /* the codes are in ascending order */
+    for (unsigned c = 0; c < num_codes && codes[c].length <= SKIP_BITS; c++) {
+        const uint32_t len = 1u << (SKIP_BITS - codes[c].length);
+        if (codes[c].length + codes[c].size > MAX_SKIP_BITS)
+            fill_skips(at, len, slow_skip);
         else
-            memcpy(at, leaps->of_bits + LEAPS_LEN + (at - table), len * sizeof(*at));
+            memcpy(at, skips->of_bits + SKIPS_LEN + (at - table), len * sizeof(*at));
         at += len;
     }
-    fill_leaps(at, (uint32_t)(table + LEAPS_LEN - at), slow_leap);
+    fill_skips(at, (uint32_t)(table + SKIPS_LEN - at), slow_skip);
 }
 
-/* Those that begin with a DC code and its value. */
-static void make_first_leaps(const struct code *codes, unsigned num_codes,
-                             const struct leaps *leaps, struct sluice_jpeg_leaps *out)
+/* The skips that begin with a DC code and its value. */
+static void make_first_skips(const struct code *codes, unsigned num_codes,
+                             const struct skips *skips, struct sluice_jpeg_skips *out)
 {
     uint16_t *at = out->first;
     int16_t *dc = out->dc;
-    for (unsigned c = 0; c < num_codes && codes[c].length <= LEAP_BITS; c++) {
+    for (unsigned c = 0; c < num_codes && codes[c].length <= SKIP_BITS; c++) {
         const struct code *code = &codes[c];
         const unsigned num_bits = code->length + code->size;
-        const uint32_t len = 1u << (LEAP_BITS - code->length);
-        if (num_bits > LEAP_BITS) {
-            fill_leaps(at, len, slow_leap);
+        const uint32_t len = 1u << (SKIP_BITS - code->length);
+        if (num_bits > SKIP_BITS) {
+            fill_skips(at, len, slow_skip);
         } else {
-            const uint32_t rest_len = 1u << (LEAP_BITS - num_bits);
+            const uint32_t rest_len = 1u << (SKIP_BITS - num_bits);
             for (uint32_t i = 0; i < 1u << code->size; i++) {
-                join_leaps(at + i * rest_len, rest_len, 1u << ADVANCE_SHIFT | num_bits,
-                           leaps->of_bits + rest_len);
+                join_skips(at + i * rest_len, rest_len, 1u << ADVANCE_SHIFT | num_bits,
+                           skips->of_bits + rest_len);
                 const int16_t value = (int16_t)value_of(i, code->size);
                 for (uint32_t j = 0; j < rest_len; j++)
                     dc[i * rest_len + j] = value;
@@ -162,7 +162,7 @@ static void make_first_leaps(const struct code *codes, unsigned num_codes,
         at += len;
         dc += len;
     }
-    fill_leaps(at, (uint32_t)(out->first + LEAPS_LEN - at), slow_leap);
+    fill_skips(at, (uint32_t)(out->first + SKIPS_LEN - at), slow_skip);
 }
 
 void sluice_jpeg_lanes_set_codings(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
@@ -200,18 +200,18 @@ void sluice_jpeg_lanes_make_steps(struct sluice_jpeg_lanes *lanes, const struct 
     }
 }
 
-void sluice_jpeg_lanes_make_leaps(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
+void sluice_jpeg_lanes_make_skips(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg)
 {
     struct code codes[256];
-    struct leaps leaps;
+    struct skips skips;
     for (unsigned c = 0; c < jpeg->num_components; c++) {
         if (!is_first_of(lanes, c))
             continue;
-        struct sluice_jpeg_leaps *out = &lanes->codings[c].leaps;
+        struct sluice_jpeg_skips *out = &lanes->codings[c].skips;
         unsigned num_codes = list_codes(&jpeg->ac[jpeg->components[c].ac], false, codes);
-        list_leaps(codes, num_codes, &leaps);
-        make_rest_leaps(codes, num_codes, &leaps, out->rest);
+        list_skips(codes, num_codes, &skips);
+        make_rest_skips(codes, num_codes, &skips, out->rest);
         num_codes = list_codes(&jpeg->dc[jpeg->components[c].dc], true, codes);
-        make_first_leaps(codes, num_codes, &leaps, out);
+        make_first_skips(codes, num_codes, &skips, out);
     }
 }

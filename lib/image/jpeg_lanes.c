@@ -2,7 +2,7 @@
 
 #include "base/cpu.h"
 
-const uint32_t sluice_jpeg_nowhere[1 << LEAP_BITS];
+const uint32_t sluice_jpeg_nowhere[1 << SKIP_BITS];
 
 void sluice_jpeg_lanes_init(struct sluice_jpeg_lanes *lanes)
 {
@@ -22,16 +22,16 @@ static void set_cell(struct sluice_jpeg_lane *lane, size_t cell, const void *fir
 static void set_cell_to_its_coding(struct sluice_jpeg_lane *lane, size_t cell)
 {
     const struct sluice_jpeg_coding *coding = lane->cells[cell].coding;
-    if (lane->is_leaping)
-        set_cell(lane, cell, coding->leaps.first, coding->leaps.rest);
+    if (lane->is_skipping)
+        set_cell(lane, cell, coding->skips.first, coding->skips.rest);
     else
         set_cell(lane, cell, coding->steps.first, coding->steps.rest);
 }
 
 void sluice_jpeg_lane_init(const struct sluice_jpeg_lanes *lanes, struct sluice_jpeg_lane *lane,
-                           const struct sluice_jpeg *jpeg, bool is_leaping)
+                           const struct sluice_jpeg *jpeg, bool is_skipping)
 {
-    lane->is_leaping = is_leaping;
+    lane->is_skipping = is_skipping;
     for (unsigned b = 0, in_mcu = 0; b < CHUNK_CELLS; b++) {
         lane->cells[b].coding = lanes->coding[jpeg->block_component[in_mcu]];
         set_cell_to_its_coding(lane, b);

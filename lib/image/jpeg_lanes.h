@@ -6,39 +6,40 @@
 
 #include <stdalign.h>
 
-/* Reading a scan in several places at a time: the tables and the state of the readers, for who
- * decodes a window and for who cuts one out.
+/* A parallel Huffman reader: several lanes read different places of a JPEG scan by turns, in one
+ * thread.  Here are its tables and its state.  The window decoder (jpeg_window.h) and the cropper
+ * (jpeg_crop_cut.h) read with it.
  *
- *     jpeg_lane_tables.c  Huffman codes to tables of steps and leaps
- *     jpeg_lane_reader.h  a step, a leap
- *     jpeg_leap.c         where in the scan an MCU begins
+ *     jpeg_lane_tables.c  makes tables of steps and of skips from Huffman codes
+ *     jpeg_lane_reader.h  reads one step, one skip
+ *     jpeg_sync_scan.h    finds where in the scan MCUs begin
  *
  * Threads: a set of lanes belongs to one. */
 
 #define STEP_BITS 11
 #define MAX_STEP_BITS 18
-#define LEAP_BITS 12
-#define MAX_LEAP_BITS 18
+#define SKIP_BITS 12
+#define MAX_SKIP_BITS 18
 
-/* What the next bits of a block hold, as far as the index into a table tells.
+/* Entries of the lookup tables.  The index is the next STEP_BITS or SKIP_BITS bits of a block.
  *
- * A step is one coefficient or the end of the block, which is a zero after the last coefficient,
- * so that a value can always be stored.  The code and its value's first bit, which says whether
- * it is negative, are all known: what the bits taken differ from the value by, as numbers.  A
- * block's first step is the difference of its DC.  The four bytes are loaded one by one, for loads
- * are cheaper than shifts where many readers take turns.
+ * A step decodes one coefficient.  The end of a block counts as a coefficient of value 0 after the
+ * last one, so that every step stores a value.  The index holds the code and the first bit of the
+ * value, which is its sign; so the value is a number known from the table plus the bits taken, read
+ * as a number.  A block's first step is its DC difference.  The reader loads the parts of an entry
+ * one by one: where lanes take turns, loads are cheaper than shifts.
  *
  *     byte 0: bits taken, at most MAX_STEP_BITS; IS_END
- *          1: coefficients to go on by
- *       2, 3: what to add to the bits taken
+ *          1: number of coefficients
+ *       2, 3: the number to add to the bits taken
  *
- * A leap is as many symbols as LEAP_BITS hold the codes of, even if the last one's value goes on
- * behind them, up to MAX_LEAP_BITS.  One that goes past 64 is wrong: its last part belongs to the
- * next block.  It has the first two bytes alone, so that the tables of two codings fit the
- * first-level cache; of the values the DC's difference is wanted, which `dc` tells afterwards, by
- * the index of the block's first leap.
+ * A skip passes over all symbols whose codes the index holds; the last one's value may go on behind
+ * the index, up to MAX_SKIP_BITS.  If a skip leads past the 64th coefficient, it is not to be
+ * taken: its last symbols belong to the next block.  An entry has the first two bytes alone, so
+ * that the tables of two codings fit the first-level cache.  The only value needed is the DC
+ * difference; `dc` has it by the index of the block's first skip.
  *
- * SLOW in byte 1: a symbol that does not fit, or no symbol. */
+ * SLOW in byte 1: the index holds no whole symbol, or none at all. */
 #define IS_END 64u
 #define ADVANCE_SHIFT 8
 #define ADD_SHIFT 16
@@ -48,48 +49,51 @@ struct sluice_jpeg_steps {
     uint32_t first[1 << STEP_BITS], rest[1 << STEP_BITS]; /* of a block */
 };
 
-struct sluice_jpeg_leaps {
-    uint16_t first[1 << LEAP_BITS], rest[1 << LEAP_BITS];
-    int16_t dc[1 << LEAP_BITS];
+struct sluice_jpeg_skips {
+    uint16_t first[1 << SKIP_BITS], rest[1 << SKIP_BITS];
+    int16_t dc[1 << SKIP_BITS];
 };
 
 /* How the blocks of one component are coded. */
 struct sluice_jpeg_coding {
     struct sluice_jpeg_steps steps;
-    struct sluice_jpeg_leaps leaps;
-    struct sluice_jpeg_ranks dc, ac; /* for what is too long for those */
+    struct sluice_jpeg_skips skips;
+    struct sluice_jpeg_ranks dc, ac; /* for codes that are too long for the tables */
 };
 
-/* Blocks that a lane reads before they are transformed.  Their bits are fewer than
- * SLUICE_JPEG_SCAN_SLACK bytes, so that a look at the end after each chunk is enough; and the
- * chunks of all lanes that are read at once stay in the first-level cache. */
+/* A chunk: the blocks that a lane reads before they are transformed.  It takes fewer bytes of the
+ * scan than SLUICE_JPEG_SCAN_SLACK, so that one check for the scan's end after each chunk is
+ * enough; and the chunks of all lanes together stay in the first-level cache. */
 #define CHUNK_BLOCKS 32
 _Static_assert(CHUNK_BLOCKS * 64 * 31 / 8 < SLUICE_JPEG_SCAN_SLACK, "codes of 31 bits at most");
-#define CHUNK_CELLS (CHUNK_BLOCKS + 3) /* its end, where faults lead, and one to look at */
+/* Then the chunk's end, the cell that faults lead to, and one more whose `first` can be read. */
+#define CHUNK_CELLS (CHUNK_BLOCKS + 3)
 #define NUM_LANES 4
 
-/* A block of a chunk.  Of the tables that may follow in it or behind it, `rest` and the next
- * cell's `first`, the one is as far from the other as IS_END says. */
+/* A block of a chunk, and the tables to read it with.  The next table is `rest`, or at the end of a
+ * block the next cell's `first`, which lies IS_END bytes after it. */
 struct sluice_jpeg_cell {
     alignas(64) const void *first;
     const struct sluice_jpeg_coding *coding;
-    int16_t before[24];       /* what leads nowhere is stored in the last of these */
-    int16_t coefficients[64]; /* zero between chunks; [0] of a leaper: see jpeg_lane_reader.h */
+    /* A lane that has nothing left to read stores into the last of these. */
+    int16_t before[24];
+    /* Zero between chunks.  A scanner puts something else into [0]: see jpeg_lane_reader.h. */
+    int16_t coefficients[64];
     const void *rest;
     char padding[IS_END - sizeof(const void *)];
 };
 
-/* Where a reader is.  The next bit is the top one of `bits`; the lowest one that is
- * set is none of the stream's, and says how many were taken. */
+/* Where a reader is.  The next bit of the scan is the top one of `bits`.  The lowest 1 in `bits` is
+ * a sentinel: its position is the number of bits taken since the last load. */
 struct sluice_jpeg_reader {
     uint64_t bits;
-    const uint8_t *next; /* what `bits` was loaded from */
+    const uint8_t *next; /* `bits` was loaded from here */
     uint8_t *cell;
-    size_t pos;        /* coefficients read of its block */
-    const void *table; /* of steps or leaps */
+    size_t pos;        /* coefficients read of the block */
+    const void *table; /* of steps or skips */
 };
 
-/* A point in the scan from which MCUs are read. */
+/* The start of an MCU in the scan, and all that a reader needs to begin there. */
 struct sluice_jpeg_point {
     const struct sluice_jpeg_scan *scan;
     size_t segment; /* of the scan */
@@ -99,48 +103,52 @@ struct sluice_jpeg_point {
     int32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
 };
 
-/* A reader of a chunk at a time. */
+/* One of the readers that take turns.  It reads a chunk, then another. */
 struct sluice_jpeg_lane {
     struct sluice_jpeg_cell cells[CHUNK_CELLS];
     struct sluice_jpeg_reader reader;
-    const uint8_t *end; /* the cell behind the chunk; behind all of them: nothing is left to do */
+    const uint8_t *end; /* the cell after the chunk; after all cells: the lane is done */
     uint32_t num_mcus;  /* of the chunk */
-    bool is_leaping;    /* rather than stepping */
+    bool is_skipping;   /* it reads skips, not steps */
     uint32_t row, column;
-    struct sluice_jpeg_point at; /* but for `bit` and `column` */
+    struct sluice_jpeg_point at; /* all but `bit` and `column` are up to date */
     const uint8_t *segment_start, *segment_end;
-    struct sluice_jpeg_stretch stretch; /* with an index */
+    struct sluice_jpeg_stretch stretch; /* used with an index */
     char padding[832];
 };
 
-/* What reads the scan of a file. */
+/* The tables and the lanes for the scan of one file. */
 struct sluice_jpeg_lanes {
-    struct sluice_jpeg_coding codings[SLUICE_JPEG_MAX_COMPONENTS]; /* of the first that has them */
-    const struct sluice_jpeg_coding *coding[SLUICE_JPEG_MAX_COMPONENTS]; /* by component */
-    uint8_t place[64 + 32]; /* for steps: coefficients read, its own included, to one's place */
+    /* By component; several with the same coding share that of the first of them. */
+    struct sluice_jpeg_coding codings[SLUICE_JPEG_MAX_COMPONENTS];
+    const struct sluice_jpeg_coding *coding[SLUICE_JPEG_MAX_COMPONENTS];
+    /* For steps: the number of coefficients read, with this one, to its place in the block. */
+    uint8_t place[64 + 32];
     bool has_bmi2;
-    struct sluice_jpeg_lane lanes[NUM_LANES]; /* for steps, whose coefficients are zero */
+    /* To read steps, their coefficients must be zero. */
+    struct sluice_jpeg_lane lanes[NUM_LANES];
 };
 
-/* For leaps alone, in memory of any contents: leapers write coefficients before they read them. */
+/* Enough for skips, in memory of any contents: a scanner writes coefficients before it reads them.
+ */
 void sluice_jpeg_lanes_init(struct sluice_jpeg_lanes *lanes);
 
-/* Which coding is whose, and what is too long for tables. */
+/* Sets which component has which coding, and makes `dc` and `ac` of each coding. */
 void sluice_jpeg_lanes_set_codings(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg);
 
-/* Makes the tables of these codings: those of steps, or of leaps. */
+/* Make the tables of steps or of skips of these codings. */
 void sluice_jpeg_lanes_make_steps(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg);
-void sluice_jpeg_lanes_make_leaps(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg);
+void sluice_jpeg_lanes_make_skips(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg);
 
-/* Goes through `lane` from the start of an MCU on, by tables of steps or of leaps. */
+/* Sets the cells of `lane` up to read steps or skips from the start of an MCU on. */
 void sluice_jpeg_lane_init(const struct sluice_jpeg_lanes *lanes, struct sluice_jpeg_lane *lane,
-                           const struct sluice_jpeg *jpeg, bool is_leaping);
+                           const struct sluice_jpeg *jpeg, bool is_skipping);
 
-/* A chunk of so many MCUs, from where the reader is. */
+/* Starts a chunk of `num_mcus` at the reader's position. */
 void sluice_jpeg_lane_start_chunk(struct sluice_jpeg_lane *lane, uint32_t num_mcus,
                                   unsigned blocks_in_mcu);
 
-void sluice_jpeg_lane_stop(struct sluice_jpeg_lane *lane);  /* nothing is left to do */
-void sluice_jpeg_lane_clear(struct sluice_jpeg_lane *lane); /* the coefficients */
+void sluice_jpeg_lane_stop(struct sluice_jpeg_lane *lane);  /* the lane is done */
+void sluice_jpeg_lane_clear(struct sluice_jpeg_lane *lane); /* sets the coefficients to zero */
 
 #endif

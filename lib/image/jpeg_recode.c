@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-/* Huffman tables made to measure: one pass counts symbols, one writes them. */
+/* Optimal Huffman tables in two passes: one counts symbols, one writes them. */
 
-/* --- the best code --- */
+/* --- the code --- */
 
-#define NUM_LEAVES 257 /* the last takes the code of all ones, which must stay free */
+#define NUM_LEAVES 257 /* a reserved symbol takes the code of all ones, which must stay free */
 
 struct leaf {
     uint32_t weight;
@@ -24,8 +24,8 @@ static int compare_leaves(const void *a, const void *b)
     return (int)y->symbol - (int)x->symbol;
 }
 
-/* Code lengths of leaves in rising weight: Huffman's tree by two queues, the
- * leaves and the nodes already joined, both of which rise. */
+/* Huffman's algorithm with two queues (van Leeuwen 1976): leaves and joined nodes, both in order of
+ * rising weight.  `leaves` are sorted; gives the number of codes of each length. */
 static void measure_lengths(const struct leaf *leaves, unsigned num_leaves, unsigned *num_of_length)
 {
     uint64_t weight[2 * NUM_LEAVES] = {0};
@@ -64,7 +64,7 @@ void sluice_jpeg_optimal_huffman(const uint32_t occurrences[256],
                 (struct leaf){.weight = occurrences[symbol], .symbol = (uint16_t)symbol};
     }
     const unsigned num_symbols = num_leaves;
-    leaves[num_leaves++] = (struct leaf){.symbol = 256}; /* the lightest: one of the longest */
+    leaves[num_leaves++] = (struct leaf){.symbol = 256}; /* reserved; lightest, so longest */
     qsort(leaves, num_leaves, sizeof(leaves[0]), compare_leaves);
 
     *huffman = (struct sluice_jpeg_huffman){.is_present = true};
@@ -73,8 +73,9 @@ void sluice_jpeg_optimal_huffman(const uint32_t occurrences[256],
     unsigned num_of_length[NUM_LEAVES + 1] = {0};
     measure_lengths(leaves, num_leaves, num_of_length);
 
-    /* Not more than 16 bits (T.81, K.2): of two longest codes, which share a prefix,
-     * one takes the prefix and the other goes under a shorter code, with it. */
+    /* Limit the lengths to 16 bits (T.81, K.2): of two longest codes, which share a prefix, one
+     * takes the prefix; a shorter code gets one bit more, which makes room for the other beside it.
+     */
     unsigned longest = NUM_LEAVES;
     for (; longest > 16; longest--) {
         while (num_of_length[longest] > 0) {
@@ -94,7 +95,7 @@ void sluice_jpeg_optimal_huffman(const uint32_t occurrences[256],
     for (unsigned length = 1; length <= 16; length++)
         huffman->counts[length] = (uint8_t)num_of_length[length];
     huffman->num_symbols = (uint16_t)num_symbols;
-    /* The heaviest first: leaf 0 is the reserved one. */
+    /* The most frequent symbol first; leaf 0 is the reserved one. */
     for (unsigned i = 0; i < num_symbols; i++)
         huffman->symbols[i] = (uint8_t)leaves[num_symbols - i].symbol;
 }
@@ -114,12 +115,7 @@ static sluice_status fail_unsound(struct sluice_err *err)
     return sluice_fail(err, SLUICE_E_INTERNAL, "cut MCUs do not parse");
 }
 
-static const uint8_t *start_of(const struct sluice_jpeg_scan *scan, size_t segment)
-{
-    return scan->data->data + (segment ? scan->segment_ends[segment - 1] : 0);
-}
-
-/* Those of a segment. */
+/* Counts the symbols of a segment. */
 static sluice_status count_symbols(struct recoder *recoder, const struct sluice_jpeg *jpeg,
                                    size_t num_mcus, const uint8_t *bytes, struct sluice_err *err)
 {
@@ -148,7 +144,7 @@ static sluice_status count_symbols(struct recoder *recoder, const struct sluice_
     return SLUICE_OK;
 }
 
-/* Bits are written by the new tables as count_symbols() found them by the old. */
+/* Reads a segment like count_symbols(), and writes it with the new tables. */
 static sluice_status write_symbols(const struct recoder *recoder, const struct sluice_jpeg *jpeg,
                                    size_t num_mcus, const uint8_t *bytes,
                                    struct sluice_jpeg_bit_writer *out, const uint8_t *end,
@@ -189,8 +185,9 @@ static sluice_status write_segments(const struct recoder *recoder, const struct 
 {
     struct sluice_jpeg_bit_writer writer = {.next = out->data->data};
     for (size_t i = 0; i < in->num_segments; i++) {
-        const sluice_status status = write_symbols(recoder, jpeg, mcus_in_segment, start_of(in, i),
-                                                   &writer, out->data->data + room, err);
+        const sluice_status status =
+            write_symbols(recoder, jpeg, mcus_in_segment, sluice_jpeg_segment_start(in, i), &writer,
+                          out->data->data + room, err);
         if (status != SLUICE_OK)
             return status;
         if (writer.count > 0)
@@ -223,7 +220,8 @@ sluice_status sluice_jpeg_recode_optimal(struct sluice_jpeg *jpeg,
         sluice_jpeg_lookup_init(&recoder->ac[ac], &jpeg->ac[ac]);
     }
     for (size_t i = 0; i < in->num_segments && status == SLUICE_OK; i++)
-        status = count_symbols(recoder, jpeg, mcus_in_segment, start_of(in, i), err);
+        status =
+            count_symbols(recoder, jpeg, mcus_in_segment, sluice_jpeg_segment_start(in, i), err);
     if (status != SLUICE_OK)
         goto done;
     for (unsigned c = 0; c < jpeg->num_components; c++) {

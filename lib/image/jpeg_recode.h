@@ -3,19 +3,19 @@
 
 #include "image/jpeg_entropy.h"
 
-/* Blocks coded again, with the best tables for them.
+/* Codes blocks again with optimal Huffman tables.
  *
  * Threads: pure functions. */
 
-/* Codes a scan again, with tables of `jpeg` replaced by the best for it.  Its segments, of
- * mcus_in_segment MCUs each, are sound by jpeg's tables; as many bytes of any value as
- * SLUICE_JPEG_SCAN_SLACK says follow.  *out is untouched on failure. */
+/* Codes the scan `in` again and replaces the tables of `jpeg` with optimal ones.  Each segment has
+ * mcus_in_segment MCUs and must be sound by jpeg's tables; SLUICE_JPEG_SCAN_SLACK bytes of any
+ * value must follow the data.  *out is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_jpeg_recode_optimal(
     struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *in, size_t mcus_in_segment,
     struct sluice_buf_pool *pool, struct sluice_jpeg_scan *out, struct sluice_err *err);
 
-/* The best code of at most 16 bits for symbols that occur so often, without the
- * code of all ones. */
+/* An optimal code of at most 16 bits for symbols with these frequencies, which leaves the code of
+ * all ones free (T.81, K.2). */
 void sluice_jpeg_optimal_huffman(const uint32_t occurrences[256],
                                  struct sluice_jpeg_huffman *huffman);
 

@@ -19,7 +19,8 @@ const uint8_t sluice_jpeg_place_in_zigzag[64] = {
     46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63,
 };
 
-/* One 8-point pass: in[k] is the k-th frequency.  The sums before their rounding shift. */
+/* One 8-point inverse DCT (Loeffler, Ligtenberg and Moschytz); in[k] is the k-th frequency.  Gives
+ * the sums before the rounding shift. */
 static void transform_8(const int32_t in[8], int32_t out[8])
 {
     const int32_t z1 = (in[2] + in[6]) * SLUICE_DCT_0_541196100;
@@ -49,8 +50,8 @@ static void transform_8(const int32_t in[8], int32_t out[8])
     out[4] = t13 - odd0;
 }
 
-/* Columns, then rows, as jidctint.c.  Between the passes values carry 2 bits more than the
- * samples have, within 15 bits so that two of them add up in 16. */
+/* Columns, then rows, as in jidctint.c.  Between the passes values have 2 more fraction bits than
+ * the samples; they stay within 15 bits, so that the sum of two fits 16. */
 static bool transform_block(const struct sluice_jpeg_block *block)
 {
     const int16_t *coefficients = block->coefficients, *quantisers = block->quantisers;

@@ -22,7 +22,7 @@ struct sluice_jpeg_plane {
     uint32_t first_column, end_column, first_row, end_row;
     uint8_t *samples;
     size_t stride;
-    alignas(64) int16_t quantisers[64]; /* where the kernels want them */
+    alignas(64) int16_t quantisers[64]; /* in the order that the kernels want */
 };
 
 struct sluice_jpeg_window {
@@ -33,33 +33,33 @@ struct sluice_jpeg_window {
 
     uint8_t *memory; /* planes, rows of upsampling and points */
     size_t memory_capacity;
-    uint16_t *sums;                   /* one before and one after the row */
+    uint16_t *sums;                   /* a row with one more sum before and after it */
     uint8_t *row[2];                  /* chroma at full width */
     struct sluice_jpeg_point *points; /* one for each MCU row needed */
 };
 
-/* The MCU rows and columns that hold a block of some plane's window. */
+/* The MCU rows and columns that hold a block of any plane. */
 struct sluice_jpeg_mcu_range {
     uint32_t first_row, end_row, first_column, end_column;
 };
 
-/* What there is to read: all of a scan, or rows by way of an index. */
+/* What to read: a whole scan, or rows found by an index. */
 struct sluice_jpeg_source {
     const struct sluice_jpeg *jpeg;
     struct sluice_jpeg_mcu_range wanted;
-    const struct sluice_jpeg_scan *scan;   /* or NULL, and then: */
+    const struct sluice_jpeg_scan *scan;   /* NULL: use the index */
     const struct sluice_jpeg_index *index; /* it fits the file */
     const uint8_t *bytes;                  /* of the file */
     struct sluice_buf_pool *pool;
 };
 
-/* Fills window->points: from each a row's MCUs from wanted->first_column on, or from some before,
- * can be read.  False: there is a fault before the last of them, or no memory. */
+/* Fills window->points: one for each row of MCUs, at wanted->first_column or before it.  False: the
+ * bits are faulty before the last point, or memory is short. */
 bool sluice_jpeg_window_find_points(struct sluice_jpeg_window *window,
                                     const struct sluice_jpeg_source *source);
 
-/* Fills the planes.  False: there is a fault in what was read, or something on which builds of
- * libjpeg-turbo may differ. */
+/* Fills the planes.  False: the bits are faulty, or a value is one for which builds of
+ * libjpeg-turbo differ. */
 bool sluice_jpeg_window_read(struct sluice_jpeg_window *window,
                              const struct sluice_jpeg_source *source);
 

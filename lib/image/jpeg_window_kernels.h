@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From coefficients to pixels, one table per instruction set.
+/* The kernels from coefficients to pixels, one table for each instruction set.
  *
  * The results are libjpeg-turbo's: its accurate integer DCT (ISLOW), its triangle
  * filters ("fancy upsampling") and its YCbCr to RGB.  jpeg_window_c.c defines them;
@@ -15,17 +15,17 @@
  *
  * Threads: pure functions over the caller's memory. */
 
-/* Orders in which a block's coefficients and quantisers may stand, by v * 8 + u for row v and
- * column u: rows paired up as the transform combines them, with the columns so that its second
- * pass finds the same pairs; and as in the file. */
+/* Two orders of a block's coefficients and quantisers, as tables of the place of row v, column u at
+ * v * 8 + u.  In pairs: the rows are paired as the transform combines them, and the columns so that
+ * its second pass finds the same pairs.  The other is the order of the file. */
 extern const uint8_t sluice_jpeg_place_in_pairs[64];
 extern const uint8_t sluice_jpeg_place_in_zigzag[64];
 
-/* Quantisers beyond this are for others to judge. */
+/* A file with larger quantisers is declined. */
 #define SLUICE_JPEG_MAX_QUANTISER 32767
 
 struct sluice_jpeg_block {
-    int16_t *coefficients; /* 64, as of the quantisers, at multiples of 64 bytes */
+    int16_t *coefficients; /* 64, in the order of the quantisers, 64-byte aligned */
     const int16_t *quantisers;
     uint8_t *out; /* 8 rows of 8 samples, `stride` apart */
     size_t stride;
@@ -34,11 +34,11 @@ struct sluice_jpeg_block {
 struct sluice_jpeg_window_kernels {
     const uint8_t *place; /* one of the above */
 
-    /* Makes samples from coefficients times quantisers, each of which is 1 ..
-     * SLUICE_JPEG_MAX_QUANTISER, and leaves zeroes for coefficients.  False: some value on the way
-     * left the range in which every build of libjpeg-turbo, with 16-bit SIMD arithmetic or without,
-     * gives the same: products and what stands between the two passes -16,384 .. 16,383, samples
-     * -512 .. 511 around 128. The samples are of no use then. */
+    /* Dequantises, transforms to samples, and sets the coefficients to zero.  Quantisers are 1 ..
+     * SLUICE_JPEG_MAX_QUANTISER.  False, and the samples are of no use: a value left the range in
+     * which all builds of libjpeg-turbo, with 16-bit SIMD arithmetic or without, give the same.
+     * The range is -16,384 .. 16,383 for products and between the two passes, and -512 .. 511 for
+     * samples around 128. */
     bool (*inverse_dct)(const struct sluice_jpeg_block *blocks, size_t num_blocks);
 
     /* sums[i] = 3 * near[i] + far[i] */

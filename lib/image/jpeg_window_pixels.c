@@ -5,8 +5,8 @@ static const uint8_t *plane_row(const struct sluice_jpeg_plane *plane, uint32_t 
     return plane->samples + (size_t)(row - plane->first_row * 8) * plane->stride;
 }
 
-/* One row of a chroma plane at the box's columns and full resolution: the plane's own memory
- * or window->row[which]. */
+/* One row of a chroma plane, upsampled to the box's columns: in the plane's own memory, or in
+ * window->row[which]. */
 static const uint8_t *upsample_row(struct sluice_jpeg_window *window,
                                    const struct sluice_jpeg_plane *plane,
                                    const struct sluice_jpeg_plane *luma, uint32_t y,
@@ -16,7 +16,7 @@ static const uint8_t *upsample_row(struct sluice_jpeg_window *window,
     const bool is_wide = luma->h == 2, is_tall = luma->v == 2;
     const uint32_t row = is_tall ? y / 2 : y;
     const uint8_t *near = plane_row(plane, row), *far = near;
-    /* The nearer row of the other side: above for even rows; the edge repeats. */
+    /* The second-nearest row is above for even rows, below for odd ones; the edge repeats. */
     if (is_tall && y % 2 == 0 && row > 0)
         far = plane_row(plane, row - 1);
     else if (is_tall && y % 2 == 1 && row + 1 < plane->height)
@@ -34,7 +34,7 @@ static const uint8_t *upsample_row(struct sluice_jpeg_window *window,
         kernels->finish_blend(sums, len, y % 2 == 0 ? 1 : 2, out);
         return out;
     }
-    /* A column on either side, which the image's edges repeat. */
+    /* One column more on either side; the image's edges repeat. */
     const size_t before = first > 0, after = last + 1 < plane->width;
     const size_t from = offset - before, count = len + before + after;
     uint16_t *first_sum = sums - before;

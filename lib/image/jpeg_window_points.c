@@ -1,11 +1,12 @@
 #include "image/jpeg_lane_reader.h"
-#include "image/jpeg_leap.h"
+#include "image/jpeg_sync_scan.h"
 #include "image/jpeg_window_internal.h"
 
-/* Where restart markers cut the scan, a row is found in its segment; elsewhere by leaping. */
+/* Finds where the wanted rows of MCUs begin: by the restart markers, where there are any, else by a
+ * sync scan (jpeg_sync_scan.h). */
 
-/* So many MCUs before a row's first wanted one are read rather than leapt over, which takes tables
- * of its own. */
+/* MCUs.  If no more than these lie before a row's first wanted one, they are decoded, not skipped:
+ * tables of skips would have to be made first. */
 #define MAX_READ_BEFORE 4
 
 static bool find_from_segments(struct sluice_jpeg_window *window,
@@ -18,7 +19,7 @@ static bool find_from_segments(struct sluice_jpeg_window *window,
     struct sluice_jpeg_point at = {.scan = scan};
     struct sluice_jpeg_reader in = {0};
     uint32_t dc[SLUICE_JPEG_MAX_COMPONENTS] = {0};
-    bool has_leaps = false;
+    bool has_skips = false;
     for (uint32_t row = wanted->first_row; row < wanted->end_row; row++) {
         const uint32_t row_start = row * jpeg->mcus_across;
         const uint32_t mcu = row_start + wanted->first_column;
@@ -27,18 +28,18 @@ static bool find_from_segments(struct sluice_jpeg_window *window,
                 .scan = scan, .segment = mcu / interval, .mcus_left = interval};
             if (at.segment >= scan->num_segments)
                 return false;
-            start_reader(&in, segment_start(scan, at.segment), 0);
+            start_reader(&in, sluice_jpeg_segment_start(scan, at.segment), 0);
             memset(dc, 0, sizeof(dc));
         }
-        const uint8_t *start = segment_start(scan, at.segment);
-        const uint8_t *end = segment_end(scan, at.segment);
+        const uint8_t *start = sluice_jpeg_segment_start(scan, at.segment);
+        const uint8_t *end = sluice_jpeg_segment_end(scan, at.segment);
         const uint32_t before = mcu % interval;
         const uint32_t first =
             before <= MAX_READ_BEFORE && before <= wanted->first_column ? 0 : before;
         for (; interval - at.mcus_left < first; at.mcus_left--) {
-            if (!has_leaps)
-                sluice_jpeg_lanes_make_leaps(&window->lanes, jpeg);
-            has_leaps = true;
+            if (!has_skips)
+                sluice_jpeg_lanes_make_skips(&window->lanes, jpeg);
+            has_skips = true;
             if (!sluice_jpeg_skip_mcu(&window->lanes, jpeg, &in, dc) || in.next > end + 8)
                 return false;
         }
@@ -58,12 +59,12 @@ bool sluice_jpeg_window_find_points(struct sluice_jpeg_window *window,
 {
     if (source->jpeg->restart_interval)
         return find_from_segments(window, source);
-    const struct sluice_jpeg_leap_aim aim = {
+    const struct sluice_jpeg_sync_scan_aim aim = {
         .first_row = source->wanted.first_row,
         .end_row = source->wanted.end_row,
         .first_column = source->wanted.first_column,
     };
-    sluice_jpeg_lanes_make_leaps(&window->lanes, source->jpeg);
-    return sluice_jpeg_leap_to(&window->lanes, source->jpeg, source->scan, &aim, source->pool,
-                               window->points);
+    sluice_jpeg_lanes_make_skips(&window->lanes, source->jpeg);
+    return sluice_jpeg_sync_scan(&window->lanes, source->jpeg, source->scan, &aim, source->pool,
+                                 window->points);
 }

@@ -1,13 +1,13 @@
 #include "image/jpeg_lane_reader.h"
 #include "image/jpeg_window_internal.h"
 
-/* A refill is good for 56 bits. */
+/* A refill gives 56 bits. */
 #define STEPS_PER_REFILL (56 / MAX_STEP_BITS)
 
-/* Measured: one more has no registers left to work with. */
+/* Lanes that take turns.  Measured: a fourth has no registers left. */
 #define NUM_STEPPERS 3
 
-/* To samples, for the blocks of a window. */
+/* Transforms the chunk's blocks that belong to the window to samples. */
 static bool transform_chunk(struct sluice_jpeg_window *window, struct sluice_jpeg_lane *lane)
 {
     struct sluice_jpeg_block blocks[CHUNK_BLOCKS];
@@ -42,7 +42,7 @@ static bool transform_chunk(struct sluice_jpeg_window *window, struct sluice_jpe
     return window->kernels->inverse_dct(blocks, num_blocks);
 }
 
-/* The next row that no lane has read, from its start. */
+/* Starts a lane on the next row that no lane has read. */
 static bool start_row(struct sluice_jpeg_window *window, const struct sluice_jpeg_source *source,
                       struct sluice_jpeg_lane *lane, uint32_t row)
 {
@@ -65,8 +65,8 @@ static bool start_row(struct sluice_jpeg_window *window, const struct sluice_jpe
     }
     lane->row = row;
     lane->column = lane->at.column;
-    lane->segment_start = segment_start(lane->at.scan, lane->at.segment);
-    lane->segment_end = segment_end(lane->at.scan, lane->at.segment);
+    lane->segment_start = sluice_jpeg_segment_start(lane->at.scan, lane->at.segment);
+    lane->segment_end = sluice_jpeg_segment_end(lane->at.scan, lane->at.segment);
     start_reader(&lane->reader, lane->segment_start, lane->at.bit);
     return true;
 }
@@ -84,20 +84,20 @@ static bool start_segment(struct sluice_jpeg_lane *lane, uint32_t restart_interv
         return false;
     at->mcus_left = restart_interval;
     memset(at->dc, 0, sizeof(at->dc));
-    lane->segment_start = segment_start(at->scan, at->segment);
-    lane->segment_end = segment_end(at->scan, at->segment);
+    lane->segment_start = sluice_jpeg_segment_start(at->scan, at->segment);
+    lane->segment_end = sluice_jpeg_segment_end(at->scan, at->segment);
     start_reader(&lane->reader, lane->segment_start, 0);
     return true;
 }
 
-/* Rows that are left to read, and lanes that do. */
+/* The rows left to read, and the lanes that read. */
 struct work {
     const struct sluice_jpeg_source *source;
     uint32_t next_row;
     unsigned num_busy;
 };
 
-/* A lane at the end of a chunk: makes samples of it and goes on to the next. */
+/* At the end of a lane's chunk: transforms it to samples and starts the next. */
 static __attribute__((noinline)) bool advance(struct sluice_jpeg_window *window, struct work *work,
                                               struct sluice_jpeg_lane *lane)
 {
@@ -168,7 +168,7 @@ static ALWAYS_INLINE bool read_inline(struct sluice_jpeg_window *window,
     struct work work = {
         .source = source, .next_row = source->wanted.first_row, .num_busy = NUM_STEPPERS};
     for (unsigned l = 0; l < NUM_STEPPERS; l++) {
-        /* At the end of an empty chunk, which is a row's last. */
+        /* Begin at the end of an empty chunk, so that the lane asks for a row at once. */
         struct sluice_jpeg_lane *lane = &window->lanes.lanes[l];
         sluice_jpeg_lane_init(&window->lanes, lane, source->jpeg, false);
         start_reader(&lane->reader, window->memory, 0);
@@ -188,7 +188,7 @@ static bool read_plain(struct sluice_jpeg_window *window, const struct sluice_jp
 }
 
 #ifdef SLUICE_HAVE_X86_KERNELS
-/* Shifts by a count in any register, which the chain from lookup to lookup consists of. */
+/* BMI2 shifts by a count in any register; such shifts are the chain from lookup to lookup. */
 static __attribute__((target("bmi,bmi2"))) bool read_bmi2(struct sluice_jpeg_window *window,
                                                           const struct sluice_jpeg_source *source)
 {

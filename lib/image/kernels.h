@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The inner loops of the image module, one table per instruction set.
+/* The inner loops of the image module, one table for each instruction set.
  *
- * kernels_c.c says what the result is; every other table gives the same bytes.
+ * kernels_c.c defines the result; every other table (x86/, arm/) gives the same bytes.
  * The level is chosen once, by base/cpu.h.
  *
  * Threads: pure functions over the caller's memory. */
@@ -41,25 +41,25 @@ struct sluice_taps {
     uint32_t stride; /* a multiple of 4 */
     struct sluice_tap_span *spans;
     int32_t *coeffs;
-    void *plan; /* the weights as one table of kernels wants them; 64-byte aligned */
+    void *plan; /* the weights in the layout of one table of kernels; 64-byte aligned */
 };
 
-/* The most taps that an output of such a pass can have. */
+/* An upper bound of the taps of one output, for a pass from num_in to num_out. */
 uint32_t sluice_max_taps(uint32_t num_in, uint32_t num_out);
 
-/* What output `o` of such a pass looks at. */
+/* The inputs of output `o` of such a pass. */
 struct sluice_tap_span sluice_tap_span(uint32_t num_in, uint32_t num_out, uint32_t o);
 
 struct sluice_kernels {
-    /* Fills the spans and coeffs of taps, of which num_in, num_out and stride (at least
-     * sluice_max_taps) say the rest: antialiased bilinear, docs/NUMERICS.md.  `is_mirrored` stores
-     * the outputs from the last to the first.  Returns the most taps that one output has. */
+    /* Fills spans and coeffs from num_in, num_out and stride (at least sluice_max_taps):
+     * antialiased bilinear, docs/NUMERICS.md.  `is_mirrored` stores the outputs from the last to
+     * the first. Returns the greatest number of taps of an output. */
     uint32_t (*weigh)(const struct sluice_taps *taps, bool is_mirrored);
 
     /* Bytes that `plan` needs; 0: none. */
     size_t (*plan_len)(enum sluice_pass pass, uint32_t num_out, uint32_t stride);
 
-    /* Fills taps->plan from the rest, before the first call of resize_rows (across) or
+    /* Fills taps->plan from the other fields.  Call it before the first resize_rows (across) or
      * blend_rows (down). */
     void (*make_plan)(enum sluice_pass pass, const struct sluice_taps *taps);
 
@@ -88,7 +88,7 @@ struct sluice_kernels {
 /* The table for a level; the next lower one where a level has none of its own. */
 const struct sluice_kernels *sluice_kernels_for(enum sluice_cpu_level level);
 
-/* Those that another level's table uses too, having nothing faster. */
+/* Kernels that the tables of other levels use, too, where they have nothing faster. */
 void sluice_look_up_c(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t num_pixels,
                       void *out, size_t plane);
 void sluice_look_up_avx2(const struct sluice_lookup *lookup, const uint8_t *pixels,

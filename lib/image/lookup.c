@@ -5,8 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows that need mirroring or that have gaps between them go through a buffer that stays in the
- * first-level cache, several at a time: a kernel's start costs as much as a hundred pixels. */
+/* Pixels.  Rows that must be mirrored or that have gaps between them are first copied to a buffer
+ * that stays in the first-level cache, several rows at a time: starting a kernel costs as much as a
+ * hundred pixels. */
 #define STAGED_PIXELS 2048
 
 static uint32_t bits_of(float value)

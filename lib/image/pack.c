@@ -11,14 +11,14 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
-/* Three planes, g, r - g + 128 and b - g + 128 (mod 256), each with the median predictor
- * of LOCO-I; what it missed goes block by block into one of a few streams:
+/* Three planes, g, r - g + 128 and b - g + 128 (mod 256), each with the median predictor of LOCO-I.
+ * Its residuals go into a few streams, block by block (context modelling):
  *
  *     pixels -> planes -> residuals -> blocks of 16 -> streams -> zstd frames
  *
- * The stream of a block follows from the residuals right above it: where the picture was
- * hard to predict in the last row it will be in this one.  Bytes of like spread then share
- * a frame and with it a Huffman table.
+ * The stream of a block follows from the residuals right above it: where the last row was hard to
+ * predict, this one will be, too.  So residuals of similar spread share a frame and its Huffman
+ * table.
  *
  * Packed: "SP", version, 0, width and height (2 bytes each), the length of each stream's
  * frame (4 bytes each, 0: the stream is empty), the frames.  All little endian. */
@@ -36,14 +36,14 @@
 /* Fast mode: hardly any search for matches, of which residuals have few. */
 #define FAST_ZSTD_LEVEL (-50)
 
-/* Of the blocks in the first row. */
+/* The spread that blocks in the first row are given. */
 #define FIRST_SPREAD 2
 
 struct sluice_packer {
     const struct sluice_pack_kernels *kernels;
     ZSTD_CCtx *compressor;
     ZSTD_DCtx *decompressor;
-    struct sluice_buf *memory; /* of the call under way */
+    struct sluice_buf *memory; /* of the current call */
 };
 
 sluice_status sluice_packer_create(struct sluice_packer **packer, struct sluice_err *err)
@@ -177,8 +177,9 @@ static sluice_status prepare_compressor(struct sluice_packer *packer, int level,
         packer->compressor = ZSTD_createCCtx();
     if (!packer->compressor)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for zstd's compressor");
-    /* With fast levels zstd leaves literals as they are, and here they are all there is.
-     * Should it not know this parameter, level 1 does much the same in twice the time. */
+    /* At fast levels zstd does not compress literals, which are all there is here; this parameter
+     * makes it.  If zstd does not know the parameter, level 1 compresses about as well in twice the
+     * time. */
     const bool is_fast =
         level <= 0 && !ZSTD_isError(ZSTD_CCtx_setParameter(
                           packer->compressor, ZSTD_c_literalCompressionMode, ZSTD_ps_enable));
@@ -189,7 +190,7 @@ static sluice_status prepare_compressor(struct sluice_packer *packer, int level,
     return SLUICE_OK;
 }
 
-/* The header and a frame for each stream, in `len` bytes at most; *used is what it took. */
+/* Writes the header and a frame for each stream to at most `len` bytes; *used is how many. */
 static sluice_status write_packed(const struct packing *p, ZSTD_CCtx *compressor, uint8_t *out,
                                   size_t len, size_t *used, struct sluice_err *err)
 {
@@ -262,7 +263,7 @@ sluice_status sluice_pack_rgb(struct sluice_packer *packer, const uint8_t *pixel
     return SLUICE_OK;
 }
 
-/* --- and back --- */
+/* --- unpacking --- */
 
 struct unpacking {
     size_t width, padded;
@@ -270,7 +271,7 @@ struct unpacking {
     uint8_t *above;        /* the planes of the row above, four bytes a pixel */
     uint8_t *residuals[3]; /* of this row, `padded` */
     uint8_t *spreads;      /* of one plane's blocks in this row */
-    const uint8_t *streams[NUM_STREAMS], *ends[NUM_STREAMS]; /* what is left of each */
+    const uint8_t *streams[NUM_STREAMS], *ends[NUM_STREAMS]; /* the rest of each stream */
 };
 
 static sluice_status read_header(const uint8_t *bytes, size_t len, uint64_t max_pixels,
@@ -300,7 +301,7 @@ static sluice_status read_header(const uint8_t *bytes, size_t len, uint64_t max_
     return SLUICE_OK;
 }
 
-/* All streams, one after the other, to `out`: `room` bytes exactly. */
+/* Decompresses all streams, one after the other, to `out`: exactly `room` bytes. */
 static sluice_status read_streams(struct sluice_packer *packer, const uint8_t *bytes,
                                   struct unpacking *u, uint8_t *out, size_t room,
                                   struct sluice_err *err)
@@ -327,7 +328,7 @@ static sluice_status read_streams(struct sluice_packer *packer, const uint8_t *b
     return SLUICE_OK;
 }
 
-/* Puts a row's residuals together, over those of the row above. */
+/* Gathers a row's residuals from the streams, in place of those of the row above. */
 static bool gather_residuals(struct unpacking *u, const struct sluice_pack_kernels *kernels,
                              bool is_first)
 {
@@ -343,7 +344,7 @@ static bool gather_residuals(struct unpacking *u, const struct sluice_pack_kerne
             const size_t count = i + 1 < num_blocks ? BLOCK : u->width - i * BLOCK;
             if ((size_t)(u->ends[s] - u->streams[s]) < count)
                 return false;
-            /* A whole block even at the end: a buffer may be read beyond its bytes. */
+            /* A whole block even at the end: a buffer may be read past its capacity. */
             memcpy(u->residuals[plane] + i * BLOCK, u->streams[s], BLOCK);
             u->streams[s] += count;
         }

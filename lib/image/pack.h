@@ -7,16 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* RGB pixels, losslessly coded: every pixel is predicted from its neighbours and zstd
- * codes what the prediction missed (docs/NUMERICS.md has the format).  What is unpacked
- * equals what was packed, byte for byte; about half the bytes for a photograph.
+/* Lossless predictive coding of RGB pixels: each pixel is predicted from its neighbours (the median
+ * predictor of LOCO-I), and zstd codes the residuals (docs/NUMERICS.md has the format).  Unpacking
+ * gives the same bytes again.  A photograph takes about half the bytes.
  *
  * Bytes from outside can make unpacking fail, never more.
  *
  * Threads: a packer belongs to one thread at a time. */
 
-/* What one thread keeps from one image to the next: memory, and nothing that a result
- * could depend on.  What packing and unpacking need is made on their first call. */
+/* Memory that one thread keeps from image to image; no result depends on it.  The first call of
+ * packing, and of unpacking, makes what that needs. */
 struct sluice_packer;
 SLUICE_MUST_USE sluice_status sluice_packer_create(struct sluice_packer **packer,
                                                    struct sluice_err *err);
@@ -31,9 +31,9 @@ SLUICE_MUST_USE sluice_status sluice_pack_rgb(struct sluice_packer *packer, cons
                                               struct sluice_buf_pool *pool,
                                               struct sluice_buf **packed, struct sluice_err *err);
 
-/* The pixels again, in a new buffer from `pool`.  SLUICE_E_NO_MEMORY: more than max_pixels
- * (0: the codec's limit) or no memory; SLUICE_E_UNSUPPORTED: of a later version;
- * SLUICE_E_CORRUPT: anything else that was not packed here.  *rgb is untouched on failure. */
+/* Unpacks to a new buffer from `pool`.  SLUICE_E_NO_MEMORY: more than max_pixels (0: the codec's
+ * limit) or memory is short; SLUICE_E_UNSUPPORTED: a later version; SLUICE_E_CORRUPT: any other
+ * bytes that are not in the format.  *rgb is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *bytes,
                                                 size_t len, uint64_t max_pixels,
                                                 struct sluice_buf_pool *pool,

@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The inner loops of packing pixels, one table per instruction set.
+/* The inner loops of packing pixels, one table for each instruction set.
  *
- * pack_c.c says what the result is; every other table gives the same bytes.
+ * pack_c.c defines the result; every other table (x86/, arm/) gives the same bytes.
  *
  * Threads: pure functions over the caller's memory. */
 
@@ -26,7 +26,7 @@ struct sluice_pack_kernels {
     /* Planes of a row of RGB pixels: g, r - g + 128, b - g + 128. */
     void (*split_row)(const uint8_t *pixels, size_t width, uint8_t *const planes[3]);
 
-    /* What the median predictor misses in one plane's row; width >= 1. */
+    /* The residuals of the median predictor in one plane's row; width >= 1. */
     void (*residual_row)(const uint8_t *row, const uint8_t *above, size_t width, uint8_t *out);
 
     /* The spread, 0 .. 5, of each block of 16 residuals. */

@@ -43,7 +43,7 @@ struct pass {
 struct sluice_resizer {
     const struct sluice_kernels *kernels;
     struct pass across, down;
-    struct growing ring; /* the rows between the passes that are still needed */
+    struct growing ring; /* rows after the first pass that the second still needs */
     struct growing rows; /* pointers to the rows that one output row weighs */
 };
 
@@ -86,14 +86,14 @@ static uint32_t taps_in_fours(uint32_t count)
     return (count + 3) & ~(uint32_t)3;
 }
 
-/* Outputs [from, from + count) of `out`, and the `in_count` inputs from `in_from` on, of `in`, that
- * these look at. */
+/* A part of one axis: outputs [from, from + count) of `out`, which depend on the `in_count` inputs
+ * from `in_from` on, of `in`. */
 struct axis {
     uint32_t in, in_from, in_count;
     uint32_t out, from, count;
 };
 
-/* An axis that keeps its size weighs each pixel by one. */
+/* Whether the size does not change: then each pixel has weight one. */
 static bool is_identity(const struct axis *axis)
 {
     return axis->in == axis->out;
@@ -107,7 +107,7 @@ static struct axis find_axis(uint32_t in, uint32_t out, uint32_t from, uint32_t 
         axis.in_count = count;
         return axis;
     }
-    /* Neither end of a span ever moves back from one output to the next. */
+    /* Both ends of a span are monotonic in the output, so the first and the last one suffice. */
     const struct sluice_tap_span last = sluice_tap_span(in, out, from + count - 1);
     axis.in_from = sluice_tap_span(in, out, from).first;
     axis.in_count = last.first + last.count - axis.in_from;
@@ -135,7 +135,7 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
         .plan = pass->plan.data,
     };
     pass->max_count = resizer->kernels->weigh(&pass->taps, is_mirrored);
-    /* From all of the image to the part. */
+    /* Narrow the taps from the whole axis to the part. */
     const uint32_t first = is_mirrored ? axis->out - axis->from - axis->count : axis->from;
     pass->taps.num_in = axis->in_count;
     pass->taps.num_out = axis->count;
@@ -144,7 +144,7 @@ static bool pass_prepare(struct sluice_resizer *resizer, enum sluice_pass direct
     for (uint32_t o = 0; axis->in_count < axis->in && o < axis->count; o++) {
         struct sluice_tap_span *span = &pass->taps.spans[o];
         span->first -= axis->in_from;
-        /* Where the size is kept, the pixel beyond is a tap that weighs nothing. */
+        /* Where the size does not change, a span may end with a tap of weight 0 past the input. */
         if (span->first + span->count > axis->in_count)
             span->count = axis->in_count - span->first;
     }
@@ -163,10 +163,9 @@ static size_t ring_slot_bytes(uint32_t out_width)
     return ((size_t)out_width * 3 + 63) & ~(size_t)63;
 }
 
-/* Both passes, a few rows at a time: input rows go through the horizontal pass when the
- * first output row that weighs one comes up, into a ring just large enough for
- * the rows of one output row and those ahead of them, where they stay until they are no longer
- * needed. */
+/* Both passes, a few rows at a time.  An input row goes through the horizontal pass when the first
+ * output row needs it.  The result stays in a ring until no output row needs it; the ring has room
+ * for the rows of one output row and for those made ahead. */
 static void run_both(struct sluice_resizer *resizer, const struct sluice_image_view *view,
                      uint32_t out_width, bool is_across_identity, uint8_t *out)
 {
@@ -209,7 +208,7 @@ static sluice_status resize(struct sluice_resizer *resizer, const struct axis *a
                             const struct axis *down, const struct sluice_image_view *view,
                             bool flip, uint8_t *out, struct sluice_err *err)
 {
-    /* A pass that keeps its size weighs each pixel by one: nothing to do. */
+    /* A pass that does not change the size is left out. */
     const bool is_across_identity = is_identity(across) && !flip;
     const bool is_down_identity = is_identity(down);
     const size_t row_bytes = (size_t)across->count * 3;

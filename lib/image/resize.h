@@ -20,7 +20,8 @@ struct sluice_resizer; /* coefficient tables and the rows between the two passes
 SLUICE_MUST_USE sluice_status sluice_resizer_create(struct sluice_resizer **resizer,
                                                     struct sluice_err *err);
 
-/* The same with the kernels of a level that this machine can run, to compare levels. */
+/* The same with the kernels of a given level, which this machine must be able to run; for tests
+ * that compare levels. */
 SLUICE_MUST_USE sluice_status sluice_resizer_create_at(enum sluice_cpu_level level,
                                                        struct sluice_resizer **resizer,
                                                        struct sluice_err *err);
@@ -41,18 +42,18 @@ SLUICE_MUST_USE sluice_status sluice_resize_rgb(struct sluice_resizer *resizer,
                                                 uint32_t out_width, uint32_t out_height, bool flip,
                                                 uint8_t *out, struct sluice_err *err);
 
-/* A resize of an image of which only a part is wanted: the pixels of `out` in the out_width x
- * out_height that all of in_width x in_height would become.  Sizes as above; the box is within. */
+/* A part of a resized image: the pixels of box `out` in the result of resizing in_width x in_height
+ * to out_width x out_height.  Sizes as above; the box is within the result. */
 struct sluice_resize_part {
     uint32_t in_width, in_height, out_width, out_height;
     struct sluice_box out;
 };
 
-/* The box of the input that such a part depends on. */
+/* The box of the input that the part depends on. */
 struct sluice_box sluice_resize_part_input(const struct sluice_resize_part *part);
 
-/* The part to out.width x out.height x 3, the same pixels that it has in the whole, then mirrored
- * if `flip`.  `view` is sluice_resize_part_input() of the image; SLUICE_E_INVALID: it has
+/* Resizes to the part: out.width x out.height x 3, the same pixels as in the whole result, then
+ * mirrored if `flip`.  `view` is sluice_resize_part_input() of the image; SLUICE_E_INVALID: it has
  * another size. */
 SLUICE_MUST_USE sluice_status sluice_resize_rgb_part(struct sluice_resizer *resizer,
                                                      const struct sluice_resize_part *part,

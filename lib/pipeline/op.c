@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct sluice_op_class *const classes[] = {
+static const struct sluice_op_type *const types[] = {
     &sluice_op_decode, &sluice_op_random_resized_crop, &sluice_op_resize,    &sluice_op_center_crop,
     &sluice_op_hflip,  &sluice_op_to_tensor,           &sluice_op_normalize,
 };
 
-const struct sluice_op_class *sluice_op_class_find(const char *name, size_t len)
+const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len)
 {
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(classes); i++) {
-        if (strlen(classes[i]->name) == len && memcmp(classes[i]->name, name, len) == 0)
-            return classes[i];
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types); i++) {
+        if (strlen(types[i]->name) == len && memcmp(types[i]->name, name, len) == 0)
+            return types[i];
     }
     return NULL;
 }

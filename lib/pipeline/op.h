@@ -12,7 +12,7 @@
  * can write straight into a batch.  A tensor op maps values and ends as one
  * table (op_tensor.c).
  *
- * A new op is one file op_<name>.c, one row in sluice_op_classes (op.c) and, if
+ * A new op is one file op_<name>.c, one row in types[] (op.c) and, if
  * its results differ from what the same text gave before, a new numerics version.
  *
  * Threads: ops are constant once parsed. */
@@ -40,7 +40,7 @@ struct sluice_op_context {
     struct sluice_resizer *resizer;
 };
 
-struct sluice_op_class {
+struct sluice_op_type {
     const char *name;
     enum sluice_op_family family;
 
@@ -63,7 +63,7 @@ struct sluice_op_class {
 };
 
 struct sluice_op {
-    const struct sluice_op_class *class;
+    const struct sluice_op_type *type;
     uint32_t size; /* random_resized_crop, resize, center_crop */
     double scale_min, scale_max, ratio_min, ratio_max;
     double log_ratio_min, log_ratio_max;
@@ -71,16 +71,16 @@ struct sluice_op {
     double mean[3], std[3]; /* normalize */
 };
 
-extern const struct sluice_op_class sluice_op_decode;
-extern const struct sluice_op_class sluice_op_random_resized_crop;
-extern const struct sluice_op_class sluice_op_resize;
-extern const struct sluice_op_class sluice_op_center_crop;
-extern const struct sluice_op_class sluice_op_hflip;
-extern const struct sluice_op_class sluice_op_to_tensor;
-extern const struct sluice_op_class sluice_op_normalize;
+extern const struct sluice_op_type sluice_op_decode;
+extern const struct sluice_op_type sluice_op_random_resized_crop;
+extern const struct sluice_op_type sluice_op_resize;
+extern const struct sluice_op_type sluice_op_center_crop;
+extern const struct sluice_op_type sluice_op_hflip;
+extern const struct sluice_op_type sluice_op_to_tensor;
+extern const struct sluice_op_type sluice_op_normalize;
 
 /* NULL if there is no op of that name. */
-const struct sluice_op_class *sluice_op_class_find(const char *name, size_t len);
+const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
 
 /* The draws of random_resized_crop; `flip` stays false. */
 struct sluice_draws sluice_crop_draw(const struct sluice_op *op, const struct sluice_draw_key *key,

@@ -25,7 +25,7 @@ static sluice_status parse_range(struct sluice_spec_text *text, bool is_ratio, d
                 return status;
             bounds[i] = under > 0 ? bounds[i] / under : 0;
         }
-        /* Beyond these a crop has no pixels, and the canonical text no room. */
+        /* Outside these bounds a crop has no pixels, and the canonical text does not fit. */
         if (bounds[i] < 0.0001 || bounds[i] > (is_ratio ? 10000 : 1))
             return sluice_spec_fail(text, err, "a bound of %s lies from 0.0001 to %d",
                                     is_ratio ? "ratio" : "scale", is_ratio ? 10000 : 1);
@@ -142,7 +142,7 @@ static sluice_status apply_random_resized_crop(const struct sluice_op *op,
     return sluice_resize_rgb(context->resizer, &view, op->size, op->size, flip, out, err);
 }
 
-const struct sluice_op_class sluice_op_random_resized_crop = {
+const struct sluice_op_type sluice_op_random_resized_crop = {
     .name = "random_resized_crop",
     .family = SLUICE_OP_IMAGE,
     .parse = parse_random_resized_crop,
@@ -209,7 +209,7 @@ static sluice_status apply_center_crop(const struct sluice_op *op,
     return SLUICE_OK;
 }
 
-const struct sluice_op_class sluice_op_center_crop = {
+const struct sluice_op_type sluice_op_center_crop = {
     .name = "center_crop",
     .family = SLUICE_OP_IMAGE,
     .parse = parse_center_crop,

@@ -17,7 +17,7 @@ static void print(const struct sluice_op *op, char *text, size_t room)
     text[0] = '\0';
 }
 
-const struct sluice_op_class sluice_op_decode = {
+const struct sluice_op_type sluice_op_decode = {
     .name = "decode",
     .family = SLUICE_OP_DECODE,
     .parse = parse,

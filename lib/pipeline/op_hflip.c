@@ -61,7 +61,7 @@ static sluice_status apply(const struct sluice_op *op, const struct sluice_op_co
     return SLUICE_OK;
 }
 
-const struct sluice_op_class sluice_op_hflip = {
+const struct sluice_op_type sluice_op_hflip = {
     .name = "hflip",
     .family = SLUICE_OP_IMAGE,
     .parse = parse,

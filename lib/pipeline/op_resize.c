@@ -36,7 +36,7 @@ static sluice_status apply(const struct sluice_op *op, const struct sluice_op_co
     return sluice_resize_rgb(context->resizer, in, size.width, size.height, flip, out, err);
 }
 
-const struct sluice_op_class sluice_op_resize = {
+const struct sluice_op_type sluice_op_resize = {
     .name = "resize",
     .family = SLUICE_OP_IMAGE,
     .parse = parse,

@@ -26,7 +26,7 @@ static void print_to_tensor(const struct sluice_op *op, char *text, size_t room)
     text[0] = '\0';
 }
 
-const struct sluice_op_class sluice_op_to_tensor = {
+const struct sluice_op_type sluice_op_to_tensor = {
     .name = "to_tensor",
     .family = SLUICE_OP_TENSOR,
     .parse = parse_to_tensor,
@@ -89,7 +89,7 @@ static void print_normalize(const struct sluice_op *op, char *text, size_t room)
              numbers[4], numbers[5]);
 }
 
-const struct sluice_op_class sluice_op_normalize = {
+const struct sluice_op_type sluice_op_normalize = {
     .name = "normalize",
     .family = SLUICE_OP_TENSOR,
     .parse = parse_normalize,
@@ -127,8 +127,8 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* A channel's table and the line through its ends, which points within rounding of the right
- * entry. */
+/* Inverts a channel's table.  The table is linear but for rounding, so the line through its ends
+ * gives the index of the right entry, or a neighbour's. */
 struct inverse {
     const float *row;
     float first, per_value;

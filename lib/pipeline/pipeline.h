@@ -71,8 +71,8 @@ struct sluice_sample {
     struct sluice_buf *data;
     bool is_jpeg_crop; /* a file that sluice_pipeline_crop_jpeg() cut */
     bool is_packed;    /* u8 pixels that sluice_pipeline_pack() packed */
-    /* Of the file, or NULL; owned (sluice_jpeg_index_destroy()).  With it decoding and cutting take
-     * less time and make the same; it is of no effect on a file that is not its own.  Where it says
+    /* The file's index, or NULL; owned (sluice_jpeg_index_destroy()).  It makes decoding and
+     * cutting faster and changes no result; the index of another file has no effect.  If it says
      * is_partial, only sluice_pipeline_file_box() was read, and an op that needs more fails. */
     struct sluice_jpeg_index *jpeg_index;
 };
@@ -168,10 +168,9 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
 /* Whether a JPEG can be cut before it is decoded: random_resized_crop follows decode. */
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
 
-/* Whether ops up to `end`, for a sample that then leaves in `form`, look at no more than a box of
- * its image (a file of width x height pixels, at least 1), and where that lies: the crop of
- * random_resized_crop, or what a center_crop keeps of the resize before it.  *box is untouched
- * otherwise. */
+/* True if ops [0, end), and `form` after them, need only a box of the file's width x height pixels
+ * (at least 1 each).  *box is then that box: the crop of random_resized_crop, or the pixels that a
+ * center_crop keeps after resize.  False leaves *box untouched. */
 bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box);

@@ -139,11 +139,11 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
     return SLUICE_OK;
 }
 
-/* Whether no more of a split than the box of the crop after it is packed. */
+/* Whether packing at this split packs only the box of the crop that follows. */
 static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
     return split == 1 && pipeline->num_ops > 1 &&
-           pipeline->ops[1].class == &sluice_op_random_resized_crop;
+           pipeline->ops[1].type == &sluice_op_random_resized_crop;
 }
 
 static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
@@ -153,17 +153,17 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
     const unsigned op = sample->ops_done;
     const struct sluice_op *ops = pipeline->ops;
     struct sluice_group group = {.next = op + 1};
-    if (ops[op].class->family == SLUICE_OP_TENSOR) {
+    if (ops[op].type->family == SLUICE_OP_TENSOR) {
         if (op == pipeline->u8_split && !scratch->measure_ops)
             group.next = end;
         return group;
     }
-    if (ops[op].class == &sluice_op_hflip) {
+    if (ops[op].type == &sluice_op_hflip) {
         group.flip = sluice_flip_draw(&ops[op], &sample->key, op);
         group.is_nothing = !group.flip;
         return group;
     }
-    if (op == 0 && end > 1 && ops[1].class == &sluice_op_random_resized_crop &&
+    if (op == 0 && end > 1 && ops[1].type == &sluice_op_random_resized_crop &&
         (sample->is_jpeg_crop || !scratch->measure_ops)) {
         group.is_region = true;
         group.next = 2;
@@ -175,8 +175,8 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
         group.is_part = true;
         group.next = first_image_op + 2;
     }
-    /* With op times a flip is an op of its own; one that does nothing costs nothing. */
-    if (group.next > 1 && group.next < end && ops[group.next].class == &sluice_op_hflip) {
+    /* When ops are measured, a flip is run by itself; a flip that does nothing costs nothing. */
+    if (group.next > 1 && group.next < end && ops[group.next].type == &sluice_op_hflip) {
         const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
         if (!flip || !scratch->measure_ops) {
             group.flip = flip;
@@ -192,7 +192,7 @@ static bool is_last_change(const struct sluice_pipeline *pipeline,
 {
     for (unsigned i = split; i < end; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->class != &sluice_op_hflip || sluice_flip_draw(op, key, i))
+        if (op->type != &sluice_op_hflip || sluice_flip_draw(op, key, i))
             return false;
     }
     return true;
@@ -208,7 +208,8 @@ static struct sluice_image_view view_of(const struct sluice_sample *sample)
     };
 }
 
-/* To `out` if that is given (the sample keeps its input then), else to a new buffer. */
+/* Runs an image op.  The result goes to `out` if that is not NULL (the sample then keeps its
+ * input), else to a new buffer. */
 static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
                                   struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   const struct sluice_group *group, uint8_t *out,
@@ -217,7 +218,7 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     const unsigned index = sample->ops_done;
     const struct sluice_op *op = &pipeline->ops[index];
     const struct sluice_size size =
-        op->class->out_size(op, (struct sluice_size){sample->width, sample->height});
+        op->type->out_size(op, (struct sluice_size){sample->width, sample->height});
     struct sluice_buf *data = NULL;
     uint8_t *to = out;
     sluice_status status = sluice_make_result(op, scratch, size, &to, &data, err);
@@ -226,7 +227,7 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     const struct sluice_op_context context = {
         .key = &sample->key, .index = index, .resizer = scratch->resizer};
     const struct sluice_image_view view = view_of(sample);
-    status = op->class->apply(op, &context, &view, group->flip, to, err);
+    status = op->type->apply(op, &context, &view, group->flip, to, err);
     if (status) {
         sluice_buf_unref(data);
         return status;
@@ -236,8 +237,8 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The tail's ops that are left: through `lookup` (which makes all of them) from u8, and `flip`
- * mirrors first; by normalize from what to_tensor made. */
+/* Runs tensor ops: a u8 sample goes through `lookup`, which holds all ops to be run, mirrored first
+ * if `flip`; an f32 sample has only normalize left. */
 static void tail_to(const struct sluice_pipeline *pipeline, const struct sluice_sample *sample,
                     const struct sluice_lookup *lookup, bool flip, float *out)
 {
@@ -273,8 +274,8 @@ static sluice_status run_tensor_op(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* One group, into the sample or (one that makes pixels, but not decode alone) to `out`.  `*next` is
- * where it led. */
+/* Runs one group of ops; *next is the split after it.  The result goes into the sample, or to `out`
+ * if that is not NULL (for groups that make pixels, except decode alone). */
 static sluice_status run_group(const struct sluice_pipeline *pipeline,
                                struct sluice_scratch *scratch, struct sluice_sample *sample,
                                const struct sluice_group *group, uint8_t *out,
@@ -302,7 +303,7 @@ static sluice_status run_group(const struct sluice_pipeline *pipeline,
     return status;
 }
 
-/* Packed pixels to plain ones, unless the crop takes care of them. */
+/* Unpacks a packed sample, unless the crop that follows will do so. */
 static sluice_status unpack(const struct sluice_pipeline *pipeline, struct sluice_scratch *scratch,
                             struct sluice_sample *sample, struct sluice_err *err)
 {
@@ -357,7 +358,7 @@ static sluice_status prepare(const struct sluice_pipeline *pipeline, struct slui
     return status ? status : unpack(pipeline, scratch, sample, err);
 }
 
-/* Runs a u8 or file sample to the u8 split, the last change of pixels to `out`. */
+/* Runs a file or u8 sample to the u8 split; the last op that changes pixels writes to `out`. */
 static sluice_status finish_pixels(const struct sluice_pipeline *pipeline,
                                    struct sluice_scratch *scratch, struct sluice_sample *sample,
                                    uint8_t *out, size_t out_len, struct sluice_err *err)
@@ -408,7 +409,7 @@ static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
     *flip = false;
     while (sample->ops_done < end) {
         const struct sluice_group group = next_group(pipeline, scratch, sample, end);
-        if (pipeline->ops[sample->ops_done].class == &sluice_op_hflip && group.next == end &&
+        if (pipeline->ops[sample->ops_done].type == &sluice_op_hflip && group.next == end &&
             !scratch->measure_ops) {
             *flip = group.flip;
             return SLUICE_OK;
@@ -450,7 +451,7 @@ sluice_status sluice_pipeline_finish(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* A file to its packed box. */
+/* Turns a file into the packed pixels of its crop box. */
 static sluice_status pack_box(const struct sluice_pipeline *pipeline,
                               struct sluice_scratch *scratch, struct sluice_sample *sample,
                               struct sluice_err *err)
@@ -526,7 +527,7 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
 
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
 {
-    return pipeline->num_ops > 1 && pipeline->ops[1].class == &sluice_op_random_resized_crop;
+    return pipeline->num_ops > 1 && pipeline->ops[1].type == &sluice_op_random_resized_crop;
 }
 
 sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,

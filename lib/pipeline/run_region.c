@@ -1,5 +1,5 @@
-/* Decode, and groups of ops that look at no more than a box of their image: decode and
- * random_resized_crop, and resize and center_crop, with decode before them or not. */
+/* Decode, and groups of ops that need only a box of their image: decode with random_resized_crop,
+ * and resize with center_crop, with or without decode before them. */
 
 #include "pipeline/run_region.h"
 
@@ -28,7 +28,7 @@ static sluice_status check_result(const struct sluice_op *op, const struct sluic
     if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
         (uint64_t)size.width * size.height > scratch->max_pixels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
-                           op->class->name, size.width, size.height);
+                           op->type->name, size.width, size.height);
     return SLUICE_OK;
 }
 
@@ -72,8 +72,8 @@ struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
     return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
 }
 
-/* The box of random_resized_crop in the image that the sample's file holds, which is the
- * whole image or the part of it that was left. */
+/* The box of random_resized_crop, in the coordinates of the image in the sample's file: the whole
+ * image, or a crop of it (jpeg_crop). */
 static sluice_status find_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_scratch *scratch,
                               const struct sluice_sample *sample, struct sluice_box *box,
@@ -139,8 +139,8 @@ sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The result of a group that ends with `crop`: the view resized, or the part of an image that it is
- * the input of. */
+/* The result of a group that ends with `crop`: the view resized as a whole, or that part of a
+ * resized image which depends on the view. */
 static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   const struct sluice_group *group, const struct sluice_op *crop,
                                   const struct sluice_image_view *view,
@@ -186,14 +186,14 @@ sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
 bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end)
 {
     const struct sluice_op *ops = pipeline->ops;
-    return op + 1 < end && ops[op].class == &sluice_op_resize &&
-           ops[op + 1].class == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
+    return op + 1 < end && ops[op].type == &sluice_op_resize &&
+           ops[op + 1].type == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
 }
 
 struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
                                            struct sluice_size size)
 {
-    const struct sluice_size whole = pipeline->ops[op].class->out_size(&pipeline->ops[op], size);
+    const struct sluice_size whole = pipeline->ops[op].type->out_size(&pipeline->ops[op], size);
     return (struct sluice_resize_part){
         .in_width = size.width,
         .in_height = size.height,
@@ -224,7 +224,7 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
     const struct sluice_resize_part part = sluice_find_part(pipeline, op, in);
     const struct sluice_size whole = {part.out_width, part.out_height};
     if (check_result(resize, scratch, whole, NULL) != SLUICE_OK) {
-        /* Damage in the file would have been found first. */
+        /* Report damage in the file first, as decoding all of it would. */
         if (is_file)
             status = sluice_run_decode(scratch, sample, err);
         return status ? status : check_result(resize, scratch, whole, err);

@@ -3,7 +3,7 @@
 
 #include "pipeline/pipeline_private.h"
 
-/* Decode, and what looks at no more than a box of its image; for run.c, which runs any ops. */
+/* Decode, and groups of ops that need only a box of their image; for run.c, which runs all ops. */
 
 /* Ops [op, next) run as one; `flip` is what the hflip among them does. */
 struct sluice_group {
@@ -18,7 +18,7 @@ struct sluice_group {
 void sluice_sample_advance(struct sluice_sample *sample, unsigned ops_done, enum sluice_kind kind,
                            struct sluice_size size, struct sluice_buf *data);
 
-/* Where an image op of this result writes: to `out` if that is given, else to a new *data. */
+/* Memory for an image op's result: `out` if that is not NULL, else a new buffer *data. */
 SLUICE_MUST_USE sluice_status sluice_make_result(const struct sluice_op *op,
                                                  struct sluice_scratch *scratch,
                                                  struct sluice_size size, uint8_t **out,
@@ -33,14 +33,14 @@ struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
                                   const struct sluice_draw_key *key, uint32_t width,
                                   uint32_t height);
 
-/* Its pixels, from a file or from a packed box. */
+/* The box's pixels, from a file or from a packed box. */
 SLUICE_MUST_USE sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
                                               struct sluice_scratch *scratch,
                                               const struct sluice_sample *sample,
                                               struct sluice_rgb *rgb, struct sluice_err *err);
 
-/* Groups that are a region or a part: to `out` if that is given (the sample keeps its input then),
- * else to a new buffer. */
+/* Runs a group that is a region or a part.  The result goes to `out` if that is not NULL (the
+ * sample then keeps its input), else to a new buffer. */
 SLUICE_MUST_USE sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
                                                 struct sluice_scratch *scratch,
                                                 struct sluice_sample *sample,
@@ -52,8 +52,10 @@ SLUICE_MUST_USE sluice_status sluice_run_part(const struct sluice_pipeline *pipe
                                               const struct sluice_group *group, uint8_t *out,
                                               struct sluice_err *err);
 
-/* Whether the ops at `op` and after it, which are before `end`, are a resize and a crop that lies
- * within its result; and what that is in an image of this size. */
+/* Whether ops `op` and `op` + 1 are before `end`, and are a resize and a center_crop that lies
+ * within the resize's result; and the part of that result which the crop keeps, for an image of
+ * this size.
+ */
 bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end);
 struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
                                            struct sluice_size size);

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to here a copy costs less than the reference count that a slice of its own needs. */
+/* Up to this size a copy costs less than a slice with a reference count of its own. */
 #define COPY_BYTES 2048
 
 static _Thread_local char complaint[160];
 
-/* The library logs as errors what it also reports by a status: worth a line only when looking
- * for trouble.  A failed assertion of its own ends the process, so that one must be seen. */
+/* The library logs errors that it also reports by a status: these are debug lines.  A failed
+ * assertion of its own ends the process, so it is logged as an error. */
 static void take_log_line(gpr_log_func_args *args)
 {
     if (strstr(args->message, "assertion failed") || strstr(args->message, "ASSERTION FAILED")) {
@@ -38,7 +38,7 @@ static void take_log_line(gpr_log_func_args *args)
 static void init(void)
 {
     grpc_init();
-    /* Whoever asks the library to talk hears it unchanged. */
+    /* If the user asked the library for its log, it is left as it is. */
     if (!getenv("GRPC_VERBOSITY") && !getenv("GRPC_TRACE"))
         gpr_set_log_function(take_log_line);
 }
@@ -62,9 +62,9 @@ grpc_arg rpc_arg(const char *key, int value)
     return (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)key, .value.integer = value};
 }
 
-/* Between taking a segment and releasing it, and between two references to a slice, the library
- * orders what threads do; built without ThreadSanitizer, it cannot show that to it.  So under the
- * sanitizer, and nowhere else, the same orderings are stated here, object by object. */
+/* The library orders the taking of a segment before its release, and accesses through two
+ * references to a slice.  It is built without ThreadSanitizer, which therefore cannot see that.  So
+ * under the sanitizer, and nowhere else, the same orderings are stated here, object by object. */
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 
@@ -155,7 +155,7 @@ grpc_byte_buffer *rpc_bytes_from_message(struct sluice_message *message)
     return bytes;
 }
 
-/* A slice's reference count stands for the slice. */
+/* `owner` is the slice's reference count, by which the slice is found. */
 static void release_slice(void *owner)
 {
     before_unref(owner);

@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* Private to lib/rpc: the library's start, and the two ways between its byte
- * buffers and our messages, neither of which copies a payload.
+/* Private to lib/rpc: starts the library, and converts its byte buffers to our messages and back
+ * without copying payloads.
  *
  * Threads: any. */
 
@@ -18,15 +18,15 @@
  * library's, may outlive every channel and server. */
 void rpc_library_init(void);
 
-/* What the library last complained about on this thread ("" if nothing), and forgets it. */
+/* Returns and clears the library's last error message on this thread; "" if there is none. */
 const char *rpc_library_complaint(void);
 
 /* For GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE: how much a stream may hold back under the buffer hint. */
 #define RPC_WRITE_BUFFER_BYTES (512 << 10)
 
-/* For GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE: what one read of the socket takes, into one slice; with
- * sluice_rpc_process_init().  Less costs calls of the kernel; of more, the beginning has left the
- * core's cache before the payload is gathered from it. */
+/* For GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE: how much one read of the socket takes, into one slice;
+ * needs sluice_rpc_process_init().  Less costs more system calls; with more, the beginning has left
+ * the core's cache before the payload is gathered from it. */
 #define RPC_READ_BYTES (256 << 10)
 
 /* For GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET: none, as our payloads are compressed

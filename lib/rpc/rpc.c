@@ -115,15 +115,15 @@ void sluice_rpc_process_init(void)
 
     /* By default gRPC 1.51 doubles what it reads at once whenever a read was full, without a
      * limit, into slices of 64 kB: once it fell behind, it takes in megabytes before it hands
-     * anything on, and by then no cache holds their beginning.  With this experiment of its off,
-     * GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE limits a read.  Other versions have others. */
+     * anything on, and by then no cache holds their beginning.  With this gRPC experiment off,
+     * GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE limits a read.  Other versions have other experiments. */
     static const char measured_core[] = "29.";
     if (strncmp(grpc_version_string(), measured_core, strlen(measured_core)) == 0)
         setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", 0);
 
     /* absl::SetMutexDeadlockDetectionMode(kIgnore), by the name that it has in Debian 12.  Built
      * without NDEBUG there, gRPC's mutexes otherwise enter every lock in one graph of the process,
-     * 5 % of the CPU time of receiving.  Whoever has another absl goes without. */
+     * 5 % of the CPU time of receiving.  With another absl the symbol is not found. */
     void (*set_detection)(int mode);
     void *found = dlsym(RTLD_DEFAULT,
                         "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");

@@ -13,11 +13,11 @@
 #include <string.h>
 
 #define KEEPALIVE_MS 20000
-#define MIN_KEEPALIVE_MS 1000 /* rpc_server bears twice as many pings */
+#define MIN_KEEPALIVE_MS 1000 /* rpc_server accepts twice as many pings */
 #define KEEPALIVE_TIMEOUT_MS 10000
 
-/* A server that comes back is tried again within this many ms (plus the library's jitter of a
- * fifth); an attempt that gets no answer at all is given up after the last. */
+/* Milliseconds.  Reconnection with exponential backoff, from the first to the second (plus the
+ * library's jitter of a fifth); an attempt without any answer is given up after the third. */
 #define FIRST_BACKOFF_MS 100
 #define MAX_BACKOFF_MS 300
 #define CONNECT_TIMEOUT_MS 5000
@@ -82,12 +82,12 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
         rpc_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         rpc_arg(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, FIRST_BACKOFF_MS),
         rpc_arg(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, MAX_BACKOFF_MS),
-        /* The library's name is about backoff, but it is how long an attempt may take. */
+        /* In spite of its name, this is how long an attempt may take. */
         rpc_arg(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, CONNECT_TIMEOUT_MS),
         rpc_arg(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, MAX_BACKOFF_MS),
-        /* The address is what was given: no proxy of the environment, no connection shared
-         * with another channel, no settings from DNS.  Trying again is the caller's: it knows
-         * what was answered. */
+        /* Connect to the given address and no other: no proxy of the environment, no connection
+         * shared with another channel, no settings from DNS.  No retries of calls: the caller
+         * retries, as it knows which samples have arrived. */
         rpc_arg(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         rpc_arg(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
         rpc_arg(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1),

@@ -8,15 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The other end of rpc_server: a channel to one address, unary calls that
- * block, streams with callbacks.
+/* The client of rpc_server: a channel to one address, unary calls that block, streams with
+ * callbacks.
  *
- * A channel reconnects by itself; a stream does not: when it is lost, on_done
- * says so and the caller opens another.
+ * A channel reconnects by itself; a stream does not: when it is lost, on_done says so and the
+ * caller opens another.
  *
- * Each channel has a completion thread.  gRPC lets one of them poll for all, so beside an idle
- * channel a busy one's bytes are read by a thread that then wakes the other: a process that
- * counts its CPU has one channel.
+ * Each channel has a completion thread.  gRPC lets one completion thread poll for all, so with two
+ * channels one thread may read the bytes and then wake the other.  Use one channel in a process
+ * where CPU time matters.
  *
  * Threads: all functions from any thread, except from a callback where noted.
  * Callbacks of one stream run on the channel's completion thread, one at a time. */

@@ -14,22 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* New calls are answered UNAVAILABLE for so long before the listener closes: one that meets a
- * server which is already shutting down is cancelled, and its client cannot tell why. */
+/* Before the listener closes, new calls are answered UNAVAILABLE for this long.  Afterwards the
+ * library cancels them, and the client cannot tell why. */
 #define REFUSE_MS 100
 
-/* An idle connection is given so long to say goodbye before it is cut. */
+/* How long an idle connection has to close by itself (GOAWAY) before it is cut. */
 #define GOODBYE_MS 100
 
-/* A client may ping as often as this.  Half of rpc_client's shortest interval, as two pings may
- * come closer together than they were sent, and the third too early ends the connection. */
+/* The shortest interval of pings that a client may use.  Half of rpc_client's shortest, because two
+ * pings may arrive closer together than they were sent, and the third early one ends the
+ * connection. */
 #define MIN_PING_INTERVAL_MS 500
 
 #define KEEPALIVE_MS 20000
 #define KEEPALIVE_TIMEOUT_MS 10000
 
-/* A call waits in the server's queue as an empty one (`method` is what it waits for), is filled
- * in when a client comes, and another takes its place:
+/* The server requests calls in advance: an empty call waits for a method, the library fills it in
+ * when a client calls, and another empty call takes its place:
  *
  *     requested --on_new--> refused --------------------> ended
  *                      \--> open --finish or lost--> done /
@@ -86,7 +87,7 @@ static void free_call(struct sluice_rpc_call *call)
     free(call);
 }
 
-/* Everything of the library's goes as soon as the call is over; the struct may stay. */
+/* Releases the library's objects as soon as the call is over; the struct may live on. */
 static void release_library_parts(struct sluice_rpc_call *call)
 {
     exchange_release(&call->exchange);
@@ -144,7 +145,7 @@ static void on_new(struct rpc_tag *tag, bool ok)
 {
     struct sluice_rpc_call *call = SLUICE_CONTAINER_OF(tag, struct sluice_rpc_call, new_tag);
     struct sluice_rpc_server *server = call->server;
-    if (!ok) { /* the server is stopping and nobody came */
+    if (!ok) { /* the server is stopping; no client called */
         release_library_parts(call);
         free_call(call);
         return;
@@ -188,7 +189,7 @@ static void begin_call(struct exchange *x)
     if (!method->is_unary)
         return;
 
-    /* What was read along with the call is all that will come. */
+    /* A unary call has no messages but the one that came with it. */
     x->has_read_all = true;
     grpc_byte_buffer *payload = call->payload;
     call->payload = NULL;
@@ -250,7 +251,7 @@ static void end_call(struct exchange *x)
 
     struct rpc_queue *queue = x->queue;
     if (call->is_last_of_kind) {
-        /* It was refused, so nobody else has seen it. */
+        /* It was refused, so no handler has seen it. */
         const struct sluice_rpc_method *method = call->method;
         void *handle = call->handle;
         release_library_parts(call);
@@ -348,7 +349,7 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
     const unsigned max_streams =
         options->max_concurrent_streams ? options->max_concurrent_streams : 128;
     grpc_arg args[] = {
-        /* Two servers on one port would each get some of the connections. */
+        /* Otherwise two servers could share a port, and each would get some of the connections. */
         rpc_arg(GRPC_ARG_ALLOW_REUSEPORT, 0),
         rpc_arg(GRPC_ARG_MAX_CONCURRENT_STREAMS, (int)max_streams),
         rpc_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
@@ -356,7 +357,7 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
         rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
         rpc_arg(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, RPC_READ_BYTES),
         rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
-        /* A peer that is gone is noticed by the ping that it does not answer. */
+        /* Keepalive: a peer that does not answer a ping is gone. */
         rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
         rpc_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
@@ -367,7 +368,8 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
     return grpc_server_create(&channel_args, NULL);
 }
 
-/* Until `changed` says so or `until_ns` (sluice_clock_ns) has come; UINT64_MAX: for ever. */
+/* Waits until is_true() or until the deadline `until_ns` (sluice_clock_ns); UINT64_MAX: no
+ * deadline. */
 static void wait_for(struct sluice_rpc_server *server, bool (*is_true)(struct sluice_rpc_server *),
                      uint64_t until_ns)
 {
@@ -420,7 +422,7 @@ void sluice_rpc_server_shutdown(struct sluice_rpc_server *server, unsigned grace
         rpc_queue_stop(&server->queues[i]);
 }
 
-/* Frees what is there; nothing runs any more. */
+/* Frees the server, which may be half made and no longer runs. */
 static void free_server(struct sluice_rpc_server *server)
 {
     if (server->server)

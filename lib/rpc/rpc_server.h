@@ -56,12 +56,11 @@ struct sluice_rpc_server_options {
     size_t max_receive_bytes;        /* 0: 4 MiB */
     unsigned max_concurrent_streams; /* 0: 128 */
 
-    /* Paces what is sent: called on a completion thread just before a message of
-     * `bytes` (its frame header included) is written; 0: write now (the bytes are
-     * spent), else ask again in so many ns.  Each thread lines up its calls' messages
-     * and asks for the oldest alone.  The wait is rounded up to the timer's next
-     * millisecond, so a limiter should let a late asker catch up on a few of them.
-     * NULL: no limit. */
+    /* Rate limiter of what is sent.  Called on a completion thread just before a message of
+     * `bytes` (its frame header included) is written.  0: write now, the bytes are spent; else ask
+     * again in so many ns.  Each thread queues the messages of its calls and asks for the oldest
+     * only.  Waits are rounded up to the timer's next millisecond, so a limiter should allow a
+     * burst of a few milliseconds.  NULL: no limit. */
     uint64_t (*pace)(void *ctx, size_t bytes);
 };
 
@@ -76,10 +75,9 @@ int sluice_rpc_server_port(const struct sluice_rpc_server *server); /* the bound
  * 5-byte frame headers, HTTP/2 framing not counted. */
 uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
 
-/* Refuses new calls with UNAVAILABLE (one that was on its way for more than a tenth of a
- * second meanwhile may be cancelled instead), waits up to grace_ms for those in flight
- * (poke them to finish through their on_done / your own state first), cancels
- * the rest, waits until every on_done has run, joins the threads.  Once. */
+/* Refuses new calls with UNAVAILABLE (a call that took more than a tenth of a second to arrive may
+ * be cancelled instead), waits up to grace_ms for the calls in flight (tell them to finish first),
+ * cancels the rest, waits until every on_done has run, and joins the threads.  Call it once. */
 void sluice_rpc_server_shutdown(struct sluice_rpc_server *server, unsigned grace_ms);
 
 /* After shutdown.  NULL is allowed. */

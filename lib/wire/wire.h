@@ -54,8 +54,8 @@ struct sluice_wire_hello {
     char dataset_id[33]; /* empty: not compared */
     /* reply only: */
     uint64_t num_samples;
-    double prep_cores;     /* 0 from servers that do not say; prep_workers then does */
-    uint32_t prep_workers; /* in whole cores */
+    double prep_cores;     /* 0: the server does not say; use prep_workers */
+    uint32_t prep_workers; /* the same in whole cores */
     uint32_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
@@ -178,13 +178,13 @@ SLUICE_MUST_USE sluice_status sluice_wire_put_load(const struct sluice_wire_load
                                                    struct sluice_message *message,
                                                    struct sluice_err *err);
 
-/* Walks a FetchReply: calls on_sample for each, in order.  Payloads are where they arrived, and
- * stay as long as the message does: reply->arrived.  Payloads above max_payload_bytes and
- * messages that break off are SLUICE_E_CORRUPT; samples before that were delivered.
- * SLUICE_OK with no payload on the wire is an empty payload; one beside an error is dropped.
- * A status that this version does not know becomes SLUICE_E_INTERNAL, a form
- * SLUICE_E_UNSUPPORTED, of that sample alone, with a text.  `load` may be NULL; what the
- * message does not say of it is 0.  A price that is not finite or below 0 is SLUICE_E_CORRUPT. */
+/* Walks a FetchReply and calls on_sample for each sample, in order.  A payload stays in the message
+ * (reply->arrived) and lives as long as it.  A payload above max_payload_bytes and a truncated
+ * message are SLUICE_E_CORRUPT; samples before that were delivered.  SLUICE_OK without a payload on
+ * the wire is an empty payload; a payload beside an error is dropped.  A status that this version
+ * does not know becomes SLUICE_E_INTERNAL of that sample, an unknown form SLUICE_E_UNSUPPORTED,
+ * with a text.  `load` may be NULL; its fields that the message lacks are 0.  A price that is not
+ * finite or below 0 is SLUICE_E_CORRUPT. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_fetch_reply(
     const struct sluice_message *message, size_t max_payload_bytes,
     void (*on_sample)(void *ctx, const struct sluice_wire_sample_reply *reply), void *ctx,

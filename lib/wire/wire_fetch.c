@@ -116,7 +116,7 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
     got->num_samples = wire->n_samples;
     for (size_t i = 0; i < wire->n_samples; i++) {
         const Sluice__V1__SampleRequest *sample = wire->samples[i];
-        /* A hint in words of a later version: the file serves every client. */
+        /* A form of a later version: the file serves every client. */
         const bool is_known = sample->form >= 0 && sample->form < (int)SLUICE_NUM_FORMS;
         got->samples[i] = (struct sluice_wire_sample_request){
             .request_id = sample->request_id,
@@ -204,7 +204,7 @@ sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
-/* Takes a string of any length, keeps what fits. */
+/* Reads a string of any length and keeps as much as fits. */
 static bool read_error(struct sluice_cursor data, char *out, size_t capacity)
 {
     char text[sizeof(((struct sluice_wire_sample_reply *)0)->error)];
@@ -224,7 +224,7 @@ static bool read_error(struct sluice_cursor data, char *out, size_t capacity)
     return true;
 }
 
-/* What a SampleReply says, before its payload is gathered. */
+/* The fields of a SampleReply; its payload stays in the message. */
 struct parsed {
     struct sluice_wire_sample_reply reply;
     uint64_t status, form;

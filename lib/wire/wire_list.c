@@ -39,7 +39,7 @@ sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
     return status;
 }
 
-/* What protobuf-c packs from: its own structs, in one allocation each. */
+/* The structs that protobuf-c packs, one allocation for each kind. */
 struct rows {
     Sluice__V1__SampleInfo *infos;
     Sluice__V1__SampleInfo **samples;

@@ -16,7 +16,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 
 from programs import SLOW_READ, slow_disk  # noqa: E402
-from reproduce_lib import quota  # noqa: E402
+from sluice_bench import quota  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM_TRAIN, BATCH = 64, 16

@@ -81,7 +81,6 @@ static void what_was_added_by_many_is_found_by_path(void)
     make_file(path);
     struct sluice_jpeg_index_file *file = NULL;
     CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_file_open(path, &file, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(sluice_jpeg_index_file_entries(file), NUM_PATHS);
     CU_ASSERT_EQUAL(sluice_jpeg_index_file_step(file), 8);
     for (unsigned i = 0; i < NUM_PATHS; i++) {
         char name[32];

@@ -140,12 +140,6 @@ static void a_writer_keeps_what_it_has(void)
     sluice_buf_unref(writer.file);
 }
 
-static void formats_have_names(void)
-{
-    CU_ASSERT_STRING_EQUAL(sluice_image_format_name(SLUICE_IMAGE_JPEG), "jpeg");
-    CU_ASSERT_STRING_EQUAL(sluice_image_format_name(SLUICE_IMAGE_PNG), "png");
-}
-
 static void a_frame_header_has_what_decoders_ask_of_it(void)
 {
     static const struct {
@@ -179,7 +173,6 @@ int main(void)
         SLUICE_TEST(sizes_have_a_side_and_an_area),
         SLUICE_TEST(a_box_is_within_or_not),
         SLUICE_TEST(a_writer_keeps_what_it_has),
-        SLUICE_TEST(formats_have_names),
         SLUICE_TEST(a_frame_header_has_what_decoders_ask_of_it),
     };
     return sluice_test_run("image", tests, SLUICE_TEST_COUNT(tests));

@@ -1,5 +1,5 @@
 /* The window decoder where finding its rows is hard: restart intervals that begin and end anywhere,
- * scans that several readers leap through and that do not lend themselves to it, faults in
+ * scans that can be scanned in parallel and scans that cannot, faults in
  * mid-stream.  Its pixels are libjpeg-turbo's, with an index of the file and without. */
 
 #include "image/jpeg_window.h"

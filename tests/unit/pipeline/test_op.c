@@ -17,12 +17,12 @@ static void finds_each_op_by_its_whole_name(void)
                                         "hflip",  "to_tensor",           "normalize"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         const size_t len = strlen(names[i]);
-        const struct sluice_op_class *class = sluice_op_class_find(names[i], len);
-        CU_ASSERT(class && strcmp(class->name, names[i]) == 0);
-        CU_ASSERT_PTR_NULL(sluice_op_class_find(names[i], len - 1));
+        const struct sluice_op_type *type = sluice_op_type_find(names[i], len);
+        CU_ASSERT(type && strcmp(type->name, names[i]) == 0);
+        CU_ASSERT_PTR_NULL(sluice_op_type_find(names[i], len - 1));
     }
-    CU_ASSERT_PTR_NULL(sluice_op_class_find("", 0));
-    CU_ASSERT_PTR_NULL(sluice_op_class_find("hflips", 6));
+    CU_ASSERT_PTR_NULL(sluice_op_type_find("", 0));
+    CU_ASSERT_PTR_NULL(sluice_op_type_find("hflips", 6));
 }
 
 static void an_error_names_op_and_position(void)

@@ -1,30 +1,37 @@
-#include "image/jpeg_leap.h"
+#include "image/jpeg_sync_scan.h"
 
 #include "base/buf.h"
 #include "image/jpeg_lane_reader.h"
 
-/* Finding out where an MCU begins takes reading all that comes before it.
+/* Parallel Huffman decoding by self-synchronisation (Klein & Wiseman 2003).
  *
- * Several lanes leap through the scan at a time, all but the first from some place where a byte
- * begins.  A lane that begins in the middle of an MCU reads nonsense at first.  But Huffman codes
- * fall into step: after some MCUs it is at the start of one whenever a reader from the scan's start
- * would be, and from there on both read the same.  So each lane marks where it was at the start of
- * an MCU, and when all are done, one goes on behind the first lane's end, until it meets a mark of
- * the second lane: from there on, that one's marks hold.  If it does not, the marks are of no use,
- * and nothing is lost but time. */
+ * Where an MCU begins is known only to a reader that has read all before it.  So that the wait for
+ * each lookup is not lost, several scanners read different parts of the scan by turns.  The first
+ * starts at the scan's start, the others at byte positions chosen blindly.  Such a scanner decodes
+ * nonsense at first, but Huffman codes synchronise themselves: after some MCUs it begins MCUs at
+ * the same bits as a reader from the scan's start, and from there on both read the same.
+ *
+ *     scanner 0   |m---m---m---m--->|
+ *     scanner 1                 ?~~~~m---m---m--->|       ~ not yet synchronised
+ *     tracker                       --^ meets a mark: the marks of scanner 1 hold from here on
+ *
+ * Each scanner sets marks: the bit where an MCU began and the DC sums so far.  When all are done, a
+ * tracker follows the marks of scanner 0, then reads on alone until it stands on a mark of scanner
+ * 1, follows those, and so on.  If it never meets a mark, that scanner's work is lost, and the
+ * tracker reads its part alone: slower, but right all the same. */
 
-#define NUM_LEAPERS 4
-#define LEAPS_PER_REFILL (56 / MAX_LEAP_BITS)
+#define NUM_SCANNERS 4
+#define SKIPS_PER_REFILL (56 / MAX_SKIP_BITS)
 
-/* Fewer bytes than these are not worth a lane. */
+/* Bytes; a shorter part is not worth a scanner. */
 #define MIN_BYTES_PER_LANE 2048
 
-/* From a mark to a point behind it one reader has to go alone, so marks are close. */
+/* From a mark to a point after it the tracker reads alone, so marks are close to each other. */
 #define MAX_BLOCKS_TO_MARK 9
 
-/* --- one MCU after the other --- */
+/* --- one reader --- */
 
-/* One symbol in full; its value is left out, unless it is the DC's. */
+/* Reads one symbol of any length and skips its value, unless that is the DC's. */
 static bool skip_symbol(struct sluice_jpeg_reader *in, const struct sluice_jpeg_coding *coding,
                         uint32_t *dc, bool *is_end)
 {
@@ -48,8 +55,8 @@ static ALWAYS_INLINE bool skip_block(struct sluice_jpeg_reader *in,
     bool is_end = false;
     while (!is_end) {
         refill(in);
-        for (unsigned i = 0; i < LEAPS_PER_REFILL && !is_end; i++, table = coding->leaps.rest) {
-            const uint64_t index = in->bits >> (64 - LEAP_BITS);
+        for (unsigned i = 0; i < SKIPS_PER_REFILL && !is_end; i++, table = coding->skips.rest) {
+            const uint64_t index = in->bits >> (64 - SKIP_BITS);
             const uint32_t taken = table[index];
             const size_t pos = in->pos + (taken >> ADVANCE_SHIFT);
             if (__builtin_expect(pos > 64, 0)) {
@@ -58,7 +65,7 @@ static ALWAYS_INLINE bool skip_block(struct sluice_jpeg_reader *in,
                 continue;
             }
             if (in->pos == 0)
-                *dc += (uint32_t)coding->leaps.dc[index];
+                *dc += (uint32_t)coding->skips.dc[index];
             in->bits <<= taken & 63;
             in->pos = pos;
             is_end = ((taken | pos) & IS_END) != 0;
@@ -70,7 +77,7 @@ static ALWAYS_INLINE bool skip_block(struct sluice_jpeg_reader *in,
 bool sluice_jpeg_skip_block(const struct sluice_jpeg_coding *coding, struct sluice_jpeg_reader *in,
                             uint32_t *dc)
 {
-    return skip_block(in, coding, in->pos == 0 ? coding->leaps.first : coding->leaps.rest, dc);
+    return skip_block(in, coding, in->pos == 0 ? coding->skips.first : coding->skips.rest, dc);
 }
 
 bool sluice_jpeg_skip_mcu(const struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg,
@@ -79,55 +86,56 @@ bool sluice_jpeg_skip_mcu(const struct sluice_jpeg_lanes *lanes, const struct sl
     for (unsigned b = 0; b < jpeg->blocks_in_mcu; b++) {
         const unsigned c = jpeg->block_component[b];
         in->pos = 0;
-        if (!skip_block(in, lanes->coding[c], lanes->coding[c]->leaps.first, &dc[c]))
+        if (!skip_block(in, lanes->coding[c], lanes->coding[c]->skips.first, &dc[c]))
             return false;
     }
     return true;
 }
 
-/* --- several lanes --- */
+/* --- several scanners --- */
 
-/* The start of an MCU, as found by one that leaps through the scan. */
+/* The start of an MCU, as a scanner saw it. */
 struct mark {
     size_t bit; /* from the scan's start */
-    uint32_t
-        dc[SLUICE_JPEG_MAX_COMPONENTS]; /* the sum of the differences from the reader's start on */
+    /* The sums of the DC differences since the scanner's start. */
+    uint32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
 };
 
-/* A reader that leaps from `start` to `end`, and what it comes by. */
-struct leaper {
-    size_t start, end; /* bits of the scan */
+/* Reads with the lane of its number, up to `end`. */
+struct scanner {
+    size_t end; /* a bit of the scan */
     struct mark *marks;
     size_t num_marks, capacity;
-    uint32_t dc[SLUICE_JPEG_MAX_COMPONENTS]; /* sums, which nonsense may make wrap around */
-    bool is_first;                           /* where it starts is known to be an MCU */
+    /* Sums of DC differences; those of nonsense may wrap around. */
+    uint32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
+    bool is_first; /* it starts where an MCU begins */
 };
 
 struct search {
     struct sluice_jpeg_lanes *lanes;
     const struct sluice_jpeg *jpeg;
     const struct sluice_jpeg_scan *scan;
-    const struct sluice_jpeg_leap_aim *aim;
+    const struct sluice_jpeg_sync_scan_aim *aim;
     struct sluice_jpeg_point *points;
     unsigned num_points, points_in_row;
     const uint8_t *bytes;
     size_t num_bits;
     struct sluice_buf *marks;
-    struct leaper leapers[NUM_LEAPERS];
+    struct scanner scanners[NUM_SCANNERS];
     uint32_t mcus_in_chunk;
     unsigned num_busy;
 };
 
-static void put_mark(struct search *search, struct leaper *leaper,
+static void put_mark(struct search *search, struct scanner *scanner,
                      const struct sluice_jpeg_lane *lane)
 {
-    struct mark *mark = &leaper->marks[leaper->num_marks++];
+    struct mark *mark = &scanner->marks[scanner->num_marks++];
     mark->bit = reader_position(&lane->reader, search->bytes);
-    memcpy(mark->dc, leaper->dc, sizeof(mark->dc));
+    memcpy(mark->dc, scanner->dc, sizeof(mark->dc));
 }
 
-/* A lane at the end of a chunk. */
-static __attribute__((noinline)) void advance(struct search *search, struct leaper *leaper,
+/* At the end of a scanner's chunk, or at a fault in it: sets a mark and starts the next chunk. */
+static __attribute__((noinline)) void advance(struct search *search, struct scanner *scanner,
                                               struct sluice_jpeg_lane *lane)
 {
     const struct sluice_jpeg *jpeg = search->jpeg;
@@ -135,19 +143,19 @@ static __attribute__((noinline)) void advance(struct search *search, struct leap
         const struct sluice_jpeg_cell *cell = lane->cells;
         for (uint32_t m = 0; m < lane->num_mcus; m++) {
             for (unsigned b = 0; b < jpeg->blocks_in_mcu; b++, cell++)
-                leaper->dc[jpeg->block_component[b]] += (uint32_t)dc_of_leaper(cell);
+                scanner->dc[jpeg->block_component[b]] += (uint32_t)dc_of_scanner(cell);
         }
-        put_mark(search, leaper, lane);
-    } else if (leaper->is_first) {
-        leaper->end = 0; /* who goes on from its last mark will find the fault */
+        put_mark(search, scanner, lane);
+    } else if (scanner->is_first) {
+        scanner->end = 0; /* the tracker goes on from the last mark and finds the fault */
     } else {
-        /* Nonsense, and found out: again from the next byte on. */
+        /* Not synchronised, and the bits cannot be codes: again from the next byte on. */
         const size_t position = reader_position(&lane->reader, search->bytes);
-        leaper->num_marks = 0;
+        scanner->num_marks = 0;
         start_reader(&lane->reader, search->bytes, position / 8 * 8 + 8);
     }
     const size_t position = reader_position(&lane->reader, search->bytes);
-    if (position >= leaper->end || leaper->num_marks == leaper->capacity) {
+    if (position >= scanner->end || scanner->num_marks == scanner->capacity) {
         sluice_jpeg_lane_stop(lane);
         search->num_busy--;
         return;
@@ -155,14 +163,14 @@ static __attribute__((noinline)) void advance(struct search *search, struct leap
     sluice_jpeg_lane_start_chunk(lane, search->mcus_in_chunk, jpeg->blocks_in_mcu);
 }
 
-/* The MCUs at one of which a point must be. */
+/* A point must be at one of these MCUs, both ends included. */
 struct range {
     uint64_t first, last;
 };
 
 static struct range range_of(const struct search *search, unsigned point)
 {
-    const struct sluice_jpeg_leap_aim *aim = search->aim;
+    const struct sluice_jpeg_sync_scan_aim *aim = search->aim;
     const uint32_t row = aim->first_row + point / search->points_in_row;
     const uint64_t start = (uint64_t)row * search->jpeg->mcus_across;
     if (point % search->points_in_row == 0)
@@ -170,8 +178,9 @@ static struct range range_of(const struct search *search, unsigned point)
     return (struct range){start + aim->first_column + 1, start + aim->end_column};
 }
 
-/* Whether who is in step with the codes finds out where in an MCU it is. */
-static bool has_landmarks(const struct search *search)
+/* A scanner synchronises with the codes first; it finds out which block of an MCU it is in only if
+ * blocks are coded differently, or if an MCU is one block. */
+static bool can_synchronise(const struct search *search)
 {
     bool is_same = true;
     for (unsigned c = 1; c < search->jpeg->num_components; c++)
@@ -179,21 +188,21 @@ static bool has_landmarks(const struct search *search)
     return !is_same || search->jpeg->blocks_in_mcu == 1;
 }
 
-/* The first leaper from the scan's start, the others spread over what comes before the last point.
- */
-static bool start_leapers(struct search *search, struct sluice_buf_pool *pool)
+/* Starts the first scanner at the scan's start and the others at equal distances up to the last
+ * point. */
+static bool start_scanners(struct search *search, struct sluice_buf_pool *pool)
 {
     const struct sluice_jpeg *jpeg = search->jpeg;
     const uint64_t num_mcus = (uint64_t)jpeg->mcus_across * jpeg->mcus_down;
     const uint64_t last_mcu = range_of(search, search->num_points - 1).last;
-    /* A guess. */
+    /* A guess of where the last point is, as if all MCUs took the same bytes. */
     const size_t bytes = (size_t)((search->num_bits / 8) * last_mcu / num_mcus);
-    const size_t wish = has_landmarks(search) ? bytes / MIN_BYTES_PER_LANE : 1;
-    const unsigned num_used = wish < 1 ? 1 : wish > NUM_LEAPERS ? NUM_LEAPERS : (unsigned)wish;
+    const size_t wish = can_synchronise(search) ? bytes / MIN_BYTES_PER_LANE : 1;
+    const unsigned num_used = wish < 1 ? 1 : wish > NUM_SCANNERS ? NUM_SCANNERS : (unsigned)wish;
     search->num_busy = num_used;
     const unsigned mcus_to_mark = MAX_BLOCKS_TO_MARK / jpeg->blocks_in_mcu;
     search->mcus_in_chunk = mcus_to_mark > 0 ? mcus_to_mark : 1;
-    /* Every block takes two bits at least; four times the marks that all should need. */
+    /* A block takes two bits at least; or four times the marks that a scanner should set. */
     size_t capacity = bytes / num_used * 4 / search->mcus_in_chunk / jpeg->blocks_in_mcu;
     const size_t enough = (size_t)(last_mcu * 4 / num_used / search->mcus_in_chunk);
     capacity = (capacity < enough ? capacity : enough) + 16;
@@ -201,11 +210,11 @@ static bool start_leapers(struct search *search, struct sluice_buf_pool *pool)
         SLUICE_OK)
         return false;
     struct mark *marks = (struct mark *)(void *)search->marks->data;
-    for (unsigned l = 0; l < NUM_LEAPERS; l++) {
-        struct leaper *leaper = &search->leapers[l];
+    for (unsigned l = 0; l < NUM_SCANNERS; l++) {
+        struct scanner *scanner = &search->scanners[l];
         struct sluice_jpeg_lane *lane = &search->lanes->lanes[l];
         const bool is_used = l < num_used;
-        *leaper = (struct leaper){
+        *scanner = (struct scanner){
             .end = bytes * (l + 1) / num_used * 8,
             .marks = marks + capacity * l,
             .capacity = capacity,
@@ -218,11 +227,11 @@ static bool start_leapers(struct search *search, struct sluice_buf_pool *pool)
         if (!is_used)
             sluice_jpeg_lane_stop(lane);
     }
-    put_mark(search, &search->leapers[0], &search->lanes->lanes[0]);
+    put_mark(search, &search->scanners[0], &search->lanes->lanes[0]);
     return true;
 }
 
-static ALWAYS_INLINE void leap_all(struct search *search)
+static ALWAYS_INLINE void scan_all(struct search *search)
 {
     struct sluice_jpeg_lane *lanes = search->lanes->lanes;
     struct sluice_jpeg_reader a = lanes[0].reader, b = lanes[1].reader, c = lanes[2].reader,
@@ -230,7 +239,7 @@ static ALWAYS_INLINE void leap_all(struct search *search)
 #define ADVANCE(in, l)                                                                             \
     if (__builtin_expect((in).cell >= lanes[l].end, 0)) {                                          \
         lanes[l].reader = (in);                                                                    \
-        advance(search, &search->leapers[l], &lanes[l]);                                           \
+        advance(search, &search->scanners[l], &lanes[l]);                                          \
         (in) = lanes[l].reader;                                                                    \
     }
     while (search->num_busy > 0) {
@@ -239,11 +248,11 @@ static ALWAYS_INLINE void leap_all(struct search *search)
         refill(&c);
         refill(&d);
 #pragma GCC unroll 8
-        for (unsigned i = 0; i < LEAPS_PER_REFILL; i++) {
-            leap(&a, &lanes[0]);
-            leap(&b, &lanes[1]);
-            leap(&c, &lanes[2]);
-            leap(&d, &lanes[3]);
+        for (unsigned i = 0; i < SKIPS_PER_REFILL; i++) {
+            skip(&a, &lanes[0]);
+            skip(&b, &lanes[1]);
+            skip(&c, &lanes[2]);
+            skip(&d, &lanes[3]);
         }
         ADVANCE(a, 0)
         ADVANCE(b, 1)
@@ -253,25 +262,25 @@ static ALWAYS_INLINE void leap_all(struct search *search)
 #undef ADVANCE
 }
 
-static void leap_all_plain(struct search *search)
+static void scan_all_plain(struct search *search)
 {
-    leap_all(search);
+    scan_all(search);
 }
 
 #ifdef SLUICE_HAVE_X86_KERNELS
-static __attribute__((target("bmi,bmi2"))) void leap_all_bmi2(struct search *search)
+static __attribute__((target("bmi,bmi2"))) void scan_all_bmi2(struct search *search)
 {
-    leap_all(search);
+    scan_all(search);
 }
 #endif
 
-/* Where an MCU begins, and what is to be found from there on. */
+/* A place in the scan that is known to be right, and the next point to be found. */
 struct tracker {
     const struct search *search;
     uint64_t mcu;
     size_t bit;
     uint32_t dc[SLUICE_JPEG_MAX_COMPONENTS];
-    unsigned point; /* the next one to be found */
+    unsigned point;
 };
 
 static bool skip_one(struct tracker *at)
@@ -286,7 +295,7 @@ static bool skip_one(struct tracker *at)
     return at->bit <= search->num_bits;
 }
 
-/* The next point, from an MCU that does not come after it. */
+/* Reads on to the next point, which must not lie before the tracker, and puts it. */
 static bool put_point(struct tracker *at)
 {
     const struct search *search = at->search;
@@ -308,7 +317,7 @@ static bool put_point(struct tracker *at)
     return true;
 }
 
-/* Goes on to an MCU, having put the points that need what comes before it. */
+/* Moves the tracker to `next`; puts the points first that `next` would be too late for. */
 static bool go_to(struct tracker *at, const struct tracker *next)
 {
     while (at->point < at->search->num_points && range_of(at->search, at->point).last < next->mcu) {
@@ -321,15 +330,15 @@ static bool go_to(struct tracker *at, const struct tracker *next)
     return true;
 }
 
-/* Goes through a leaper's marks from number `first` on, where `at` is. */
-static bool follow(struct tracker *at, const struct leaper *leaper, size_t first)
+/* Moves the tracker along a scanner's marks, from the mark `first`, on which it stands. */
+static bool follow(struct tracker *at, const struct scanner *scanner, size_t first)
 {
     struct tracker next = *at;
     uint32_t base[SLUICE_JPEG_MAX_COMPONENTS];
     for (unsigned c = 0; c < SLUICE_JPEG_MAX_COMPONENTS; c++)
-        base[c] = at->dc[c] - leaper->marks[first].dc[c];
-    for (size_t m = first + 1; m < leaper->num_marks; m++) {
-        const struct mark *mark = &leaper->marks[m];
+        base[c] = at->dc[c] - scanner->marks[first].dc[c];
+    for (size_t m = first + 1; m < scanner->num_marks; m++) {
+        const struct mark *mark = &scanner->marks[m];
         next.mcu += at->search->mcus_in_chunk;
         next.bit = mark->bit;
         for (unsigned c = 0; c < SLUICE_JPEG_MAX_COMPONENTS; c++)
@@ -340,21 +349,21 @@ static bool follow(struct tracker *at, const struct leaper *leaper, size_t first
     return true;
 }
 
-/* Goes on until it meets with one of a leaper's marks; their number: it does not, or has all
- * points before. */
-static bool meet(struct tracker *at, const struct leaper *leaper, size_t *mark)
+/* Reads on until the tracker stands on one of the scanner's marks, whose index becomes *mark.  If
+ * there is none, or no point is left to be found, *mark becomes num_marks. */
+static bool meet(struct tracker *at, const struct scanner *scanner, size_t *mark)
 {
     size_t m = 0;
     struct tracker next = *at;
-    *mark = leaper->num_marks;
+    *mark = scanner->num_marks;
     while (at->point < at->search->num_points) {
-        while (m < leaper->num_marks && leaper->marks[m].bit < at->bit)
+        while (m < scanner->num_marks && scanner->marks[m].bit < at->bit)
             m++;
-        if (m == leaper->num_marks || leaper->marks[m].bit == at->bit) {
+        if (m == scanner->num_marks || scanner->marks[m].bit == at->bit) {
             *mark = m;
             return true;
         }
-        if (at->mcu == range_of(at->search, at->point).last) { /* nothing may be behind it */
+        if (at->mcu == range_of(at->search, at->point).last) { /* `next` may come too late */
             if (!put_point(at))
                 return false;
         } else if (!skip_one(&next) || !go_to(at, &next)) {
@@ -364,15 +373,15 @@ static bool meet(struct tracker *at, const struct leaper *leaper, size_t *mark)
     return true;
 }
 
-static bool put_points(const struct search *search, unsigned num_leapers)
+static bool put_points(const struct search *search, unsigned num_scanners)
 {
     struct tracker at = {.search = search};
-    for (unsigned l = 0; l < num_leapers; l++) {
-        const struct leaper *leaper = &search->leapers[l];
+    for (unsigned l = 0; l < num_scanners; l++) {
+        const struct scanner *scanner = &search->scanners[l];
         size_t mark = 0;
-        if (l > 0 && !meet(&at, leaper, &mark))
+        if (l > 0 && !meet(&at, scanner, &mark))
             return false;
-        if (mark < leaper->num_marks && !follow(&at, leaper, mark))
+        if (mark < scanner->num_marks && !follow(&at, scanner, mark))
             return false;
     }
     while (at.point < search->num_points) {
@@ -382,10 +391,10 @@ static bool put_points(const struct search *search, unsigned num_leapers)
     return true;
 }
 
-bool sluice_jpeg_leap_to(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg,
-                         const struct sluice_jpeg_scan *scan,
-                         const struct sluice_jpeg_leap_aim *aim, struct sluice_buf_pool *pool,
-                         struct sluice_jpeg_point *points)
+bool sluice_jpeg_sync_scan(struct sluice_jpeg_lanes *lanes, const struct sluice_jpeg *jpeg,
+                           const struct sluice_jpeg_scan *scan,
+                           const struct sluice_jpeg_sync_scan_aim *aim,
+                           struct sluice_buf_pool *pool, struct sluice_jpeg_point *points)
 {
     const unsigned points_in_row = aim->end_column ? 2 : 1;
     struct search search = {
@@ -399,18 +408,18 @@ bool sluice_jpeg_leap_to(struct sluice_jpeg_lanes *lanes, const struct sluice_jp
         .bytes = scan->data->data,
         .num_bits = scan->data->len * 8,
     };
-    if (!start_leapers(&search, pool))
+    if (!start_scanners(&search, pool))
         return false;
-    const unsigned num_leapers = search.num_busy;
+    const unsigned num_scanners = search.num_busy;
 #ifdef SLUICE_HAVE_X86_KERNELS
     if (lanes->has_bmi2)
-        leap_all_bmi2(&search);
+        scan_all_bmi2(&search);
     else
 #endif
-        leap_all_plain(&search);
-    for (unsigned l = 0; l < NUM_LEAPERS; l++)
+        scan_all_plain(&search);
+    for (unsigned l = 0; l < NUM_SCANNERS; l++)
         sluice_jpeg_lane_clear(&lanes->lanes[l]);
-    const bool is_good = put_points(&search, num_leapers);
+    const bool is_good = put_points(&search, num_scanners);
     sluice_buf_unref(search.marks);
     return is_good;
 }

@@ -1,7 +1,7 @@
 /* The kernels with AVX-512 (F, BW, VL, VBMI, VNNI).  Compiled for it; only called
  * where base/cpu.h found all of these.  The resize has a file of its own. */
 
-#include "image/kernels_avx512.h"
+#include "image/x86/kernels_avx512.h"
 
 #include "image/kernels.h"
 

@@ -15,8 +15,8 @@ import unittest
 
 # A profile of so few is as much of a file.
 QUICK = ["--profile-samples", "2", "--attempts", "1"]
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
 BIN = os.environ["SLUICE_BIN"]
 SIZES = """\
 index;raw;decoding;original_shape;RandomResizedCrop;RandomHorizontalFlip;ToTensor;Normalize;
@@ -26,7 +26,7 @@ index;raw;decoding;original_shape;RandomResizedCrop;RandomHorizontalFlip;ToTenso
 
 
 def reproduce(*arguments, code=0):
-    done = subprocess.run([sys.executable, HERE / "reproduce", "--bin", BIN,
+    done = subprocess.run([sys.executable, BENCH / "reproduce", "--bin", BIN,
                            *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode != code:
         raise AssertionError(f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
@@ -141,7 +141,7 @@ class ReproduceTest(unittest.TestCase):
         self.assertEqual(ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0), 0)
         out = pathlib.Path(self.folder.name, "killed")
         process = subprocess.Popen(
-            [sys.executable, HERE / "reproduce", "--bin", BIN, self.images, "--out", out,
+            [sys.executable, BENCH / "reproduce", "--bin", BIN, self.images, "--out", out,
              "--modes", "no-off", "--bandwidths", "1gbit", "--epochs", "1000", "--repeat", "1",
              *QUICK], stdout=subprocess.PIPE, text=True)
         for line in process.stdout:
@@ -190,7 +190,7 @@ class ReproduceTest(unittest.TestCase):
         self.assertNotIn("--consume-rate", rows["0.0"]["command"])
 
     def test_images_are_read_unless_they_are_too_many(self):
-        from reproduce_lib import image_files
+        from sluice_bench import image_files
         total = sum(os.path.getsize(path) for path in image_files.find(self.images))
 
         def read_bytes():
@@ -202,7 +202,7 @@ class ReproduceTest(unittest.TestCase):
             self.assertEqual(read_bytes() - before >= total, is_read)
 
     def test_a_plan_that_was_made_before_keeps_its_choices_at_other_speeds(self):
-        from reproduce_lib import forecast
+        from sluice_bench import forecast
         plan = {"seconds": 4.5, "busy_storage_cpu": 4.0, "busy_network": 3.0,
                 "busy_compute_cpu": 2.0, "busy_gpu": 0.5}
         for storage, compute, seconds in ((1, 1, 4.5), (0.8, 1, 5.5), (2, 1, 3.5), (2, 0.5, 4.5)):
@@ -210,7 +210,7 @@ class ReproduceTest(unittest.TestCase):
                 plan, {"storage": storage, "compute": compute}), seconds)
 
     def test_clocks_tell_how_fast_the_cpus_are(self):
-        from reproduce_lib import hosts, speed
+        from sluice_bench import hosts, speed
         folder = pathlib.Path(self.folder.name, "clocks")
         speed.copy_images(self.images, folder / "images")
         self.assertEqual(len(list((folder / "images").iterdir())), 8)
@@ -242,7 +242,7 @@ class ReproduceTest(unittest.TestCase):
     def test_whatif_varies_one_thing_at_a_time(self):
         out = pathlib.Path(self.folder.name, "whatif")
         done = subprocess.run(
-            [sys.executable, HERE / "whatif", "--bin", BIN, self.images, "--out", out, "--no-root",
+            [sys.executable, BENCH / "whatif", "--bin", BIN, self.images, "--out", out, "--no-root",
              "--modes", "no-off,auto", "--bandwidths", "500mbit,2gbit", "--storage-cores", "1,2",
              "--compute-cores", "1", "--consume-rates", "0,1000", "--epochs", "1", "--repeat", "1",
              "--no-clocks", *QUICK], capture_output=True, text=True, check=False)
@@ -269,7 +269,7 @@ class ReproduceTest(unittest.TestCase):
                                   ("500", "1", "1000")})
 
     def test_parts_of_cores(self):
-        from reproduce_lib import quota
+        from sluice_bench import quota
         try:
             quota.Quota(0.5).close()
         except quota.QuotaError as error:

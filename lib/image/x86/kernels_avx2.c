@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 #include "image/kernels.h"
-#include "image/kernels_rows.h"
+#include "image/x86/kernels_rows.h"
 
 #include <immintrin.h>
 #include <stdbool.h>

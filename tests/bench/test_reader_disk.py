@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 
 
@@ -16,7 +16,7 @@ def main():
         subprocess.run([BIN / "offload_dataset", "synth", images, "-n", "6", "--num-val", "0",
                         "--classes", "2", "-j", "1", "--log-level", "warn"], check=True)
         done = subprocess.run(
-            [sys.executable, HERE / "reader_disk", images, "--bin", BIN,
+            [sys.executable, BENCH / "reader_disk", images, "--bin", BIN,
              "--schedulers", "none", "--channels", "4", "--read-us", "10", "--rate", "1000000000",
              "--json", "--", "--rounds", "1", "--attempts", "1", "--seconds", "0.1",
              "--warm-up", "0", "--rate", "100", "--touch-us", "10"],

@@ -11,13 +11,13 @@ import tempfile
 import threading
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 LINK = BIN.parent / "bench/bench_link"
 
 
 def run(program, *arguments):
-    done = subprocess.run([sys.executable, HERE / program, *map(str, arguments)],
+    done = subprocess.run([sys.executable, BENCH / program, *map(str, arguments)],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise AssertionError(f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")

@@ -9,10 +9,10 @@
  * is count <= 16448.  Bits 22 .. 29 of S are the byte then.  More taps than MAX_TAPS are left to
  * kernels_c.c. */
 
-#include "image/kernels_avx512.h"
+#include "image/x86/kernels_avx512.h"
 
 #include "base/compiler.h"
-#include "image/kernels_rows.h"
+#include "image/x86/kernels_rows.h"
 
 #include <immintrin.h>
 #include <stdbool.h>

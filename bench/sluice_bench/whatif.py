@@ -1,7 +1,7 @@
 """How far the forecasts of `offload_profile whatif` are from epochs on such machines."""
 import statistics
 
-from . import cells, program, records
+from . import cells, records, reproduce
 
 LIMITS = (("mbit", "net-bw"), ("storage_cores", "remote-cpus"), ("compute_cores", "local-cpus"),
           ("consume_rate", "gpu-rate"))
@@ -48,7 +48,7 @@ def lines(summary):
         limit_lines(planned)
 
 
-WHATIF = program.Program(
+WHATIF = reproduce.Program(
     "bench/whatif",
     "Runs epochs on the machine that the first bandwidth, cores and pace name, and on those that "
     "differ from it in one of them, and says how far `offload_profile whatif` was off.",
@@ -56,4 +56,4 @@ WHATIF = program.Program(
 
 
 def main(arguments=None):
-    return program.main(arguments, WHATIF)
+    return reproduce.main(arguments, WHATIF)

@@ -8,16 +8,16 @@ import sys
 import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
 
-from reproduce_lib import parts  # noqa: E402
+from sluice_bench import parts  # noqa: E402
 
 BIN = pathlib.Path(os.environ["SLUICE_BIN"])
 
 
 def several_clients(*arguments, code=0):
-    done = subprocess.run([sys.executable, HERE / "several_clients", "--bin", BIN,
+    done = subprocess.run([sys.executable, BENCH / "several_clients", "--bin", BIN,
                            *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode != code:
         raise AssertionError(f"exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")

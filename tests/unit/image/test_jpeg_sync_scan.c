@@ -1,6 +1,6 @@
-/* Points found by leaping are those that reading symbol by symbol comes by. */
+/* A sync scan finds the same points as a reader that goes symbol by symbol. */
 
-#include "image/jpeg_leap.h"
+#include "image/jpeg_sync_scan.h"
 
 #include "base/buf.h"
 #include "base/rng.h"
@@ -69,12 +69,12 @@ static void prepare(const struct sluice_buf *file, struct sluice_jpeg *jpeg,
     CU_ASSERT_EQUAL_FATAL(sluice_jpeg_scan_read(jpeg, NULL, scan, NULL), SLUICE_OK);
     sluice_jpeg_lanes_init(lanes);
     sluice_jpeg_lanes_set_codings(lanes, jpeg);
-    sluice_jpeg_lanes_make_leaps(lanes, jpeg);
+    sluice_jpeg_lanes_make_skips(lanes, jpeg);
 }
 
-static struct sluice_jpeg_leap_aim random_aim(const struct sluice_jpeg *jpeg)
+static struct sluice_jpeg_sync_scan_aim random_aim(const struct sluice_jpeg *jpeg)
 {
-    struct sluice_jpeg_leap_aim aim = {
+    struct sluice_jpeg_sync_scan_aim aim = {
         .first_row = sluice_rng_below(&rng, jpeg->mcus_down),
         .first_column = sluice_rng_below(&rng, jpeg->mcus_across),
     };
@@ -95,12 +95,12 @@ static void check_point(const struct sluice_jpeg *jpeg, const struct truth *trut
 }
 
 static void check_aim(const struct sluice_jpeg *jpeg, const struct sluice_jpeg_scan *scan,
-                      const struct truth *truth, const struct sluice_jpeg_leap_aim *aim)
+                      const struct truth *truth, const struct sluice_jpeg_sync_scan_aim *aim)
 {
     const unsigned in_row = aim->end_column ? 2 : 1;
     struct sluice_jpeg_point *points =
         calloc((aim->end_row - aim->first_row) * in_row, sizeof(*points));
-    CU_ASSERT_TRUE_FATAL(sluice_jpeg_leap_to(lanes, jpeg, scan, aim, NULL, points));
+    CU_ASSERT_TRUE_FATAL(sluice_jpeg_sync_scan(lanes, jpeg, scan, aim, NULL, points));
     for (uint32_t row = aim->first_row; row < aim->end_row; row++) {
         const struct sluice_jpeg_point *first = &points[(row - aim->first_row) * in_row];
         CU_ASSERT(first->column <= aim->first_column && first->scan == scan);
@@ -128,13 +128,13 @@ static void points_are_where_they_are(void)
             prepare(file, &jpeg, &scan);
             struct truth *truth = read_all(&jpeg, &scan);
             for (int n = 0; n < 12; n++) {
-                const struct sluice_jpeg_leap_aim aim = random_aim(&jpeg);
+                const struct sluice_jpeg_sync_scan_aim aim = random_aim(&jpeg);
                 check_aim(&jpeg, &scan, truth, &aim);
             }
             /* Behind the last MCU is a point as well. */
-            const struct sluice_jpeg_leap_aim all = {.end_row = jpeg.mcus_down,
-                                                     .first_column = jpeg.mcus_across - 1,
-                                                     .end_column = jpeg.mcus_across};
+            const struct sluice_jpeg_sync_scan_aim all = {.end_row = jpeg.mcus_down,
+                                                          .first_column = jpeg.mcus_across - 1,
+                                                          .end_column = jpeg.mcus_across};
             check_aim(&jpeg, &scan, truth, &all);
             free(truth);
             sluice_jpeg_scan_clear(&scan);
@@ -185,28 +185,28 @@ static void faults_before_the_last_point_are_found(void)
     struct truth *truth = read_all(&jpeg, &scan);
     struct sluice_jpeg_point *points = calloc(jpeg.mcus_down, sizeof(*points));
     const uint32_t last_row = jpeg.mcus_down / 2;
-    const struct sluice_jpeg_leap_aim aim = {.first_row = last_row - 3, .end_row = last_row};
+    const struct sluice_jpeg_sync_scan_aim aim = {.first_row = last_row - 3, .end_row = last_row};
     const size_t needed = truth[(size_t)(last_row - 1) * jpeg.mcus_across].bit / 8;
-    CU_ASSERT_TRUE(sluice_jpeg_leap_to(lanes, &jpeg, &scan, &aim, NULL, points));
+    CU_ASSERT_TRUE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
     const size_t len = scan.data->len;
     uint8_t *bytes = scan.data->data, *rest = malloc(len);
     memcpy(rest, bytes, len);
     for (size_t cut = needed / 2; cut < needed; cut += needed / 16) {
         scan.data->len = cut;
         memset(bytes + cut, 0, len - cut);
-        CU_ASSERT_FALSE(sluice_jpeg_leap_to(lanes, &jpeg, &scan, &aim, NULL, points));
+        CU_ASSERT_FALSE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
         memcpy(bytes, rest, len);
     }
     scan.data->len = len;
     for (size_t at = 0; at + 4 < needed; at += needed / 9) {
         memset(bytes + at, 0xFF, 4); /* the code of all ones */
-        CU_ASSERT_FALSE(sluice_jpeg_leap_to(lanes, &jpeg, &scan, &aim, NULL, points));
+        CU_ASSERT_FALSE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
         memcpy(bytes, rest, len);
     }
     /* What is wrong behind it does no harm. */
     CU_ASSERT_FATAL(needed + 100 < len);
     memset(bytes + needed + 100, 0xFF, len - needed - 100);
-    CU_ASSERT_TRUE(sluice_jpeg_leap_to(lanes, &jpeg, &scan, &aim, NULL, points));
+    CU_ASSERT_TRUE(sluice_jpeg_sync_scan(lanes, &jpeg, &scan, &aim, NULL, points));
     free(rest);
     free(points);
     free(truth);
@@ -223,7 +223,7 @@ int main(void)
     };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     lanes = aligned_alloc(64, (sizeof(*lanes) + 63) / 64 * 64);
-    const int result = sluice_test_run("jpeg_leap", tests, SLUICE_TEST_COUNT(tests));
+    const int result = sluice_test_run("jpeg_sync_scan", tests, SLUICE_TEST_COUNT(tests));
     free(lanes);
     return result;
 }

@@ -1,5 +1,5 @@
-#ifndef SLUICE_IMAGE_KERNELS_ROWS_H
-#define SLUICE_IMAGE_KERNELS_ROWS_H
+#ifndef SLUICE_IMAGE_X86_KERNELS_ROWS_H
+#define SLUICE_IMAGE_X86_KERNELS_ROWS_H
 
 #include "image/kernels.h"
 

@@ -1,1 +1,0 @@
-"""The parts of bench/reproduce: one module for each concern, Python's standard library alone."""
