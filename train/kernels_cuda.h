@@ -21,9 +21,13 @@ extern "C" {
 
 /* Image tensors are N x H x W x C, which is what tensor cores read without a transposition. */
 
+/* A place in a pooling window fits a byte. */
+#define SLUICE_CUDA_MAX_POOLED 15
+
+/* Maximum pooling: kernel at most SLUICE_CUDA_MAX_POOLED, c a multiple of 4. */
 struct sluice_cuda_window {
     uint32_t c, in_h, in_w, out_h, out_w;
-    uint32_t kernel, stride, pad; /* maximum pooling; kernel at most 15, c a multiple of 4 */
+    uint32_t kernel, stride, pad;
 };
 
 /* Over rows x num_c matrices; num_c is a multiple of 4. */

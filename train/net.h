@@ -73,7 +73,7 @@ struct sluice_net {
 
 /* model: "alexnet", "resnet18" (torchvision's), "small_cnn" (four conv-batchnorm-relu stages,
  * global average pool, dropout of 0, linear).  dropout < 0: the model's own.  SLUICE_E_INVALID: no
- * such model, or an image_size too small for it (says the smallest). */
+ * such model, an image_size too small for it (says the smallest), or an option out of range. */
 SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t image_size,
                                                uint32_t num_classes, double dropout,
                                                struct sluice_net *net, struct sluice_err *err);

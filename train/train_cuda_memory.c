@@ -64,7 +64,10 @@ sluice_status cuda_check_cublas(cublasStatus_t error, const char *what, struct s
 static sluice_status alloc_device(struct cuda_trainer *cuda, size_t bytes, void **block,
                                   struct sluice_err *err)
 {
-    assert(cuda->num_owned < MAX_BLOCKS);
+    if (cuda->num_owned == MAX_BLOCKS)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "device cuda: the model needs more than %d blocks of memory",
+                           MAX_BLOCKS);
     void *memory = NULL;
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaErrorMemoryAllocation) {
@@ -226,11 +229,30 @@ static bool is_in_place_backward(enum sluice_layer_kind kind)
     return is_in_place(kind) || kind == SLUICE_LAYER_BATCHNORM || kind == SLUICE_LAYER_ADD;
 }
 
+/* What kernels_cuda.h asks of a layer. */
+static sluice_status check_layer(const struct sluice_layer *layer, unsigned i,
+                                 struct sluice_err *err)
+{
+    const bool is_maxpool = layer->kind == SLUICE_LAYER_MAXPOOL;
+    if ((is_maxpool || layer->kind == SLUICE_LAYER_BATCHNORM) && layer->in.c % 4 != 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "device cuda: layer %u of the model has %u channels, not a multiple of 4", i,
+            layer->in.c);
+    if (is_maxpool && layer->kernel > SLUICE_CUDA_MAX_POOLED)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "device cuda: layer %u of the model pools %u pixels a side; at most %d",
+                           i, layer->kernel, SLUICE_CUDA_MAX_POOLED);
+    return SLUICE_OK;
+}
+
 static sluice_status make_layer(struct cuda_trainer *cuda, unsigned i, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
     const size_t count = cuda->base.options.batch_size * cuda_elements(layer->out);
-    sluice_status status = SLUICE_OK;
+    sluice_status status = check_layer(layer, i, err);
+    if (status)
+        return status;
     if (is_in_place(layer->kind)) {
         assert(cuda->num_readers[layer->input] == 1 && layer->input > 0);
         cuda->tensors[i + 1] = cuda->tensors[layer->input];
