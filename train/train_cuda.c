@@ -1,5 +1,7 @@
 #include "train/train_cuda_state.h"
 
+#include <string.h>
+
 /* Walks the net forwards and backwards with cuDNN (convolutions), cuBLAS (linear layers) and our
  * kernels (the rest).  The host only queues work:
  *
@@ -19,6 +21,8 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
                             struct slot *slot, struct sluice_err *err)
 {
     const size_t bytes = batch->n * cuda_elements(cuda->base.net.layers[0].in);
+    const size_t label_bytes = batch->n * sizeof(*batch->labels);
+    memcpy(slot->pinned_labels, batch->labels, label_bytes);
     sluice_status status = cuda_check(cudaStreamWaitEvent(cuda->copies, slot->consumed, 0),
                                       "cudaStreamWaitEvent", err);
     if (!status)
@@ -26,8 +30,7 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
                                             cudaMemcpyHostToDevice, cuda->copies),
                             "cudaMemcpy", err);
     if (!status)
-        status = cuda_check(cudaMemcpyAsync(slot->labels, batch->labels,
-                                            batch->n * sizeof(*batch->labels),
+        status = cuda_check(cudaMemcpyAsync(slot->labels, slot->pinned_labels, label_bytes,
                                             cudaMemcpyHostToDevice, cuda->copies),
                             "cudaMemcpy", err);
     if (!status)
@@ -207,6 +210,8 @@ static void cuda_clear(struct sluice_trainer *trainer)
             cudaEventDestroy(cuda->slots[i].uploaded);
         if (cuda->slots[i].consumed)
             cudaEventDestroy(cuda->slots[i].consumed);
+        if (cuda->slots[i].pinned_labels)
+            cudaFreeHost(cuda->slots[i].pinned_labels);
     }
     if (cuda->cublas)
         cublasDestroy(cuda->cublas);

@@ -317,6 +317,9 @@ sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err)
         if (!status)
             status = alloc_device(cuda, n * sizeof(*slot->labels), (void **)&slot->labels, err);
         if (!status)
+            status = sluice_trainer_host_alloc(&cuda->base, n * sizeof(*slot->pinned_labels),
+                                               (void **)&slot->pinned_labels, err);
+        if (!status)
             status = cuda_check(cudaEventCreateWithFlags(&slot->uploaded, flags), "cudaEventCreate",
                                 err);
         if (!status)

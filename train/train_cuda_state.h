@@ -45,9 +45,13 @@ struct plan { /* for batches of n */
     struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
 };
 
+/* Device memory of a batch.  Pixels go up from the caller's memory, which is pinned.  Labels are
+ * few and the caller's may be pageable, from where a copy would stop the host: they go by
+ * `pinned_labels`, which is free again at `uploaded`, that is before the step returns. */
 struct slot {
     uint8_t *pixels;
     uint32_t *labels;
+    uint32_t *pinned_labels;
     cudaEvent_t uploaded, consumed;
 };
 
