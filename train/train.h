@@ -73,6 +73,11 @@ SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trai
                                                      struct sluice_train_totals *totals,
                                                      struct sluice_err *err);
 
+/* Whether the same run on the same machine gives the same weights again.  False from the first
+ * batch on for which cuDNN offers no deterministic algorithm (a line in the log names the layer).
+ */
+bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer);
+
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
 
 /* Checkpoints: the model's name and shapes, parameters, momentum, running statistics, step

@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMPUTE_CLIENT_TRAIN_CUDA_STATE_H
-#define SLUICE_COMPUTE_CLIENT_TRAIN_CUDA_STATE_H
+#ifndef SLUICE_TRAIN_TRAIN_CUDA_STATE_H
+#define SLUICE_TRAIN_TRAIN_CUDA_STATE_H
 
 #include "train/trainer_internal.h"
 
@@ -26,10 +26,21 @@
 
 enum pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_FILTER, NUM_PASSES };
 
+/* An algorithm for a pass; `algo` is of the pass's own enum. */
 struct conv_pass {
-    int algo; /* of the pass's own enum */
+    int algo;
     cudnnMathType_t math;
     size_t workspace;
+    bool is_deterministic;
+};
+
+/* What cuDNN says of an algorithm; its results for the three passes have this in common. */
+struct cuda_candidate {
+    int algo;
+    cudnnStatus_t status;
+    size_t memory;
+    cudnnDeterminism_t determinism;
+    cudnnMathType_t math;
 };
 
 struct conv_plan { /* all NULL for other layers */
@@ -124,6 +135,13 @@ SLUICE_MUST_USE sluice_status cuda_write(struct sluice_trainer *trainer, enum sl
 SLUICE_MUST_USE sluice_status cuda_get_plan(struct cuda_trainer *cuda, unsigned n,
                                             struct plan **out, struct sluice_err *err);
 void cuda_plan_destroy(struct plan *plan); /* NULL is fine */
+
+/* The first usable one of the candidates, which cuDNN orders by expected time.  A deterministic one
+ * comes before all others: the same run gives the same weights again.  SLUICE_E_UNSUPPORTED: none
+ * is usable.  Pure. */
+SLUICE_MUST_USE sluice_status cuda_pick(const struct cuda_candidate *candidates, int count,
+                                        bool allow_tf32, struct conv_pass *out,
+                                        struct sluice_err *err);
 
 /* Queues layer i for plan->n samples: tensors[i + 1] from its inputs. */
 SLUICE_MUST_USE sluice_status cuda_forward_layer(struct cuda_trainer *cuda, struct plan *plan,

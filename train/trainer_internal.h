@@ -59,6 +59,7 @@ struct sluice_trainer {
     uint64_t steps;                    /* taken since the initial weights, also before a load */
     struct sluice_train_totals totals; /* samples and steps since the last collect */
     bool has_grad;                     /* a step was taken by this object */
+    bool is_nondeterministic;          /* the device says so, at any time */
 };
 
 extern const struct sluice_trainer_ops sluice_trainer_none_ops;

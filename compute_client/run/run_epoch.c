@@ -234,6 +234,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, struct sluice_err 
         .manifest = run->manifest,
         .has_loss = run->learns,
         .totals = pass.totals,
+        .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .retries = lost_streams(run, &run->val),
     };
     return print_report(run, &report, err);
@@ -262,6 +263,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .manifest = run->manifest,
         .has_loss = run->learns,
         .totals = train.totals,
+        .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .lr = lr,
         .retries = lost_streams(run, &run->train) - lost_before,
         .plan = run->auto_chooser ? &plan : NULL,
