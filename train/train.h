@@ -67,6 +67,13 @@ SLUICE_MUST_USE sluice_status sluice_trainer_evaluate(struct sluice_trainer *tra
                                                       const struct sluice_train_batch *batch,
                                                       struct sluice_err *err);
 
+/* The same sums without waiting for the device, for a line of progress: on a GPU they lack the last
+ * steps, as many as are not computed yet.  They do not start again, and what collect returns later
+ * does not depend on how far the device was.  A loss that is not finite is SLUICE_E_INTERNAL. */
+SLUICE_MUST_USE sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,
+                                                      struct sluice_train_totals *totals,
+                                                      struct sluice_err *err);
+
 /* Waits for all steps and returns the sums, which start again at 0.  A loss that is
  * not finite is SLUICE_E_INTERNAL. */
 SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,

@@ -55,7 +55,7 @@ struct cpu_trainer {
 
     float **owned; /* every array, to free */
     size_t num_owned, max_owned;
-    struct sluice_train_totals totals; /* loss and hits since the last collect */
+    struct sluice_train_totals totals; /* loss and hits since the last progress or collect */
 };
 
 static size_t elements(struct sluice_shape shape)
@@ -574,16 +574,23 @@ static sluice_status cpu_evaluate(struct sluice_trainer *trainer,
     return run((struct cpu_trainer *)trainer, batch, false, &plan, err);
 }
 
-static sluice_status cpu_collect(struct sluice_trainer *trainer, struct sluice_train_totals *totals,
-                                 struct sluice_err *err)
+static sluice_status cpu_collect(struct sluice_trainer *trainer, struct sluice_err *err)
 {
     (void)err;
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
-    totals->loss_sum += cpu->totals.loss_sum;
-    totals->top1 += cpu->totals.top1;
-    totals->top5 += cpu->totals.top5;
+    trainer->totals.loss_sum += cpu->totals.loss_sum;
+    trainer->totals.top1 += cpu->totals.top1;
+    trainer->totals.top5 += cpu->totals.top5;
     memset(&cpu->totals, 0, sizeof(cpu->totals));
     return SLUICE_OK;
+}
+
+static sluice_status cpu_progress(struct sluice_trainer *trainer,
+                                  struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    const sluice_status status = cpu_collect(trainer, err);
+    *totals = trainer->totals;
+    return status;
 }
 
 static float *array_of(const struct cpu_trainer *cpu, enum sluice_array array, unsigned param)
@@ -623,6 +630,7 @@ const struct sluice_trainer_ops sluice_trainer_cpu_ops = {
     .clear = cpu_clear,
     .step = cpu_step,
     .evaluate = cpu_evaluate,
+    .progress = cpu_progress,
     .collect = cpu_collect,
     .read = cpu_read,
     .write = cpu_write,

@@ -14,6 +14,7 @@
  *     train_cuda_memory.c  parameters, tensors, staging slots
  *     train_cuda_plan.c    cuDNN's descriptors and algorithms for a batch size
  *     train_cuda_layers.c  each layer forwards and backwards
+ *     train_cuda_sums.c    loss and hits on their way to the host
  *
  * All of it runs on the thread that drives the trainer. */
 
@@ -22,7 +23,10 @@
 
 #define NUM_SLOTS 2
 
-#define MAX_BLOCKS 1024 /* of device memory: a few for each layer */
+#define NUM_SNAPSHOTS 4
+
+/* Of device memory: a few for each layer. */
+#define MAX_BLOCKS 1024
 
 enum pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_FILTER, NUM_PASSES };
 
@@ -66,6 +70,14 @@ struct slot {
     cudaEvent_t uploaded, consumed;
 };
 
+/* The open portion's sums after a step's loss, copied to pinned memory. */
+struct snapshot {
+    cudaEvent_t copied;
+    /* Since the last collect, with this step. */
+    uint64_t samples, steps;
+    bool ends_portion;
+};
+
 struct cuda_trainer {
     struct sluice_trainer base;
     cudaStream_t copies, compute;
@@ -96,8 +108,16 @@ struct cuda_trainer {
     float *means[SLUICE_NET_MAX_LAYERS];   /* BATCHNORM: of the batch */
     float *inverse_deviations[SLUICE_NET_MAX_LAYERS];
 
-    struct sluice_cuda_sums *sample_sums; /* batch_size */
-    struct sluice_cuda_sums *sums;        /* since the last collect */
+    /* On the device: by sample of the batch; of the open portion. */
+    struct sluice_cuda_sums *sample_sums, *sums;
+
+    /* A ring of what is on its way, and where it goes. */
+    struct snapshot snapshots[NUM_SNAPSHOTS];
+    struct sluice_cuda_sums *pinned;
+    unsigned first_snapshot, num_snapshots;
+    /* Of the last snapshot that arrived. */
+    struct sluice_cuda_sums portion;
+    uint64_t known_samples, known_steps;
 
     void *owned[MAX_BLOCKS];
     size_t num_owned;
@@ -118,6 +138,16 @@ SLUICE_MUST_USE sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice
 SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_make_sums(struct cuda_trainer *cuda, struct sluice_err *err);
+void cuda_clear_sums(struct cuda_trainer *cuda); /* idle */
+
+/* Behind the loss of a step of n samples. */
+SLUICE_MUST_USE sluice_status cuda_queue_snapshot(struct cuda_trainer *cuda, unsigned n,
+                                                  struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_progress(struct sluice_trainer *trainer,
+                                            struct sluice_train_totals *totals,
+                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_collect(struct sluice_trainer *trainer, struct sluice_err *err);
 
 /* sluice_trainer_measure_upload(), into the first slot. */
 SLUICE_MUST_USE sluice_status cuda_measure_upload(struct sluice_trainer *trainer,

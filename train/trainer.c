@@ -161,20 +161,40 @@ sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
     return SLUICE_OK;
 }
 
-sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
-                                     struct sluice_train_totals *totals, struct sluice_err *err)
+static sluice_status check_loss(const struct sluice_trainer *trainer,
+                                const struct sluice_train_totals *totals, struct sluice_err *err)
 {
-    struct sluice_train_totals sums = trainer->totals;
-    const sluice_status status = trainer->ops->collect(trainer, &sums, err);
-    if (status)
-        return status;
-    memset(&trainer->totals, 0, sizeof(trainer->totals));
-    if (!isfinite(sums.loss_sum))
+    if (!isfinite(totals->loss_sum))
         return sluice_fail(err, SLUICE_E_INTERNAL,
                            "the loss is not finite after %llu steps: is lr %g too high?",
                            (unsigned long long)trainer->steps, trainer->lr);
-    *totals = sums;
     return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,
+                                      struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    struct sluice_train_totals sums = {0};
+    sluice_status status = trainer->ops->progress(trainer, &sums, err);
+    if (!status)
+        status = check_loss(trainer, &sums, err);
+    if (!status)
+        *totals = sums;
+    return status;
+}
+
+sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
+                                     struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    sluice_status status = trainer->ops->collect(trainer, err);
+    if (status)
+        return status;
+    const struct sluice_train_totals sums = trainer->totals;
+    memset(&trainer->totals, 0, sizeof(trainer->totals));
+    status = check_loss(trainer, &sums, err);
+    if (!status)
+        *totals = sums;
+    return status;
 }
 
 bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer)
