@@ -35,10 +35,13 @@ struct sluice_cuda_batchnorm {
     uint32_t num_c;
     const float *weight, *bias;
     float *running_mean, *running_var;
-    float *mean, *inverse_deviation; /* of the batch: from forward to backward */
+    /* Of the batch: forward writes, backward reads. */
+    float *mean, *inverse_deviation;
     double epsilon, momentum;
-    bool relu;       /* the output is followed by a relu, which is done here in both directions */
-    double *scratch; /* sluice_cuda_scratch(num_c) */
+    /* A relu follows the output and is done here, in both directions. */
+    bool relu;
+    /* sluice_cuda_scratch(num_c) bytes. */
+    double *scratch;
 };
 
 struct sluice_cuda_sums {
@@ -46,7 +49,7 @@ struct sluice_cuda_sums {
     uint64_t top1, top5;
 };
 
-/* Bytes that sums over the columns of a matrix need, however many rows it has. */
+/* Bytes of scratch memory for sums over the columns of a matrix with any number of rows. */
 size_t sluice_cuda_scratch(size_t num_c);
 
 /* out[i] = table[i % 3][pixels[i]]; table is 3 x 256. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Above these nobody trains, and below them no size here overflows. */
+/* Larger than anybody trains with, and small enough that no size here overflows. */
 #define MAX_IMAGE_SIZE 8192
 #define MAX_CLASSES 1000000
 
@@ -305,7 +305,8 @@ sluice_status sluice_net_build(const char *model, uint32_t image_size, uint32_t 
                        model ? model : "");
 }
 
-/* Philox counters of the two uses; the loader's draws (base/rng.h) have an op there, far below. */
+/* Last counter words of the two uses of Philox.  The loader's draws (base/rng.h) have a small op
+ * index there, so no draw is used twice. */
 #define COUNTER_INIT 0x49000000u
 #define COUNTER_DROPOUT 0x44000000u
 
@@ -316,7 +317,7 @@ static void init_draws(uint64_t seed, unsigned param, uint64_t block, uint32_t w
     sluice_philox4x32_10(key, counter, words);
 }
 
-/* In (0, 1): the middle of the word's 2^-32 wide interval, so that its logarithm exists. */
+/* Uniform in (0, 1), never 0: its logarithm is taken. */
 static double unit(uint32_t word)
 {
     return ((double)word + 0.5) * 0x1p-32;

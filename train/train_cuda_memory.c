@@ -4,12 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Where each parameter starts in the arrays of all parameters, so that loads can be wide. */
-#define PARAM_ALIGNMENT 64 /* floats */
+/* Floats.  Each parameter starts at a multiple of this in the array of all, for wide loads. */
+#define PARAM_ALIGNMENT 64
 
-/* Pinning memory takes longer than the uploads that it is for. */
+/* Bytes of pinned memory to measure with: pinning takes longer than the uploads. */
 #define MAX_UPLOAD_BYTES ((size_t)16 << 20)
-#define NUM_UPLOADS 4 /* after one that is not measured */
+/* After one that is not measured. */
+#define NUM_UPLOADS 4
 
 sluice_status cuda_check(cudaError_t error, const char *what, struct sluice_err *err)
 {
@@ -71,7 +72,7 @@ static sluice_status alloc_device(struct cuda_trainer *cuda, size_t bytes, void 
     void *memory = NULL;
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* it is told; the next launch must not report it again */
+        cudaGetLastError(); /* clears it, or the next launch reports it again */
         return sluice_fail(err, SLUICE_E_NO_MEMORY,
                            "device cuda: no memory for %zu MB more: is the batch too large?",
                            bytes >> 20);

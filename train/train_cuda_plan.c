@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* No algorithm that wants more is taken.  The fastest ones for the largest layers of the models
- * here, at a batch of 256, stay below. */
+/* Bytes.  An algorithm that needs more is not taken.  The fastest ones for the largest layers of
+ * the models here, at a batch of 256, need less. */
 #define MAX_WORKSPACE ((size_t)1 << 30)
 
 static void conv_plan_clear(struct conv_plan *plan)
@@ -137,7 +137,7 @@ static sluice_status pick_algorithms(struct cuda_trainer *cuda, const struct slu
     return status;
 }
 
-/* The workspace is one for all: layers run one after the other. */
+/* One workspace serves all layers, as they run one after the other. */
 static sluice_status reserve_workspace(struct cuda_trainer *cuda, size_t bytes,
                                        struct sluice_err *err)
 {

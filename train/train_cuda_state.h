@@ -18,7 +18,8 @@
  *
  * All of it runs on the thread that drives the trainer. */
 
-/* The last batch of an epoch is short, and a few sizes may turn up where samples are skipped. */
+/* Batch sizes that stay ready.  The last batch of an epoch is short, and batches with skipped
+ * samples have other sizes. */
 #define MAX_PLANS 4
 
 #define NUM_SLOTS 2
@@ -47,14 +48,16 @@ struct cuda_candidate {
     cudnnMathType_t math;
 };
 
-struct conv_plan { /* all NULL for other layers */
+/* All NULL for layers that are no convolution. */
+struct conv_plan {
     cudnnTensorDescriptor_t in, out;
     cudnnFilterDescriptor_t filter;
     cudnnConvolutionDescriptor_t conv;
     struct conv_pass passes[NUM_PASSES];
 };
 
-struct plan { /* for batches of n */
+/* For batches of n. */
+struct plan {
     unsigned n;
     uint64_t last_use;
     struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
@@ -96,16 +99,21 @@ struct cuda_trainer {
     size_t trained_count;
 
     float *table;
-    double *scratch; /* for sums over columns */
+    /* For sums over columns. */
+    double *scratch;
+    /* Of the convolutions, one after the other. */
     void *workspace;
     size_t workspace_bytes;
 
-    /* By tensor index, for batch_size samples; several may be one array. */
+    /* By tensor index, for batch_size samples; several may be one array.  Tensor 0 has no gradient.
+     */
     float *tensors[SLUICE_NET_MAX_LAYERS + 1];
-    float *diffs[SLUICE_NET_MAX_LAYERS + 1]; /* tensor 0 has none */
+    float *diffs[SLUICE_NET_MAX_LAYERS + 1];
     unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
-    uint8_t *which[SLUICE_NET_MAX_LAYERS]; /* MAXPOOL: where the maximum was */
-    float *means[SLUICE_NET_MAX_LAYERS];   /* BATCHNORM: of the batch */
+    /* By layer index: MAXPOOL, where the maximum was. */
+    uint8_t *which[SLUICE_NET_MAX_LAYERS];
+    /* By layer index: BATCHNORM, of the batch. */
+    float *means[SLUICE_NET_MAX_LAYERS];
     float *inverse_deviations[SLUICE_NET_MAX_LAYERS];
 
     /* On the device: by sample of the batch; of the open portion. */
@@ -123,7 +131,7 @@ struct cuda_trainer {
     size_t num_owned;
 };
 
-/* The library's error as ours; `what` names the call or the deed. */
+/* The library's error as ours; `what` names the call, or what was being done. */
 SLUICE_MUST_USE sluice_status cuda_check(cudaError_t error, const char *what,
                                          struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *what,
@@ -131,7 +139,8 @@ SLUICE_MUST_USE sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *
 SLUICE_MUST_USE sluice_status cuda_check_cublas(cublasStatus_t error, const char *what,
                                                 struct sluice_err *err);
 
-/* Sleeps until all that is queued is computed, as the CPUs have samples to prepare. */
+/* Waits until everything queued is computed.  The thread sleeps (it does not spin): the CPUs have
+ * samples to prepare. */
 SLUICE_MUST_USE sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice_err *err);
 
 /* Once, in this order, on an open device.  What they allocate is freed with the trainer. */

@@ -37,7 +37,7 @@ static sluice_status none_consume(struct sluice_trainer *trainer,
 
     uint64_t start_ns = sluice_clock_ns();
     if (start_ns < none->done_ns) {
-        start_ns = none->done_ns; /* not the time of waking: waking late must not add up */
+        start_ns = none->done_ns; /* not the time of waking, or late wake-ups add up */
         sluice_clock_sleep_until(start_ns);
     }
     none->done_ns = start_ns + (uint64_t)(batch->n / rate * 1e9);

@@ -216,8 +216,8 @@ sluice_status sluice_trainer_host_alloc(struct sluice_trainer *trainer, size_t b
     const bool is_large = bytes >= HUGE_PAGE_BYTES;
     if (posix_memalign(&block, is_large ? HUGE_PAGE_BYTES : 64, bytes ? bytes : 1) != 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %zu bytes", bytes);
-    /* Else the first rows of an epoch take half as long again, for the faults of small pages.  It
-     * may be refused: then they do. */
+    /* Without huge pages the faults of small ones make the first rows of an epoch take half as
+     * long again.  The kernel may refuse; that costs only this time. */
     if (is_large)
         (void)madvise(block, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
     *memory = block;
@@ -376,7 +376,7 @@ static sluice_status check_tensor(const struct sluice_checkpoint *checkpoint, co
     return SLUICE_OK;
 }
 
-/* Everything that load needs is there; so load changes the trainer wholly or not at all. */
+/* Checks all that load needs before it changes anything: it loads wholly or not at all. */
 static sluice_status check_checkpoint(const struct sluice_trainer *trainer,
                                       const struct sluice_checkpoint *checkpoint, const char *path,
                                       struct sluice_err *err)
