@@ -22,15 +22,28 @@ jobs() {
     echo $((cpus < memory_gib ? cpus : memory_gib))
 }
 
-# build PRESET [cmake option...]
+# build PRESET [cmake option...] [-- target...]
 build() {
-    local preset=$1 log
+    local preset=$1 log options=()
     shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
     log=$(mktemp)
-    (cd "$top" && cmake --preset "$preset" "$@" >"$log" 2>&1) ||
+    (cd "$top" && cmake --preset "$preset" "${options[@]}" >"$log" 2>&1) ||
         { cat "$log"; rm -f "$log"; die "cmake --preset $preset failed"; }
-    cmake --build "$top/build/$preset" -j "$(jobs)" >"$log" 2>&1 ||
+    cmake --build "$top/build/$preset" -j "$(jobs)" ${1:+--target "${@:2}"} >"$log" 2>&1 ||
         { cat "$log"; rm -f "$log"; die "building $preset failed"; }
     tail -n 1 "$log"
     rm -f "$log"
+}
+
+# Says what the CUDA presets lack on this machine; nothing if it is all there.  As
+# cmake/dependencies.cmake looks for it.
+lacks_for_cuda() {
+    local nvcc
+    nvcc=${CUDACXX-$(PATH=${CUDA_PATH-}/bin:${CUDA_HOME-}/bin:$PATH:/usr/local/cuda/bin command -v nvcc)} ||
+        { echo "nvcc not found"; return; }
+    echo '#include <cudnn.h>' | "$nvcc" -x cu -E - >/dev/null 2>&1 || echo "cudnn.h not found"
 }

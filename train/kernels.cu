@@ -15,7 +15,7 @@ unsigned blocks_for(size_t count, unsigned max_blocks = 1u << 16)
     return blocks < 1 ? 1 : blocks > max_blocks ? max_blocks : (unsigned)blocks;
 }
 
-/* So far that a stride past the end does not wrap around. */
+/* Whether 32-bit indices do: one stride past the end must not wrap around. */
 bool fits_32(size_t count)
 {
     return count <= 1u << 30;
@@ -55,7 +55,7 @@ __device__ I offset_of(I n, uint32_t c, uint32_t y, uint32_t x, uint32_t num_c, 
     return ((n * h + y) * w + x) * num_c + c;
 }
 
-/* What keeps a NaN. */
+/* relu(value), where relu is on; a NaN stays a NaN. */
 __device__ float at_least_0(float value, bool relu)
 {
     return relu && value < 0 ? 0 : value;
@@ -179,7 +179,8 @@ __global__ void maxpool_kernel(struct sluice_cuda_window w, I count, const float
     }
 }
 
-/* Gathers from the windows over an element, so that nothing is added in an order of chance. */
+/* Each element gathers from the windows over it, in a fixed order: scattering with atomics would
+ * add in any order. */
 template <typename I>
 __global__ void
 maxpool_backward_kernel(struct sluice_cuda_window w, I count, const float4 *__restrict__ diff_out,
@@ -356,7 +357,8 @@ struct bias_finish {
     }
 };
 
-/* The same bits forwards and backwards: the backward pass asks it where the relu was 0. */
+/* Forward and backward pass must get the same bits: the backward pass computes the output again to
+ * see where the relu was 0. */
 __device__ float normalise(float value, float mean, float scale, float bias)
 {
     return __fmaf_rn(value - mean, scale, bias);

@@ -21,9 +21,13 @@ extern "C" {
 
 /* Image tensors are N x H x W x C, which is what tensor cores read without a transposition. */
 
+/* A place in a pooling window fits a byte. */
+#define SLUICE_CUDA_MAX_POOLED 15
+
+/* Maximum pooling: kernel at most SLUICE_CUDA_MAX_POOLED, c a multiple of 4. */
 struct sluice_cuda_window {
     uint32_t c, in_h, in_w, out_h, out_w;
-    uint32_t kernel, stride, pad; /* maximum pooling; kernel at most 15, c a multiple of 4 */
+    uint32_t kernel, stride, pad;
 };
 
 /* Over rows x num_c matrices; num_c is a multiple of 4. */
@@ -31,10 +35,13 @@ struct sluice_cuda_batchnorm {
     uint32_t num_c;
     const float *weight, *bias;
     float *running_mean, *running_var;
-    float *mean, *inverse_deviation; /* of the batch: from forward to backward */
+    /* Of the batch: forward writes, backward reads. */
+    float *mean, *inverse_deviation;
     double epsilon, momentum;
-    bool relu;       /* the output is followed by a relu, which is done here in both directions */
-    double *scratch; /* sluice_cuda_scratch(num_c) */
+    /* A relu follows the output and is done here, in both directions. */
+    bool relu;
+    /* sluice_cuda_scratch(num_c) bytes. */
+    double *scratch;
 };
 
 struct sluice_cuda_sums {
@@ -42,7 +49,7 @@ struct sluice_cuda_sums {
     uint64_t top1, top5;
 };
 
-/* Bytes that sums over the columns of a matrix need, however many rows it has. */
+/* Bytes of scratch memory for sums over the columns of a matrix with any number of rows. */
 size_t sluice_cuda_scratch(size_t num_c);
 
 /* out[i] = table[i % 3][pixels[i]]; table is 3 x 256. */

@@ -1,4 +1,4 @@
-#include "train/net.h"
+#include "train/net_internal.h"
 
 #include "base/rng.h"
 
@@ -7,23 +7,28 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Above these nobody trains, and below them no size here overflows. */
+/* Larger than anybody trains with, and small enough that no size here overflows. */
 #define MAX_IMAGE_SIZE 8192
 #define MAX_CLASSES 1000000
 
-/* Builds with a tensor index as the current end of the net.  A layer that does not fit its input
- * marks the whole attempt as too small; building goes on, so that no call needs a check. */
-struct builder {
+/* Builds with a tensor index as the current end of the net.  Building goes on after a layer that
+ * does not fit its input and after the limits, so that no call needs a check; whoever started it
+ * looks at the end. */
+struct sluice_net_builder {
     struct sluice_net *net;
     struct sluice_shape shapes[SLUICE_NET_MAX_LAYERS + 1];
     bool is_too_small;
+    /* What the model asked for, also beyond the limits; `spare` takes what does not fit. */
+    unsigned num_layers, num_params;
+    struct sluice_layer spare;
 };
 
-static int add_param(struct builder *b, const char *prefix, const char *suffix,
+static int add_param(struct sluice_net_builder *b, const char *prefix, const char *suffix,
                      enum sluice_init init, uint32_t fan, bool is_trained, unsigned num_dims,
                      const uint32_t *dims)
 {
-    assert(b->net->num_params < SLUICE_NET_MAX_PARAMS);
+    if (b->num_params++ >= SLUICE_NET_MAX_PARAMS)
+        return -1;
     const int index = (int)b->net->num_params++;
     struct sluice_param *param = &b->net->params[index];
     const int len = snprintf(param->name, sizeof(param->name), "%s.%s", prefix, suffix);
@@ -41,11 +46,11 @@ static int add_param(struct builder *b, const char *prefix, const char *suffix,
     return index;
 }
 
-static struct sluice_layer *add_layer(struct builder *b, enum sluice_layer_kind kind,
+static struct sluice_layer *add_layer(struct sluice_net_builder *b, enum sluice_layer_kind kind,
                                       unsigned input, struct sluice_shape out)
 {
-    assert(b->net->num_layers < SLUICE_NET_MAX_LAYERS);
-    struct sluice_layer *layer = &b->net->layers[b->net->num_layers++];
+    struct sluice_layer *layer =
+        b->num_layers++ < SLUICE_NET_MAX_LAYERS ? &b->net->layers[b->net->num_layers++] : &b->spare;
     layer->kind = kind;
     layer->input = input;
     layer->in = b->shapes[input];
@@ -56,14 +61,14 @@ static struct sluice_layer *add_layer(struct builder *b, enum sluice_layer_kind 
 }
 
 /* The tensor that was written last. */
-static unsigned last(const struct builder *b)
+static unsigned last(const struct sluice_net_builder *b)
 {
     return b->net->num_layers;
 }
 
 /* One side of a convolution's or a pooling's output, rounded down as torch does. */
-static uint32_t window_out(struct builder *b, uint32_t in, uint32_t kernel, uint32_t stride,
-                           uint32_t pad)
+static uint32_t window_out(struct sluice_net_builder *b, uint32_t in, uint32_t kernel,
+                           uint32_t stride, uint32_t pad)
 {
     if (in + 2 * pad < kernel) {
         b->is_too_small = true;
@@ -72,7 +77,7 @@ static uint32_t window_out(struct builder *b, uint32_t in, uint32_t kernel, uint
     return (in + 2 * pad - kernel) / stride + 1;
 }
 
-static void conv(struct builder *b, unsigned input, const char *name, uint32_t out_c,
+static void conv(struct sluice_net_builder *b, unsigned input, const char *name, uint32_t out_c,
                  uint32_t kernel, uint32_t stride, uint32_t pad, enum sluice_init init,
                  bool has_bias)
 {
@@ -93,7 +98,7 @@ static void conv(struct builder *b, unsigned input, const char *name, uint32_t o
             add_param(b, name, "bias", SLUICE_INIT_KAIMING_UNIFORM, fan_in, true, 1, &out_c);
 }
 
-static void batchnorm(struct builder *b, const char *name)
+static void batchnorm(struct sluice_net_builder *b, const char *name)
 {
     const unsigned input = last(b);
     const uint32_t c = b->shapes[input].c;
@@ -104,12 +109,12 @@ static void batchnorm(struct builder *b, const char *name)
     layer->running_var = add_param(b, name, "running_var", SLUICE_INIT_ONE, 0, false, 1, &c);
 }
 
-static void relu(struct builder *b)
+void sluice_net_relu(struct sluice_net_builder *b)
 {
     add_layer(b, SLUICE_LAYER_RELU, last(b), b->shapes[last(b)]);
 }
 
-static void maxpool(struct builder *b, uint32_t kernel, uint32_t stride, uint32_t pad)
+static void maxpool(struct sluice_net_builder *b, uint32_t kernel, uint32_t stride, uint32_t pad)
 {
     const struct sluice_shape in = b->shapes[last(b)];
     const struct sluice_shape out = {in.c, window_out(b, in.h, kernel, stride, pad),
@@ -120,18 +125,18 @@ static void maxpool(struct builder *b, uint32_t kernel, uint32_t stride, uint32_
     layer->pad = pad;
 }
 
-static void avgpool(struct builder *b, uint32_t out_h, uint32_t out_w)
+static void avgpool(struct sluice_net_builder *b, uint32_t out_h, uint32_t out_w)
 {
     const struct sluice_shape out = {b->shapes[last(b)].c, out_h, out_w};
     add_layer(b, SLUICE_LAYER_AVGPOOL, last(b), out);
 }
 
-static void dropout(struct builder *b, double p)
+static void dropout(struct sluice_net_builder *b, double p)
 {
     add_layer(b, SLUICE_LAYER_DROPOUT, last(b), b->shapes[last(b)])->p = p;
 }
 
-static void linear(struct builder *b, const char *name, uint32_t out_c)
+void sluice_net_linear(struct sluice_net_builder *b, const char *name, uint32_t out_c)
 {
     const struct sluice_shape in = b->shapes[last(b)];
     struct sluice_layer *layer =
@@ -143,35 +148,36 @@ static void linear(struct builder *b, const char *name, uint32_t out_c)
 }
 
 /* torchvision.models.alexnet */
-static void build_alexnet(struct builder *b, double p)
+static void build_alexnet(struct sluice_net_builder *b, double p)
 {
     const enum sluice_init init = SLUICE_INIT_KAIMING_UNIFORM;
     conv(b, last(b), "features.0", 64, 11, 4, 2, init, true);
-    relu(b);
+    sluice_net_relu(b);
     maxpool(b, 3, 2, 0);
     conv(b, last(b), "features.3", 192, 5, 1, 2, init, true);
-    relu(b);
+    sluice_net_relu(b);
     maxpool(b, 3, 2, 0);
     conv(b, last(b), "features.6", 384, 3, 1, 1, init, true);
-    relu(b);
+    sluice_net_relu(b);
     conv(b, last(b), "features.8", 256, 3, 1, 1, init, true);
-    relu(b);
+    sluice_net_relu(b);
     conv(b, last(b), "features.10", 256, 3, 1, 1, init, true);
-    relu(b);
+    sluice_net_relu(b);
     maxpool(b, 3, 2, 0);
     avgpool(b, 6, 6);
     dropout(b, p);
-    linear(b, "classifier.1", 4096);
-    relu(b);
+    sluice_net_linear(b, "classifier.1", 4096);
+    sluice_net_relu(b);
     dropout(b, p);
-    linear(b, "classifier.4", 4096);
-    relu(b);
-    linear(b, "classifier.6", b->net->num_classes);
+    sluice_net_linear(b, "classifier.4", 4096);
+    sluice_net_relu(b);
+    sluice_net_linear(b, "classifier.6", b->net->num_classes);
 }
 
 /*     x --- conv1 bn1 relu conv2 bn2 --- + --- relu
  *      \--- (1x1 conv, bn) --------------/              torchvision's BasicBlock */
-static void basic_block(struct builder *b, const char *prefix, uint32_t channels, uint32_t stride)
+static void basic_block(struct sluice_net_builder *b, const char *prefix, uint32_t channels,
+                        uint32_t stride)
 {
     const enum sluice_init init = SLUICE_INIT_KAIMING_NORMAL_FAN_OUT;
     const unsigned input = last(b);
@@ -181,7 +187,7 @@ static void basic_block(struct builder *b, const char *prefix, uint32_t channels
     conv(b, input, name, channels, 3, stride, 1, init, false);
     snprintf(name, sizeof(name), "%s.bn1", prefix);
     batchnorm(b, name);
-    relu(b);
+    sluice_net_relu(b);
     snprintf(name, sizeof(name), "%s.conv2", prefix);
     conv(b, last(b), name, channels, 3, 1, 1, init, false);
     snprintf(name, sizeof(name), "%s.bn2", prefix);
@@ -196,16 +202,16 @@ static void basic_block(struct builder *b, const char *prefix, uint32_t channels
         shortcut = last(b);
     }
     add_layer(b, SLUICE_LAYER_ADD, main_branch, b->shapes[main_branch])->input2 = shortcut;
-    relu(b);
+    sluice_net_relu(b);
 }
 
 /* torchvision.models.resnet18 */
-static void build_resnet18(struct builder *b, double p)
+static void build_resnet18(struct sluice_net_builder *b, double p)
 {
     (void)p; /* it has no dropout */
     conv(b, last(b), "conv1", 64, 7, 2, 3, SLUICE_INIT_KAIMING_NORMAL_FAN_OUT, false);
     batchnorm(b, "bn1");
-    relu(b);
+    sluice_net_relu(b);
     maxpool(b, 3, 2, 1);
     for (unsigned stage = 0; stage < 4; stage++) {
         for (unsigned block = 0; block < 2; block++) {
@@ -215,12 +221,12 @@ static void build_resnet18(struct builder *b, double p)
         }
     }
     avgpool(b, 1, 1);
-    linear(b, "fc", b->net->num_classes);
+    sluice_net_linear(b, "fc", b->net->num_classes);
 }
 
 /* Ours, for demonstrations and tests: 0.39 million parameters in its convolutions;
  * dropout, before the classifier, only if asked for. */
-static void build_small_cnn(struct builder *b, double p)
+static void build_small_cnn(struct sluice_net_builder *b, double p)
 {
     for (unsigned stage = 0; stage < 4; stage++) {
         char name[32];
@@ -228,48 +234,37 @@ static void build_small_cnn(struct builder *b, double p)
         conv(b, last(b), name, 32u << stage, 3, 2, 1, SLUICE_INIT_KAIMING_NORMAL_FAN_OUT, false);
         snprintf(name, sizeof(name), "features.%u", 3 * stage + 1);
         batchnorm(b, name);
-        relu(b);
+        sluice_net_relu(b);
     }
     avgpool(b, 1, 1);
     dropout(b, p);
-    linear(b, "classifier", b->net->num_classes);
+    sluice_net_linear(b, "classifier", b->net->num_classes);
 }
 
-static const struct model {
-    const char *name;
-    void (*build)(struct builder *b, double p);
-    double dropout;
-} models[] = {
+static const struct sluice_net_model models[] = {
     {"alexnet", build_alexnet, 0.5},
     {"resnet18", build_resnet18, 0},
     {"small_cnn", build_small_cnn, 0},
 };
 
-/* False: the image is too small. */
-static bool try_build(const struct model *model, uint32_t image_size, uint32_t num_classes,
-                      double dropout_p, struct sluice_net *net)
+static struct sluice_net_builder try_build(const struct sluice_net_model *model,
+                                           uint32_t image_size, uint32_t num_classes,
+                                           double dropout_p, struct sluice_net *net)
 {
     memset(net, 0, sizeof(*net));
     net->model = model->name;
     net->image_size = image_size;
     net->num_classes = num_classes;
-    struct builder b = {.net = net};
+    struct sluice_net_builder b = {.net = net};
     b.shapes[0] = (struct sluice_shape){3, image_size, image_size};
     model->build(&b, dropout_p);
-    return !b.is_too_small;
+    return b;
 }
 
-sluice_status sluice_net_build(const char *model, uint32_t image_size, uint32_t num_classes,
-                               double dropout_p, struct sluice_net *net, struct sluice_err *err)
+sluice_status sluice_net_build_model(const struct sluice_net_model *model, uint32_t image_size,
+                                     uint32_t num_classes, double dropout_p, struct sluice_net *net,
+                                     struct sluice_err *err)
 {
-    const struct model *found = NULL;
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(models); i++) {
-        if (model && strcmp(model, models[i].name) == 0)
-            found = &models[i];
-    }
-    if (!found)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "model: alexnet, resnet18 or small_cnn, not \"%s\"", model ? model : "");
     if (num_classes < 1 || num_classes > MAX_CLASSES)
         return sluice_fail(err, SLUICE_E_INVALID, "num_classes: 1 to %d, not %u", MAX_CLASSES,
                            num_classes);
@@ -280,19 +275,38 @@ sluice_status sluice_net_build(const char *model, uint32_t image_size, uint32_t 
         return sluice_fail(err, SLUICE_E_INVALID, "dropout: below 1, not %g", dropout_p);
 
     struct sluice_net built;
-    const double p = dropout_p < 0 ? found->dropout : dropout_p;
-    if (image_size < 1 || !try_build(found, image_size, num_classes, p, &built)) {
+    const double p = dropout_p < 0 ? model->dropout : dropout_p;
+    const struct sluice_net_builder b =
+        try_build(model, image_size > 0 ? image_size : 1, num_classes, p, &built);
+    if (b.num_layers > SLUICE_NET_MAX_LAYERS || b.num_params > SLUICE_NET_MAX_PARAMS)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "model: %s has %u layers and %u parameters; at most %d and %d fit",
+                           model->name, b.num_layers, b.num_params, SLUICE_NET_MAX_LAYERS,
+                           SLUICE_NET_MAX_PARAMS);
+    if (image_size < 1 || b.is_too_small) {
         uint32_t smallest = image_size + 1;
-        while (!try_build(found, smallest, num_classes, p, &built))
+        while (try_build(model, smallest, num_classes, p, &built).is_too_small)
             smallest++;
         return sluice_fail(err, SLUICE_E_INVALID, "image_size: %s needs at least %u, not %u",
-                           found->name, smallest, image_size);
+                           model->name, smallest, image_size);
     }
     *net = built;
     return SLUICE_OK;
 }
 
-/* Philox counters of the two uses; the loader's draws (base/rng.h) have an op there, far below. */
+sluice_status sluice_net_build(const char *model, uint32_t image_size, uint32_t num_classes,
+                               double dropout_p, struct sluice_net *net, struct sluice_err *err)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(models); i++) {
+        if (model && strcmp(model, models[i].name) == 0)
+            return sluice_net_build_model(&models[i], image_size, num_classes, dropout_p, net, err);
+    }
+    return sluice_fail(err, SLUICE_E_INVALID, "model: alexnet, resnet18 or small_cnn, not \"%s\"",
+                       model ? model : "");
+}
+
+/* Last counter words of the two uses of Philox.  The loader's draws (base/rng.h) have a small op
+ * index there, so no draw is used twice. */
 #define COUNTER_INIT 0x49000000u
 #define COUNTER_DROPOUT 0x44000000u
 
@@ -303,7 +317,7 @@ static void init_draws(uint64_t seed, unsigned param, uint64_t block, uint32_t w
     sluice_philox4x32_10(key, counter, words);
 }
 
-/* In (0, 1): the middle of the word's 2^-32 wide interval, so that its logarithm exists. */
+/* Uniform in (0, 1), never 0: its logarithm is taken. */
 static double unit(uint32_t word)
 {
     return ((double)word + 0.5) * 0x1p-32;

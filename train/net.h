@@ -35,31 +35,38 @@ struct sluice_shape {
 
 struct sluice_layer {
     enum sluice_layer_kind kind;
-    unsigned input, input2; /* tensor indices; input2: ADD only */
+    /* Tensor indices; input2: ADD only. */
+    unsigned input, input2;
     struct sluice_shape in, out;
-    uint32_t kernel, stride, pad;  /* CONV, MAXPOOL; square */
-    double p;                      /* DROPOUT */
-    int weight, bias;              /* parameter indices; -1: none */
-    int running_mean, running_var; /* BATCHNORM: parameter indices */
+    /* CONV, MAXPOOL; square. */
+    uint32_t kernel, stride, pad;
+    /* DROPOUT. */
+    double p;
+    /* Parameter indices, -1: none; the running ones: BATCHNORM only. */
+    int weight, bias, running_mean, running_var;
 };
 
-/* How a parameter begins; draws are Philox4x32-10 keyed by (seed, parameter index). */
+/* A parameter's initial values; draws are Philox4x32-10 keyed by (seed, parameter index). */
 enum sluice_init {
     SLUICE_INIT_ZERO,
     SLUICE_INIT_ONE,
-    SLUICE_INIT_KAIMING_UNIFORM,        /* torch's default for conv and linear: U(-b, b), b =
-                                           1/sqrt(fan_in) */
-    SLUICE_INIT_KAIMING_NORMAL_FAN_OUT, /* resnet's convs: N(0, 2 / fan_out) */
+    /* torch's default for conv and linear: U(-b, b), b = 1/sqrt(fan_in). */
+    SLUICE_INIT_KAIMING_UNIFORM,
+    /* Of resnet's convolutions: N(0, 2 / fan_out). */
+    SLUICE_INIT_KAIMING_NORMAL_FAN_OUT,
 };
 
 struct sluice_param {
-    char name[64]; /* "layer1.0.conv1.weight" */
+    /* Such as "layer1.0.conv1.weight". */
+    char name[64];
     uint32_t dims[4];
     unsigned num_dims;
     size_t count;
     enum sluice_init init;
-    uint32_t fan;    /* fan_in or fan_out, as init needs it */
-    bool is_trained; /* 0: running statistics */
+    /* fan_in or fan_out, as init needs it. */
+    uint32_t fan;
+    /* False: running statistics. */
+    bool is_trained;
 };
 
 struct sluice_net {
@@ -73,7 +80,7 @@ struct sluice_net {
 
 /* model: "alexnet", "resnet18" (torchvision's), "small_cnn" (four conv-batchnorm-relu stages,
  * global average pool, dropout of 0, linear).  dropout < 0: the model's own.  SLUICE_E_INVALID: no
- * such model, or an image_size too small for it (says the smallest). */
+ * such model, an image_size too small for it (says the smallest), or an option out of range. */
 SLUICE_MUST_USE sluice_status sluice_net_build(const char *model, uint32_t image_size,
                                                uint32_t num_classes, double dropout,
                                                struct sluice_net *net, struct sluice_err *err);

@@ -47,9 +47,13 @@ struct sluice_onednn_geometry {
 
 /* One layer's arrays; a kind reads and writes those that it has. */
 struct sluice_onednn_arrays {
-    float *src, *dst; /* RELU, BATCHNORM: diff_src may be diff_dst; RELU: src may be dst */
-    const float *weight, *bias; /* BATCHNORM: scale and shift */
-    float *mean, *variance;     /* BATCHNORM: forward writes, backward reads */
+    /* RELU: may be one array. */
+    float *src, *dst;
+    /* BATCHNORM: scale and shift. */
+    const float *weight, *bias;
+    /* BATCHNORM: forward writes, backward reads. */
+    float *mean, *variance;
+    /* RELU, BATCHNORM: may be one array. */
     float *diff_src, *diff_dst;
     float *diff_weight, *diff_bias;
 };

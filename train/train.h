@@ -27,19 +27,29 @@ struct sluice_train_batch {
 };
 
 struct sluice_train_options {
-    const char *device; /* "none", "cpu", "cuda" */
-    const char *model;  /* "alexnet", "resnet18", "small_cnn" */
+    /* "none", "cpu", "cuda". */
+    const char *device;
+    /* "alexnet", "resnet18", "small_cnn". */
+    const char *model;
     unsigned num_classes;
-    unsigned image_size; /* side of the square input */
+    /* Side of the square input, in pixels. */
+    unsigned image_size;
     unsigned batch_size;
-    double lr, momentum, weight_decay; /* SGD as torch.optim.SGD defines it (nesterov off) */
-    uint64_t seed;                     /* of the initial weights and of dropout */
-    const float (*table)[256];         /* [3][256], borrowed for the trainer's life */
-    double consume_rate;               /* device none: samples a second; 0: as fast as they come */
-    unsigned num_threads;              /* device cpu: 0: all CPUs */
-    bool allow_tf32;                   /* device cuda: products of 10-bit mantissas, summed in
-                                          float32, in convolutions and linear layers */
-    double dropout;                    /* < 0: as the model defines it (alexnet 0.5, others 0) */
+    /* SGD as torch.optim.SGD defines it (nesterov off). */
+    double lr, momentum, weight_decay;
+    /* Key of the draws of initial weights and dropout. */
+    uint64_t seed;
+    /* [3][256]; borrowed for the trainer's life. */
+    const float (*table)[256];
+    /* Device none: samples a second; 0: no limit. */
+    double consume_rate;
+    /* Device cpu; 0: all CPUs. */
+    unsigned num_threads;
+    /* Device cuda: convolutions and linear layers round their factors to 10-bit mantissas and sum
+     * in float32. */
+    bool allow_tf32;
+    /* < 0: the model's own (alexnet 0.5, others 0). */
+    double dropout;
 };
 
 /* SLUICE_E_INVALID names the option; SLUICE_E_UNSUPPORTED: this build has no such device, and
@@ -56,8 +66,8 @@ struct sluice_train_totals {
     uint64_t top1, top5;
 };
 
-/* One SGD step.  Returns when the batch's memory may be reused, which on a GPU is before the
- * step is done.  Device none counts samples and leaves loss 0. */
+/* One SGD step.  Returns when the caller may reuse the batch's memory; a GPU may still compute the
+ * step then.  Device none counts samples and leaves loss 0. */
 SLUICE_MUST_USE sluice_status sluice_trainer_step(struct sluice_trainer *trainer,
                                                   const struct sluice_train_batch *batch,
                                                   struct sluice_err *err);
@@ -67,11 +77,23 @@ SLUICE_MUST_USE sluice_status sluice_trainer_evaluate(struct sluice_trainer *tra
                                                       const struct sluice_train_batch *batch,
                                                       struct sluice_err *err);
 
+/* The same sums without waiting for the device, for a line of progress: on a GPU they lack the last
+ * steps, as many as are not computed yet.  They do not start again, and what collect returns later
+ * does not depend on how far the device was.  A loss that is not finite is SLUICE_E_INTERNAL. */
+SLUICE_MUST_USE sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,
+                                                      struct sluice_train_totals *totals,
+                                                      struct sluice_err *err);
+
 /* Waits for all steps and returns the sums, which start again at 0.  A loss that is
  * not finite is SLUICE_E_INTERNAL. */
 SLUICE_MUST_USE sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
                                                      struct sluice_train_totals *totals,
                                                      struct sluice_err *err);
+
+/* Whether the same run on the same machine gives the same weights again.  False from the first
+ * batch on for which cuDNN offers no deterministic algorithm (a line in the log names the layer).
+ */
+bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer);
 
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr);
 
@@ -84,16 +106,16 @@ SLUICE_MUST_USE sluice_status sluice_trainer_save(struct sluice_trainer *trainer
 SLUICE_MUST_USE sluice_status sluice_trainer_load(struct sluice_trainer *trainer, const char *path,
                                                   char **extra, struct sluice_err *err);
 
-/* Memory that uploads to the device fastest: pinned with cuda, plain pages else.  64-byte
- * aligned.  The trainer must outlive it. */
+/* Memory from which uploads are fastest: page-locked with cuda, plain pages with other devices.
+ * 64-byte aligned.  The trainer must outlive it. */
 SLUICE_MUST_USE sluice_status sluice_trainer_host_alloc(struct sluice_trainer *trainer,
                                                         size_t bytes, void **memory,
                                                         struct sluice_err *err);
 void sluice_trainer_host_free(struct sluice_trainer *trainer, void *memory);
 
-/* What goes up to the device in a second from such memory: measured with cuda, by a few uploads of
- * a batch (16 MB of it at most) in some 10 ms, before the first step; INFINITY where nothing is
- * uploaded. */
+/* The upload's rate from such memory.  Device cuda measures a few uploads of a batch (of 16 MB at
+ * most), which takes some 10 ms; call it before the first step.  INFINITY for the other devices,
+ * which upload nothing. */
 SLUICE_MUST_USE sluice_status sluice_trainer_measure_upload(struct sluice_trainer *trainer,
                                                             double *bytes_per_s,
                                                             struct sluice_err *err);

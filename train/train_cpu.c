@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Walks the net forwards and backwards on oneDNN; what touches memory once is plain C here.
+/* Walks the net forwards and backwards on oneDNN; layers that oneDNN lacks or does no faster are C.
  *
  * Images lie N x H x W x C up to the average pool, which writes N x C x H x W: from there on a
  * sample is the vector that torch's flatten gives, and linear layers read it as it is.
@@ -22,7 +22,8 @@
  * The results of a step are a pure function of its inputs, the number of threads and the library,
  * so a run continued from a checkpoint is bit-for-bit the run that was not interrupted. */
 
-/* The last batch of an epoch is short, and a few sizes may turn up where samples are skipped. */
+/* Batch sizes that stay ready.  The last batch of an epoch is short, and batches with skipped
+ * samples have other sizes. */
 #define MAX_PLANS 4
 
 #define BATCHNORM_EPSILON 1e-5f
@@ -40,22 +41,29 @@ struct cpu_trainer {
     struct plan *plans[MAX_PLANS];
     uint64_t uses;
 
+    /* By parameter index; momenta and gradients are NULL where it is not trained. */
     float *values[SLUICE_NET_MAX_PARAMS];
-    float *momenta[SLUICE_NET_MAX_PARAMS]; /* NULL where not trained, as are gradients */
+    float *momenta[SLUICE_NET_MAX_PARAMS];
     float *grads[SLUICE_NET_MAX_PARAMS];
 
-    /* By tensor index, for batch_size samples; several may be one array. */
+    /* By tensor index, for batch_size samples; several may be one array.  Tensor 0 has no gradient.
+     */
     float *tensors[SLUICE_NET_MAX_LAYERS + 1];
-    float *diffs[SLUICE_NET_MAX_LAYERS + 1]; /* tensor 0 has none */
+    float *diffs[SLUICE_NET_MAX_LAYERS + 1];
     unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
-    float *masks[SLUICE_NET_MAX_LAYERS]; /* DROPOUT */
-    float *means[SLUICE_NET_MAX_LAYERS]; /* BATCHNORM: of the batch */
+    /* By layer index: DROPOUT. */
+    float *masks[SLUICE_NET_MAX_LAYERS];
+    /* By layer index: BATCHNORM, of the batch. */
+    float *means[SLUICE_NET_MAX_LAYERS];
     float *variances[SLUICE_NET_MAX_LAYERS];
-    float *branch; /* a gradient before it is added to what its tensor has already */
+    /* A gradient that is then added to the one its tensor has already. */
+    float *branch;
 
-    float **owned; /* every array, to free */
+    /* Every array, to free. */
+    float **owned;
     size_t num_owned, max_owned;
-    struct sluice_train_totals totals; /* loss and hits since the last collect */
+    /* Loss and hits since the last progress or collect. */
+    struct sluice_train_totals totals;
 };
 
 static size_t elements(struct sluice_shape shape)
@@ -371,7 +379,7 @@ static void batchnorm_evaluate(struct cpu_trainer *cpu, unsigned i, size_t num_p
     }
 }
 
-/* torch keeps the unbiased variance; of a single value it is taken as it is, namely 0. */
+/* torch keeps the unbiased variance.  A single value has variance 0, and no unbiased one. */
 static void update_running(struct cpu_trainer *cpu, unsigned i, size_t num_pixels)
 {
     const struct sluice_layer *layer = &cpu->base.net.layers[i];
@@ -574,16 +582,23 @@ static sluice_status cpu_evaluate(struct sluice_trainer *trainer,
     return run((struct cpu_trainer *)trainer, batch, false, &plan, err);
 }
 
-static sluice_status cpu_collect(struct sluice_trainer *trainer, struct sluice_train_totals *totals,
-                                 struct sluice_err *err)
+static sluice_status cpu_collect(struct sluice_trainer *trainer, struct sluice_err *err)
 {
     (void)err;
     struct cpu_trainer *cpu = (struct cpu_trainer *)trainer;
-    totals->loss_sum += cpu->totals.loss_sum;
-    totals->top1 += cpu->totals.top1;
-    totals->top5 += cpu->totals.top5;
+    trainer->totals.loss_sum += cpu->totals.loss_sum;
+    trainer->totals.top1 += cpu->totals.top1;
+    trainer->totals.top5 += cpu->totals.top5;
     memset(&cpu->totals, 0, sizeof(cpu->totals));
     return SLUICE_OK;
+}
+
+static sluice_status cpu_progress(struct sluice_trainer *trainer,
+                                  struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    const sluice_status status = cpu_collect(trainer, err);
+    *totals = trainer->totals;
+    return status;
 }
 
 static float *array_of(const struct cpu_trainer *cpu, enum sluice_array array, unsigned param)
@@ -623,6 +638,7 @@ const struct sluice_trainer_ops sluice_trainer_cpu_ops = {
     .clear = cpu_clear,
     .step = cpu_step,
     .evaluate = cpu_evaluate,
+    .progress = cpu_progress,
     .collect = cpu_collect,
     .read = cpu_read,
     .write = cpu_write,

@@ -1,5 +1,7 @@
 #include "train/train_cuda_state.h"
 
+#include <string.h>
+
 /* Walks the net forwards and backwards with cuDNN (convolutions), cuBLAS (linear layers) and our
  * kernels (the rest).  The host only queues work:
  *
@@ -19,6 +21,8 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
                             struct slot *slot, struct sluice_err *err)
 {
     const size_t bytes = batch->n * cuda_elements(cuda->base.net.layers[0].in);
+    const size_t label_bytes = batch->n * sizeof(*batch->labels);
+    memcpy(slot->pinned_labels, batch->labels, label_bytes);
     sluice_status status = cuda_check(cudaStreamWaitEvent(cuda->copies, slot->consumed, 0),
                                       "cudaStreamWaitEvent", err);
     if (!status)
@@ -26,8 +30,7 @@ static sluice_status upload(struct cuda_trainer *cuda, const struct sluice_train
                                             cudaMemcpyHostToDevice, cuda->copies),
                             "cudaMemcpy", err);
     if (!status)
-        status = cuda_check(cudaMemcpyAsync(slot->labels, batch->labels,
-                                            batch->n * sizeof(*batch->labels),
+        status = cuda_check(cudaMemcpyAsync(slot->labels, slot->pinned_labels, label_bytes,
                                             cudaMemcpyHostToDevice, cuda->copies),
                             "cudaMemcpy", err);
     if (!status)
@@ -54,6 +57,8 @@ static sluice_status forward(struct cuda_trainer *cuda, struct plan *plan, const
                                              is_training ? cuda->diffs[net->num_layers] : NULL,
                                              cuda->sample_sums, cuda->sums),
                             "the loss", err);
+    if (!status)
+        status = cuda_queue_snapshot(cuda, plan->n, err);
     if (!status)
         status = cuda_check(cudaEventRecord(slot->consumed, cuda->compute), "cudaEventRecord", err);
     return status;
@@ -101,27 +106,6 @@ static sluice_status cuda_evaluate(struct sluice_trainer *trainer,
                                    const struct sluice_train_batch *batch, struct sluice_err *err)
 {
     return run((struct cuda_trainer *)trainer, batch, false, err);
-}
-
-static sluice_status cuda_collect(struct sluice_trainer *trainer,
-                                  struct sluice_train_totals *totals, struct sluice_err *err)
-{
-    struct cuda_trainer *cuda = (struct cuda_trainer *)trainer;
-    struct sluice_cuda_sums sums;
-    sluice_status status = cuda_check(
-        cudaMemcpyAsync(&sums, cuda->sums, sizeof(sums), cudaMemcpyDeviceToHost, cuda->compute),
-        "cudaMemcpy", err);
-    if (!status)
-        status = cuda_check(cudaMemsetAsync(cuda->sums, 0, sizeof(sums), cuda->compute),
-                            "cudaMemset", err);
-    if (!status)
-        status = cuda_wait(cuda, err);
-    if (status)
-        return status;
-    totals->loss_sum += sums.loss;
-    totals->top1 += sums.top1;
-    totals->top5 += sums.top5;
-    return SLUICE_OK;
 }
 
 static sluice_status cuda_host_alloc(struct sluice_trainer *trainer, size_t bytes, void **memory,
@@ -207,7 +191,10 @@ static void cuda_clear(struct sluice_trainer *trainer)
             cudaEventDestroy(cuda->slots[i].uploaded);
         if (cuda->slots[i].consumed)
             cudaEventDestroy(cuda->slots[i].consumed);
+        if (cuda->slots[i].pinned_labels)
+            cudaFreeHost(cuda->slots[i].pinned_labels);
     }
+    cuda_clear_sums(cuda);
     if (cuda->cublas)
         cublasDestroy(cuda->cublas);
     if (cuda->cudnn)
@@ -234,6 +221,8 @@ static sluice_status cuda_init(struct sluice_trainer *trainer, struct sluice_err
         status = cuda_make_tensors(cuda, err);
     if (!status)
         status = cuda_make_slots(cuda, err);
+    if (!status)
+        status = cuda_make_sums(cuda, err);
     struct plan *plan = NULL; /* here, so that the first step takes no longer than the others */
     if (!status)
         status = cuda_get_plan(cuda, trainer->options.batch_size, &plan, err);
@@ -248,6 +237,7 @@ const struct sluice_trainer_ops sluice_trainer_cuda_ops = {
     .clear = cuda_clear,
     .step = cuda_step,
     .evaluate = cuda_evaluate,
+    .progress = cuda_progress,
     .collect = cuda_collect,
     .read = cuda_read,
     .write = cuda_write,

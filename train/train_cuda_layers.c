@@ -156,7 +156,6 @@ static sluice_status linear_backward(struct cuda_trainer *cuda, unsigned n, unsi
 static struct sluice_cuda_batchnorm batchnorm_of(const struct cuda_trainer *cuda, unsigned i)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
-    assert(layer->in.c % 4 == 0);
     return (struct sluice_cuda_batchnorm){
         .num_c = layer->in.c,
         .weight = cuda_array(cuda, SLUICE_ARRAY_VALUE, (unsigned)layer->weight),
@@ -232,7 +231,6 @@ sluice_status cuda_forward_layer(struct cuda_trainer *cuda, struct plan *plan, u
             return SLUICE_OK;
         return cuda_check(sluice_cuda_relu(cuda->compute, out, count), "relu", err);
     case SLUICE_LAYER_MAXPOOL:
-        assert(layer->in.c % 4 == 0);
         return cuda_check(
             sluice_cuda_maxpool(cuda->compute, &window, plan->n, in, out, cuda->which[i]),
             "maximum pooling", err);

@@ -4,12 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Where each parameter starts in the arrays of all parameters, so that loads can be wide. */
-#define PARAM_ALIGNMENT 64 /* floats */
+/* Floats.  Each parameter starts at a multiple of this in the array of all, for wide loads. */
+#define PARAM_ALIGNMENT 64
 
-/* Pinning memory takes longer than the uploads that it is for. */
+/* Bytes of pinned memory to measure with: pinning takes longer than the uploads. */
 #define MAX_UPLOAD_BYTES ((size_t)16 << 20)
-#define NUM_UPLOADS 4 /* after one that is not measured */
+/* After one that is not measured. */
+#define NUM_UPLOADS 4
 
 sluice_status cuda_check(cudaError_t error, const char *what, struct sluice_err *err)
 {
@@ -64,11 +65,14 @@ sluice_status cuda_check_cublas(cublasStatus_t error, const char *what, struct s
 static sluice_status alloc_device(struct cuda_trainer *cuda, size_t bytes, void **block,
                                   struct sluice_err *err)
 {
-    assert(cuda->num_owned < MAX_BLOCKS);
+    if (cuda->num_owned == MAX_BLOCKS)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "device cuda: the model needs more than %d blocks of memory",
+                           MAX_BLOCKS);
     void *memory = NULL;
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); /* it is told; the next launch must not report it again */
+        cudaGetLastError(); /* clears it, or the next launch reports it again */
         return sluice_fail(err, SLUICE_E_NO_MEMORY,
                            "device cuda: no memory for %zu MB more: is the batch too large?",
                            bytes >> 20);
@@ -226,11 +230,30 @@ static bool is_in_place_backward(enum sluice_layer_kind kind)
     return is_in_place(kind) || kind == SLUICE_LAYER_BATCHNORM || kind == SLUICE_LAYER_ADD;
 }
 
+/* What kernels_cuda.h asks of a layer. */
+static sluice_status check_layer(const struct sluice_layer *layer, unsigned i,
+                                 struct sluice_err *err)
+{
+    const bool is_maxpool = layer->kind == SLUICE_LAYER_MAXPOOL;
+    if ((is_maxpool || layer->kind == SLUICE_LAYER_BATCHNORM) && layer->in.c % 4 != 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "device cuda: layer %u of the model has %u channels, not a multiple of 4", i,
+            layer->in.c);
+    if (is_maxpool && layer->kernel > SLUICE_CUDA_MAX_POOLED)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "device cuda: layer %u of the model pools %u pixels a side; at most %d",
+                           i, layer->kernel, SLUICE_CUDA_MAX_POOLED);
+    return SLUICE_OK;
+}
+
 static sluice_status make_layer(struct cuda_trainer *cuda, unsigned i, struct sluice_err *err)
 {
     const struct sluice_layer *layer = &cuda->base.net.layers[i];
     const size_t count = cuda->base.options.batch_size * cuda_elements(layer->out);
-    sluice_status status = SLUICE_OK;
+    sluice_status status = check_layer(layer, i, err);
+    if (status)
+        return status;
     if (is_in_place(layer->kind)) {
         assert(cuda->num_readers[layer->input] == 1 && layer->input > 0);
         cuda->tensors[i + 1] = cuda->tensors[layer->input];
@@ -294,6 +317,9 @@ sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err)
                               (void **)&slot->pixels, err);
         if (!status)
             status = alloc_device(cuda, n * sizeof(*slot->labels), (void **)&slot->labels, err);
+        if (!status)
+            status = sluice_trainer_host_alloc(&cuda->base, n * sizeof(*slot->pinned_labels),
+                                               (void **)&slot->pinned_labels, err);
         if (!status)
             status = cuda_check(cudaEventCreateWithFlags(&slot->uploaded, flags), "cudaEventCreate",
                                 err);

@@ -1,9 +1,11 @@
 #include "train/train_cuda_state.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 
-/* No algorithm that wants more is taken.  The fastest ones for the largest layers of the models
- * here, at a batch of 256, stay below. */
+/* Bytes.  An algorithm that needs more is not taken.  The fastest ones for the largest layers of
+ * the models here, at a batch of 256, need less. */
 #define MAX_WORKSPACE ((size_t)1 << 30)
 
 static void conv_plan_clear(struct conv_plan *plan)
@@ -40,15 +42,6 @@ static sluice_status describe(unsigned n, struct sluice_shape shape,
     return status;
 }
 
-/* What the three kinds of results have in common. */
-struct candidate {
-    int algo;
-    cudnnStatus_t status;
-    size_t memory;
-    cudnnDeterminism_t determinism;
-    cudnnMathType_t math;
-};
-
 #define CANDIDATE(result)                                                                          \
     {                                                                                              \
         (int)(result).algo, (result).status, (result).memory, (result).determinism,                \
@@ -57,40 +50,64 @@ struct candidate {
 
 #define MAX_CANDIDATES 10
 
-/* cuDNN's order is by expected time.  A deterministic one wins: the same run gives the same
- * weights again. */
-static sluice_status pick(const struct cuda_trainer *cuda, const struct candidate *candidates,
-                          int count, struct conv_pass *out, struct sluice_err *err)
+sluice_status cuda_pick(const struct cuda_candidate *candidates, int count, bool allow_tf32,
+                        struct conv_pass *out, struct sluice_err *err)
 {
-    for (int deterministic = 1; deterministic >= 0; deterministic--) {
-        for (int i = 0; i < count; i++) {
-            const struct candidate *c = &candidates[i];
-            if (c->status != CUDNN_STATUS_SUCCESS || c->memory > MAX_WORKSPACE ||
-                (deterministic && c->determinism != CUDNN_DETERMINISTIC) ||
-                (!cuda->base.options.allow_tf32 && c->math != CUDNN_FMA_MATH))
-                continue;
-            *out = (struct conv_pass){.algo = c->algo, .math = c->math, .workspace = c->memory};
-            return SLUICE_OK;
-        }
+    const struct cuda_candidate *best = NULL;
+    for (int i = 0; i < count; i++) {
+        const struct cuda_candidate *c = &candidates[i];
+        if (c->status != CUDNN_STATUS_SUCCESS || c->memory > MAX_WORKSPACE ||
+            (!allow_tf32 && c->math != CUDNN_FMA_MATH))
+            continue;
+        const bool is_deterministic = c->determinism == CUDNN_DETERMINISTIC;
+        if (!best || is_deterministic)
+            best = c;
+        if (is_deterministic)
+            break;
     }
-    return sluice_fail(err, SLUICE_E_UNSUPPORTED,
-                       "device cuda: cuDNN has no algorithm for a convolution");
+    if (!best)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "device cuda: cuDNN has no algorithm for a convolution");
+    *out = (struct conv_pass){
+        .algo = best->algo,
+        .math = best->math,
+        .workspace = best->memory,
+        .is_deterministic = best->determinism == CUDNN_DETERMINISTIC,
+    };
+    return SLUICE_OK;
 }
 
-static sluice_status pick_algorithms(struct cuda_trainer *cuda, struct conv_plan *plan,
-                                     bool needs_diff, struct sluice_err *err)
+/* Says once for each plan and layer that the run may not repeat. */
+static sluice_status pick(struct cuda_trainer *cuda, const struct sluice_layer *layer,
+                          const struct cuda_candidate *candidates, int count, const char *pass,
+                          struct conv_pass *out, struct sluice_err *err)
+{
+    const sluice_status status =
+        cuda_pick(candidates, count, cuda->base.options.allow_tf32, out, err);
+    if (status || out->is_deterministic)
+        return status;
+    cuda->base.is_nondeterministic = true;
+    sluice_log(SLUICE_LOG_WARN,
+               "device cuda: cuDNN has no deterministic algorithm for %s (%s): the same run may "
+               "give other weights",
+               cuda->base.net.params[layer->weight].name, pass);
+    return SLUICE_OK;
+}
+
+static sluice_status pick_algorithms(struct cuda_trainer *cuda, const struct sluice_layer *layer,
+                                     struct conv_plan *plan, struct sluice_err *err)
 {
     int count = 0;
-    struct candidate candidates[MAX_CANDIDATES];
+    struct cuda_candidate candidates[MAX_CANDIDATES];
     cudnnConvolutionFwdAlgoPerf_t forward[MAX_CANDIDATES];
     sluice_status status = cuda_check_cudnn(
         cudnnGetConvolutionForwardAlgorithm_v7(cuda->cudnn, plan->in, plan->filter, plan->conv,
                                                plan->out, MAX_CANDIDATES, &count, forward),
         "cudnnGetConvolutionForwardAlgorithm", err);
     for (int i = 0; !status && i < count; i++)
-        candidates[i] = (struct candidate)CANDIDATE(forward[i]);
+        candidates[i] = (struct cuda_candidate)CANDIDATE(forward[i]);
     if (!status)
-        status = pick(cuda, candidates, count, &plan->passes[PASS_FORWARD], err);
+        status = pick(cuda, layer, candidates, count, "forward", &plan->passes[PASS_FORWARD], err);
     if (status)
         return status;
 
@@ -100,10 +117,11 @@ static sluice_status pick_algorithms(struct cuda_trainer *cuda, struct conv_plan
                                                       plan->filter, MAX_CANDIDATES, &count, filter),
         "cudnnGetConvolutionBackwardFilterAlgorithm", err);
     for (int i = 0; !status && i < count; i++)
-        candidates[i] = (struct candidate)CANDIDATE(filter[i]);
+        candidates[i] = (struct cuda_candidate)CANDIDATE(filter[i]);
     if (!status)
-        status = pick(cuda, candidates, count, &plan->passes[PASS_BACKWARD_FILTER], err);
-    if (status || !needs_diff)
+        status = pick(cuda, layer, candidates, count, "backward filter",
+                      &plan->passes[PASS_BACKWARD_FILTER], err);
+    if (status || layer->input == 0)
         return status;
 
     cudnnConvolutionBwdDataAlgoPerf_t data[MAX_CANDIDATES];
@@ -112,13 +130,14 @@ static sluice_status pick_algorithms(struct cuda_trainer *cuda, struct conv_plan
                                   MAX_CANDIDATES, &count, data),
                               "cudnnGetConvolutionBackwardDataAlgorithm", err);
     for (int i = 0; !status && i < count; i++)
-        candidates[i] = (struct candidate)CANDIDATE(data[i]);
+        candidates[i] = (struct cuda_candidate)CANDIDATE(data[i]);
     if (!status)
-        status = pick(cuda, candidates, count, &plan->passes[PASS_BACKWARD_DATA], err);
+        status = pick(cuda, layer, candidates, count, "backward data",
+                      &plan->passes[PASS_BACKWARD_DATA], err);
     return status;
 }
 
-/* The workspace is one for all: layers run one after the other. */
+/* One workspace serves all layers, as they run one after the other. */
 static sluice_status reserve_workspace(struct cuda_trainer *cuda, size_t bytes,
                                        struct sluice_err *err)
 {
@@ -168,7 +187,7 @@ static sluice_status plan_conv(struct cuda_trainer *cuda, const struct sluice_la
                 plan->conv, cuda->base.options.allow_tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH),
             "cudnnSetConvolutionMathType", err);
     if (!status)
-        status = pick_algorithms(cuda, plan, layer->input > 0, err);
+        status = pick_algorithms(cuda, layer, plan, err);
     for (int i = 0; !status && i < NUM_PASSES; i++)
         status = reserve_workspace(cuda, plan->passes[i].workspace, err);
     return status;

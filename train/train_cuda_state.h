@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMPUTE_CLIENT_TRAIN_CUDA_STATE_H
-#define SLUICE_COMPUTE_CLIENT_TRAIN_CUDA_STATE_H
+#ifndef SLUICE_TRAIN_TRAIN_CUDA_STATE_H
+#define SLUICE_TRAIN_TRAIN_CUDA_STATE_H
 
 #include "train/trainer_internal.h"
 
@@ -14,41 +14,71 @@
  *     train_cuda_memory.c  parameters, tensors, staging slots
  *     train_cuda_plan.c    cuDNN's descriptors and algorithms for a batch size
  *     train_cuda_layers.c  each layer forwards and backwards
+ *     train_cuda_sums.c    loss and hits on their way to the host
  *
  * All of it runs on the thread that drives the trainer. */
 
-/* The last batch of an epoch is short, and a few sizes may turn up where samples are skipped. */
+/* Batch sizes that stay ready.  The last batch of an epoch is short, and batches with skipped
+ * samples have other sizes. */
 #define MAX_PLANS 4
 
 #define NUM_SLOTS 2
 
-#define MAX_BLOCKS 1024 /* of device memory: a few for each layer */
+#define NUM_SNAPSHOTS 4
+
+/* Of device memory: a few for each layer. */
+#define MAX_BLOCKS 1024
 
 enum pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_FILTER, NUM_PASSES };
 
+/* An algorithm for a pass; `algo` is of the pass's own enum. */
 struct conv_pass {
-    int algo; /* of the pass's own enum */
+    int algo;
     cudnnMathType_t math;
     size_t workspace;
+    bool is_deterministic;
 };
 
-struct conv_plan { /* all NULL for other layers */
+/* What cuDNN says of an algorithm; its results for the three passes have this in common. */
+struct cuda_candidate {
+    int algo;
+    cudnnStatus_t status;
+    size_t memory;
+    cudnnDeterminism_t determinism;
+    cudnnMathType_t math;
+};
+
+/* All NULL for layers that are no convolution. */
+struct conv_plan {
     cudnnTensorDescriptor_t in, out;
     cudnnFilterDescriptor_t filter;
     cudnnConvolutionDescriptor_t conv;
     struct conv_pass passes[NUM_PASSES];
 };
 
-struct plan { /* for batches of n */
+/* For batches of n. */
+struct plan {
     unsigned n;
     uint64_t last_use;
     struct conv_plan layers[SLUICE_NET_MAX_LAYERS];
 };
 
+/* Device memory of a batch.  Pixels go up from the caller's memory, which is pinned.  Labels are
+ * few and the caller's may be pageable, from where a copy would stop the host: they go by
+ * `pinned_labels`, which is free again at `uploaded`, that is before the step returns. */
 struct slot {
     uint8_t *pixels;
     uint32_t *labels;
+    uint32_t *pinned_labels;
     cudaEvent_t uploaded, consumed;
+};
+
+/* The open portion's sums after a step's loss, copied to pinned memory. */
+struct snapshot {
+    cudaEvent_t copied;
+    /* Since the last collect, with this step. */
+    uint64_t samples, steps;
+    bool ends_portion;
 };
 
 struct cuda_trainer {
@@ -69,26 +99,39 @@ struct cuda_trainer {
     size_t trained_count;
 
     float *table;
-    double *scratch; /* for sums over columns */
+    /* For sums over columns. */
+    double *scratch;
+    /* Of the convolutions, one after the other. */
     void *workspace;
     size_t workspace_bytes;
 
-    /* By tensor index, for batch_size samples; several may be one array. */
+    /* By tensor index, for batch_size samples; several may be one array.  Tensor 0 has no gradient.
+     */
     float *tensors[SLUICE_NET_MAX_LAYERS + 1];
-    float *diffs[SLUICE_NET_MAX_LAYERS + 1]; /* tensor 0 has none */
+    float *diffs[SLUICE_NET_MAX_LAYERS + 1];
     unsigned num_readers[SLUICE_NET_MAX_LAYERS + 1];
-    uint8_t *which[SLUICE_NET_MAX_LAYERS]; /* MAXPOOL: where the maximum was */
-    float *means[SLUICE_NET_MAX_LAYERS];   /* BATCHNORM: of the batch */
+    /* By layer index: MAXPOOL, where the maximum was. */
+    uint8_t *which[SLUICE_NET_MAX_LAYERS];
+    /* By layer index: BATCHNORM, of the batch. */
+    float *means[SLUICE_NET_MAX_LAYERS];
     float *inverse_deviations[SLUICE_NET_MAX_LAYERS];
 
-    struct sluice_cuda_sums *sample_sums; /* batch_size */
-    struct sluice_cuda_sums *sums;        /* since the last collect */
+    /* On the device: by sample of the batch; of the open portion. */
+    struct sluice_cuda_sums *sample_sums, *sums;
+
+    /* A ring of what is on its way, and where it goes. */
+    struct snapshot snapshots[NUM_SNAPSHOTS];
+    struct sluice_cuda_sums *pinned;
+    unsigned first_snapshot, num_snapshots;
+    /* Of the last snapshot that arrived. */
+    struct sluice_cuda_sums portion;
+    uint64_t known_samples, known_steps;
 
     void *owned[MAX_BLOCKS];
     size_t num_owned;
 };
 
-/* The library's error as ours; `what` names the call or the deed. */
+/* The library's error as ours; `what` names the call, or what was being done. */
 SLUICE_MUST_USE sluice_status cuda_check(cudaError_t error, const char *what,
                                          struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *what,
@@ -96,13 +139,24 @@ SLUICE_MUST_USE sluice_status cuda_check_cudnn(cudnnStatus_t error, const char *
 SLUICE_MUST_USE sluice_status cuda_check_cublas(cublasStatus_t error, const char *what,
                                                 struct sluice_err *err);
 
-/* Sleeps until all that is queued is computed, as the CPUs have samples to prepare. */
+/* Waits until everything queued is computed.  The thread sleeps (it does not spin): the CPUs have
+ * samples to prepare. */
 SLUICE_MUST_USE sluice_status cuda_wait(struct cuda_trainer *cuda, struct sluice_err *err);
 
 /* Once, in this order, on an open device.  What they allocate is freed with the trainer. */
 SLUICE_MUST_USE sluice_status cuda_make_params(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_tensors(struct cuda_trainer *cuda, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status cuda_make_slots(struct cuda_trainer *cuda, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_make_sums(struct cuda_trainer *cuda, struct sluice_err *err);
+void cuda_clear_sums(struct cuda_trainer *cuda); /* idle */
+
+/* Behind the loss of a step of n samples. */
+SLUICE_MUST_USE sluice_status cuda_queue_snapshot(struct cuda_trainer *cuda, unsigned n,
+                                                  struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_progress(struct sluice_trainer *trainer,
+                                            struct sluice_train_totals *totals,
+                                            struct sluice_err *err);
+SLUICE_MUST_USE sluice_status cuda_collect(struct sluice_trainer *trainer, struct sluice_err *err);
 
 /* sluice_trainer_measure_upload(), into the first slot. */
 SLUICE_MUST_USE sluice_status cuda_measure_upload(struct sluice_trainer *trainer,
@@ -120,6 +174,13 @@ SLUICE_MUST_USE sluice_status cuda_write(struct sluice_trainer *trainer, enum sl
 SLUICE_MUST_USE sluice_status cuda_get_plan(struct cuda_trainer *cuda, unsigned n,
                                             struct plan **out, struct sluice_err *err);
 void cuda_plan_destroy(struct plan *plan); /* NULL is fine */
+
+/* The first usable one of the candidates, which cuDNN orders by expected time.  A deterministic one
+ * comes before all others: the same run gives the same weights again.  SLUICE_E_UNSUPPORTED: none
+ * is usable.  Pure. */
+SLUICE_MUST_USE sluice_status cuda_pick(const struct cuda_candidate *candidates, int count,
+                                        bool allow_tf32, struct conv_pass *out,
+                                        struct sluice_err *err);
 
 /* Queues layer i for plan->n samples: tensors[i + 1] from its inputs. */
 SLUICE_MUST_USE sluice_status cuda_forward_layer(struct cuda_trainer *cuda, struct plan *plan,

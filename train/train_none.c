@@ -37,17 +37,24 @@ static sluice_status none_consume(struct sluice_trainer *trainer,
 
     uint64_t start_ns = sluice_clock_ns();
     if (start_ns < none->done_ns) {
-        start_ns = none->done_ns; /* not the time of waking: waking late must not add up */
+        start_ns = none->done_ns; /* not the time of waking, or late wake-ups add up */
         sluice_clock_sleep_until(start_ns);
     }
     none->done_ns = start_ns + (uint64_t)(batch->n / rate * 1e9);
     return SLUICE_OK;
 }
 
-static sluice_status none_collect(struct sluice_trainer *trainer,
-                                  struct sluice_train_totals *totals, struct sluice_err *err)
+static sluice_status none_progress(struct sluice_trainer *trainer,
+                                   struct sluice_train_totals *totals, struct sluice_err *err)
 {
-    (void)totals, (void)err;
+    (void)err;
+    *totals = trainer->totals;
+    return SLUICE_OK;
+}
+
+static sluice_status none_collect(struct sluice_trainer *trainer, struct sluice_err *err)
+{
+    (void)err;
     const struct none_trainer *none = (const struct none_trainer *)trainer;
     if (sluice_clock_ns() < none->done_ns)
         sluice_clock_sleep_until(none->done_ns);
@@ -60,5 +67,6 @@ const struct sluice_trainer_ops sluice_trainer_none_ops = {
     .clear = none_clear,
     .step = none_consume,
     .evaluate = none_consume,
+    .progress = none_progress,
     .collect = none_collect,
 };

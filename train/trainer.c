@@ -161,20 +161,45 @@ sluice_status sluice_trainer_evaluate(struct sluice_trainer *trainer,
     return SLUICE_OK;
 }
 
-sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
-                                     struct sluice_train_totals *totals, struct sluice_err *err)
+static sluice_status check_loss(const struct sluice_trainer *trainer,
+                                const struct sluice_train_totals *totals, struct sluice_err *err)
 {
-    struct sluice_train_totals sums = trainer->totals;
-    const sluice_status status = trainer->ops->collect(trainer, &sums, err);
-    if (status)
-        return status;
-    memset(&trainer->totals, 0, sizeof(trainer->totals));
-    if (!isfinite(sums.loss_sum))
+    if (!isfinite(totals->loss_sum))
         return sluice_fail(err, SLUICE_E_INTERNAL,
                            "the loss is not finite after %llu steps: is lr %g too high?",
                            (unsigned long long)trainer->steps, trainer->lr);
-    *totals = sums;
     return SLUICE_OK;
+}
+
+sluice_status sluice_trainer_progress(struct sluice_trainer *trainer,
+                                      struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    struct sluice_train_totals sums = {0};
+    sluice_status status = trainer->ops->progress(trainer, &sums, err);
+    if (!status)
+        status = check_loss(trainer, &sums, err);
+    if (!status)
+        *totals = sums;
+    return status;
+}
+
+sluice_status sluice_trainer_collect(struct sluice_trainer *trainer,
+                                     struct sluice_train_totals *totals, struct sluice_err *err)
+{
+    sluice_status status = trainer->ops->collect(trainer, err);
+    if (status)
+        return status;
+    const struct sluice_train_totals sums = trainer->totals;
+    memset(&trainer->totals, 0, sizeof(trainer->totals));
+    status = check_loss(trainer, &sums, err);
+    if (!status)
+        *totals = sums;
+    return status;
+}
+
+bool sluice_trainer_is_deterministic(const struct sluice_trainer *trainer)
+{
+    return !trainer->is_nondeterministic;
 }
 
 void sluice_trainer_set_lr(struct sluice_trainer *trainer, double lr)
@@ -191,8 +216,8 @@ sluice_status sluice_trainer_host_alloc(struct sluice_trainer *trainer, size_t b
     const bool is_large = bytes >= HUGE_PAGE_BYTES;
     if (posix_memalign(&block, is_large ? HUGE_PAGE_BYTES : 64, bytes ? bytes : 1) != 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %zu bytes", bytes);
-    /* Else the first rows of an epoch take half as long again, for the faults of small pages.  It
-     * may be refused: then they do. */
+    /* Without huge pages the faults of small ones make the first rows of an epoch take half as
+     * long again.  The kernel may refuse; that costs only this time. */
     if (is_large)
         (void)madvise(block, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
     *memory = block;
@@ -351,7 +376,7 @@ static sluice_status check_tensor(const struct sluice_checkpoint *checkpoint, co
     return SLUICE_OK;
 }
 
-/* Everything that load needs is there; so load changes the trainer wholly or not at all. */
+/* Checks all that load needs before it changes anything: it loads wholly or not at all. */
 static sluice_status check_checkpoint(const struct sluice_trainer *trainer,
                                       const struct sluice_checkpoint *checkpoint, const char *path,
                                       struct sluice_err *err)

@@ -30,9 +30,12 @@ struct sluice_trainer_ops {
                           struct sluice_err *err);
     sluice_status (*evaluate)(struct sluice_trainer *trainer,
                               const struct sluice_train_batch *batch, struct sluice_err *err);
-    /* Waits for all work, adds loss_sum, top1 and top5 since the last collect to `totals`. */
-    sluice_status (*collect)(struct sluice_trainer *trainer, struct sluice_train_totals *totals,
-                             struct sluice_err *err);
+    /* sluice_trainer_progress().  The end of a portion of the epoch: sums are added up portion by
+     * portion, on every device alike. */
+    sluice_status (*progress)(struct sluice_trainer *trainer, struct sluice_train_totals *totals,
+                              struct sluice_err *err);
+    /* Waits for all work; adds the loss_sum, top1 and top5 that `trainer->totals` lacks to it. */
+    sluice_status (*collect)(struct sluice_trainer *trainer, struct sluice_err *err);
 
     /* The parameter's `count` elements in torch's layout; both wait for all work.  NULL where the
      * device has no parameters. */
@@ -53,12 +56,20 @@ struct sluice_trainer_ops {
 
 struct sluice_trainer {
     const struct sluice_trainer_ops *ops;
-    struct sluice_train_options options; /* device and model point at constants */
-    struct sluice_net net;               /* device none: no layers, no parameters */
+    /* Device and model point at constants. */
+    struct sluice_train_options options;
+    /* Device none: no layers, no parameters. */
+    struct sluice_net net;
     double lr;
-    uint64_t steps;                    /* taken since the initial weights, also before a load */
-    struct sluice_train_totals totals; /* samples and steps since the last collect */
-    bool has_grad;                     /* a step was taken by this object */
+    /* Taken since the initial weights, also before a load. */
+    uint64_t steps;
+    /* Since the last collect: all samples and steps; loss and hits of the portions that progress
+     * ended, as far as they are known. */
+    struct sluice_train_totals totals;
+    /* A step was taken by this object. */
+    bool has_grad;
+    /* The device says so, at any time. */
+    bool is_nondeterministic;
 };
 
 extern const struct sluice_trainer_ops sluice_trainer_none_ops;

@@ -115,6 +115,8 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     json_object_set_new(o, "errors", json_integer((json_int_t)stats->errors));
     json_object_set_new(o, "digest", stats->digest[0] ? json_string(stats->digest) : json_null());
 
+    json_object_set_new(o, "deterministic",
+                        report->has_loss ? json_boolean(report->is_deterministic) : json_null());
     json_object_set_new(o, "lr", json_real(report->lr));
     json_object_set_new(o, "first_sample", json_integer((json_int_t)report->first_sample));
     json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));

@@ -18,19 +18,28 @@
 
 struct sluice_epoch_report {
     uint64_t epoch;
-    uint64_t first_sample; /* > 0: the rest of an epoch that was broken off */
+    /* > 0: the rest of an epoch that was broken off. */
+    uint64_t first_sample;
     enum sluice_mode mode;
-    bool is_evaluation; /* the epoch itself went over the val subset */
+    /* The epoch itself went over the val subset. */
+    bool is_evaluation;
     double seconds;
     const struct sluice_epoch_stats *stats;
     const struct sluice_manifest *manifest;
-    bool has_loss; /* the device learns */
+    /* The device learns. */
+    bool has_loss;
     struct sluice_train_totals totals;
+    /* sluice_trainer_is_deterministic(). */
+    bool is_deterministic;
     double lr;
-    uint64_t retries;                     /* lost streams that were opened again */
-    const struct sluice_plan_stats *plan; /* NULL: it does not change */
-    double cpu_s;                         /* of the process in the epoch */
-    bool has_val;                         /* an evaluation followed */
+    /* Lost streams that were opened again. */
+    uint64_t retries;
+    /* NULL: it does not change. */
+    const struct sluice_plan_stats *plan;
+    /* Of the process in the epoch. */
+    double cpu_s;
+    /* An evaluation followed. */
+    bool has_val;
     struct sluice_train_totals val;
     double val_seconds;
     uint64_t val_errors;

@@ -19,34 +19,15 @@ struct pass {
     bool is_stopped;
 };
 
-static void add_totals(struct sluice_train_totals *sum, const struct sluice_train_totals *more)
-{
-    sum->samples += more->samples;
-    sum->steps += more->steps;
-    sum->loss_sum += more->loss_sum;
-    sum->top1 += more->top1;
-    sum->top5 += more->top5;
-}
-
-static sluice_status collect(struct run *run, struct pass *pass, struct sluice_err *err)
-{
-    struct sluice_train_totals totals = {0};
-    const sluice_status status = sluice_trainer_collect(run->trainer, &totals, err);
-    if (status == SLUICE_OK)
-        add_totals(&pass->totals, &totals);
-    return status;
-}
-
 static void log_progress(const struct run *run, const struct part *part, uint64_t epoch,
                          uint64_t num_batches, const struct pass *pass, uint64_t samples,
-                         double seconds)
+                         double seconds, const struct sluice_train_totals *totals)
 {
     char loss[64] = "";
-    if (run->learns)
+    if (run->learns && totals->samples > 0)
         snprintf(loss, sizeof(loss), ", loss %.4f, top1 %.2f%%",
-                 pass->totals.loss_sum / (double)(pass->totals.samples ? pass->totals.samples : 1),
-                 100.0 * (double)pass->totals.top1 /
-                     (double)(pass->totals.samples ? pass->totals.samples : 1));
+                 totals->loss_sum / (double)totals->samples,
+                 100.0 * (double)totals->top1 / (double)totals->samples);
     sluice_log(SLUICE_LOG_INFO, "%s epoch %llu [%llu/%llu] %.1f samples/s%s", part->name,
                (unsigned long long)epoch, (unsigned long long)pass->batches,
                (unsigned long long)num_batches, seconds > 0 ? (double)samples / seconds : 0, loss);
@@ -104,11 +85,12 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         sluice_loader_release(run->loader);
         if (run->options->print_freq && pass->batches % run->options->print_freq == 0 &&
             sluice_log_is_enabled(SLUICE_LOG_INFO)) {
-            status = collect(run, pass, err);
+            struct sluice_train_totals totals = {0};
+            status = sluice_trainer_progress(run->trainer, &totals, err);
             if (status != SLUICE_OK)
                 break;
             log_progress(run, part, epoch, num_batches, pass, samples,
-                         (double)(sluice_clock_ns() - start) * 1e-9);
+                         (double)(sluice_clock_ns() - start) * 1e-9, &totals);
         }
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
         trainer_ns += entry.stall_ns[SLUICE_GPU];
@@ -118,7 +100,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
     }
     const uint64_t collect_start = sluice_clock_ns();
     if (status == SLUICE_OK)
-        status = collect(run, pass, err);
+        status = sluice_trainer_collect(run->trainer, &pass->totals, err);
     const uint64_t end = sluice_clock_ns();
     pass->stats = sluice_loader_finish(run->loader);
     pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;
@@ -234,6 +216,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, struct sluice_err 
         .manifest = run->manifest,
         .has_loss = run->learns,
         .totals = pass.totals,
+        .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .retries = lost_streams(run, &run->val),
     };
     return print_report(run, &report, err);
@@ -262,6 +245,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .manifest = run->manifest,
         .has_loss = run->learns,
         .totals = train.totals,
+        .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .lr = lr,
         .retries = lost_streams(run, &run->train) - lost_before,
         .plan = run->auto_chooser ? &plan : NULL,

@@ -28,7 +28,6 @@ import os
 
 import numpy as np
 import torch
-import torchvision
 
 STEPS = 3
 SAMPLES_PER_PARAM = 6
@@ -104,7 +103,7 @@ class FixedDropout(torch.nn.Module):
     def forward(self, x):
         if not self.training or self.p == 0:
             return x
-        return x * dropout_mask(self.seed, self.step, self.layer, self.p, tuple(x.shape))
+        return x * dropout_mask(self.seed, self.step, self.layer, self.p, tuple(x.shape)).to(x)
 
 
 class SmallCnn(torch.nn.Module):
@@ -124,6 +123,7 @@ class SmallCnn(torch.nn.Module):
 
 
 def make_model(name, num_classes, seed, dropout):
+    import torchvision  # here, as compare_train_with_pytorch.py needs none
     if name == "alexnet":
         model = torchvision.models.alexnet(num_classes=num_classes)
         model.classifier[0] = FixedDropout(seed, 14, dropout)
@@ -284,6 +284,7 @@ def main():
     args = parser.parse_args()
     path = args.path
     torch.set_num_threads(2)
+    import torchvision
     if args.find_seeds:
         for case in CASES:
             find_seed(*case)

@@ -1,4 +1,4 @@
-#include "train/net.h"
+#include "train/net_internal.h"
 
 #include "support/test.h"
 #include "train_support.h"
@@ -126,6 +126,47 @@ static void names_what_it_refuses(void)
     CU_ASSERT_EQUAL(sluice_net_build(NULL, 224, 10, -1, &net, NULL), SLUICE_E_INVALID);
 }
 
+static unsigned depth;
+
+static void build_relus(struct sluice_net_builder *b, double p)
+{
+    (void)p;
+    for (unsigned i = 0; i < depth; i++)
+        sluice_net_relu(b);
+}
+
+/* A weight and a bias each. */
+static void build_linears(struct sluice_net_builder *b, double p)
+{
+    (void)p;
+    for (unsigned i = 0; i < depth; i++)
+        sluice_net_linear(b, "layer", 2);
+}
+
+static void a_model_deeper_than_a_net_holds_is_refused(void)
+{
+    static const struct sluice_net_model relus = {"relus", build_relus, 0};
+    static const struct sluice_net_model linears = {"linears", build_linears, 0};
+    struct sluice_err err = {{0}};
+    depth = SLUICE_NET_MAX_LAYERS;
+    CU_ASSERT_EQUAL(sluice_net_build_model(&relus, 8, 10, -1, &net, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(net.num_layers, SLUICE_NET_MAX_LAYERS);
+    depth = 2 * SLUICE_NET_MAX_LAYERS;
+    net.num_layers = 77;
+    CU_ASSERT_EQUAL(sluice_net_build_model(&relus, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text,
+                           "model: relus has 256 layers and 0 parameters; at most 128 and 128 fit");
+    CU_ASSERT_EQUAL(net.num_layers, 77);
+
+    memset(&err, 0, sizeof(err));
+    depth = SLUICE_NET_MAX_PARAMS / 2;
+    CU_ASSERT_EQUAL(sluice_net_build_model(&linears, 8, 10, -1, &net, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(net.num_params, SLUICE_NET_MAX_PARAMS);
+    depth++;
+    CU_ASSERT_EQUAL(sluice_net_build_model(&linears, 8, 10, -1, &net, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "65 layers and 130 parameters"));
+}
+
 static void dropout_is_the_models_unless_given(void)
 {
     build("alexnet", 64, 10);
@@ -241,6 +282,7 @@ int main(void)
         SLUICE_TEST(shapes_chain_from_the_image_to_the_classes),
         SLUICE_TEST(every_parameter_belongs_to_one_layer),
         SLUICE_TEST(names_what_it_refuses),
+        SLUICE_TEST(a_model_deeper_than_a_net_holds_is_refused),
         SLUICE_TEST(dropout_is_the_models_unless_given),
         SLUICE_TEST(initial_values_have_torchs_distributions),
         SLUICE_TEST(initial_values_differ_by_seed_and_parameter_alone),

@@ -277,9 +277,73 @@ static void a_loss_that_is_not_finite_is_an_error(void)
     for (int i = 0; i < 4; i++)
         step(trainer);
     struct sluice_train_totals totals = {.samples = 77};
+    free(get(trainer, 0)); /* waits */
+    CU_ASSERT_EQUAL(sluice_trainer_progress(trainer, &totals, NULL), SLUICE_E_INTERNAL);
     CU_ASSERT_EQUAL(sluice_trainer_collect(trainer, &totals, &err), SLUICE_E_INTERNAL);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not finite"));
     CU_ASSERT_EQUAL(totals.samples, 77);
+    sluice_trainer_destroy(trainer);
+}
+
+static struct sluice_train_totals progress(struct sluice_trainer *trainer)
+{
+    struct sluice_train_totals totals = {0};
+    train_test_require(sluice_trainer_progress(trainer, &totals, &err), &err);
+    return totals;
+}
+
+/* Between any two steps or none; the sums are those of portions that are collected and added. */
+static void progress_changes_no_sum_that_is_collected(void)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *asked = create(&options), *collected = create(&options);
+    struct sluice_train_totals last = {0}, sum = {0};
+    progress(asked);
+    for (int i = 0; i < 12; i++) {
+        const struct sluice_train_batch some = {pixels, labels, i % 3 ? BATCH : BATCH - 1};
+        train_test_require(sluice_trainer_step(asked, &some, &err), &err);
+        train_test_require(sluice_trainer_step(collected, &some, &err), &err);
+        if (i % 4 == 1 || i > 8) {
+            const struct sluice_train_totals totals = progress(asked);
+            CU_ASSERT(totals.samples >= last.samples && totals.steps >= last.steps);
+            CU_ASSERT(totals.loss_sum >= last.loss_sum && totals.top5 >= last.top5);
+            CU_ASSERT(totals.steps <= (uint64_t)i + 1 && totals.top1 <= totals.samples);
+            last = totals;
+            const struct sluice_train_totals part = collect(collected);
+            sum.samples += part.samples;
+            sum.loss_sum += part.loss_sum;
+            sum.top1 += part.top1;
+            sum.top5 += part.top5;
+        }
+    }
+    const struct sluice_train_totals all = collect(asked);
+    CU_ASSERT_EQUAL(all.steps, 12);
+    CU_ASSERT_EQUAL(all.samples, sum.samples);
+    CU_ASSERT_EQUAL(all.loss_sum, sum.loss_sum);
+    CU_ASSERT_EQUAL(all.top1, sum.top1);
+    CU_ASSERT_EQUAL(all.top5, sum.top5);
+    CU_ASSERT_EQUAL(progress(asked).samples, 0);
+    CU_ASSERT_EQUAL(progress(asked).loss_sum, 0);
+    sluice_trainer_destroy(asked);
+    sluice_trainer_destroy(collected);
+}
+
+/* Where progress does not wait, reading a parameter does. */
+static void progress_knows_every_step_that_is_done(void)
+{
+    const struct sluice_train_options options = small_options();
+    struct sluice_trainer *trainer = create(&options);
+    double loss = 0;
+    for (int i = 0; i < 7; i++) {
+        step(trainer);
+        free(get(trainer, 0));
+        const struct sluice_train_totals totals = progress(trainer);
+        CU_ASSERT_EQUAL(totals.steps, i + 1);
+        CU_ASSERT_EQUAL(totals.samples, (i + 1) * BATCH);
+        CU_ASSERT(totals.loss_sum > loss);
+        loss = totals.loss_sum;
+    }
+    CU_ASSERT_EQUAL(collect(trainer).loss_sum, loss);
     sluice_trainer_destroy(trainer);
 }
 
@@ -453,6 +517,8 @@ int main(int argc, char **argv)
         SLUICE_TEST(a_short_batch_is_a_batch_of_its_size),
         SLUICE_TEST(every_batch_size_works),
         SLUICE_TEST(a_loss_that_is_not_finite_is_an_error),
+        SLUICE_TEST(progress_changes_no_sum_that_is_collected),
+        SLUICE_TEST(progress_knows_every_step_that_is_done),
         SLUICE_TEST(equal_seeds_give_equal_runs),
         SLUICE_TEST(parameters_come_back_as_they_were_set),
         SLUICE_TEST(a_resumed_run_is_the_uninterrupted_one),

@@ -4,34 +4,54 @@
 #include "train_support.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Three steps of each model against PyTorch in float64 (tests/golden/make_train_reference.py).
  *
- *     test_train_reference [cpu|cuda]
+ *     test_train_reference [cpu|cuda [tf32]]
  *
- * What must hold, for a device that computes in float32: losses within LOSS_TOLERANCE
- * (LATER_LOSS_TOLERANCE after the first step); each gradient's L2 norm within NORM_TOLERANCE of the
- * reference's; each gradient element within ELEMENT_TOLERANCE, in units of that gradient's root
- * mean square; each parameter after the steps within AFTER_TOLERANCE, in units of the largest
- * sampled value, as three steps on one batch magnify what the first rounded (a ReLU's input near
- * zero may change sign).  For step 0 the script sees to it that nothing is that near. */
+ * For step 0 the script sees to it that no value is so near to a jump of the gradient (a ReLU's
+ * input at zero) that float32 may step over it; three steps on one batch magnify what the first
+ * rounded, and meet such jumps.
+ *
+ * TF32 rounds every factor by up to 2^-11 of it, which does step over jumps: in each layer some
+ * ReLU inputs in ten thousand change sign, and the gradient changes by the root of such a share.
+ * Emulated in PyTorch (compare_train_with_pytorch.py --device cpu; factors rounded to nearest, or
+ * cut off), the worst of the three models differs by 3e-4 in the loss of step 0 and 1.4e-2 in later
+ * ones, 3.6e-2 in a gradient's norm, 0.14 of its norm in a gradient, 0.52 in a sampled element and
+ * 0.1 in a parameter after the steps.  The tolerances are four times that. */
 
-#define LOSS_TOLERANCE 1e-4 /* absolute, on values near 2.3 */
-#define LATER_LOSS_TOLERANCE 2e-3
-#define NORM_TOLERANCE 1e-4 /* relative */
-#define ELEMENT_TOLERANCE 5e-4
-#define AFTER_TOLERANCE 2e-2
-#define CALM_AFTER_TOLERANCE 2e-4 /* cpu; but for resnet18, whose later steps meet such jumps */
+struct tolerance {
+    /* Absolute, on values near 2.3: of the first step, of later ones and the evaluation. */
+    double loss, later_loss;
+    /* Of each gradient's L2 norm, relative. */
+    double norm;
+    /* Of a gradient's element, by the gradient's root mean square. */
+    double element;
+    /* Of a parameter after the steps, by the largest sampled value. */
+    double after;
+    /* Of the counts of hits. */
+    unsigned hits;
+};
+
+static const struct tolerance float32 = {
+    .loss = 1e-4, .later_loss = 2e-3, .norm = 1e-4, .element = 5e-4, .after = 2e-2};
+static const struct tolerance tf32 = {
+    .loss = 1.2e-3, .later_loss = 6e-2, .norm = 0.15, .element = 2, .after = 0.4, .hits = 1};
+
+/* The parameters on the CPU, but for resnet18, whose later steps meet jumps in float32 too. */
+#define CALM_AFTER_TOLERANCE 2e-4
 
 #define MAX_LINE 256
 
 static const char *device = "cpu";
 static FILE *file;
 static char line[MAX_LINE];
-static double after_tolerance;
+static struct tolerance tolerance;
+static bool allow_tf32;
 
 /* The worst seen, in units of the tolerance; printed, so that a drift is seen before it fails. */
 static double worst_loss, worst_norm, worst_grad, worst_after;
@@ -41,12 +61,12 @@ static int next_line(void)
     return fgets(line, sizeof(line), file) != NULL;
 }
 
-static void note(double difference, double tolerance, double *worst, const char *what)
+static void note(double difference, double limit, double *worst, const char *what)
 {
-    const double share = difference / tolerance;
+    const double share = difference / limit;
     *worst = fmax(*worst, isfinite(share) ? share : 1e9);
     if (!(share <= 1))
-        printf("%s is off by %g, over %g\n", what, difference, tolerance);
+        printf("%s is off by %g, over %g\n", what, difference, limit);
     CU_ASSERT(share <= 1);
 }
 
@@ -74,9 +94,9 @@ static float *read_array(struct sluice_trainer *trainer, const char *name, int i
     return values;
 }
 
-/* The INDEX VALUE lines that follow; tolerance 0: of a parameter after the steps. */
+/* The INDEX VALUE lines that follow; limit 0: of a parameter after the steps. */
 static void check_samples(const char *name, const float *values, size_t count, unsigned num_samples,
-                          double tolerance, double *worst)
+                          double limit, double *worst)
 {
     double largest = 0, wanted[16] = {0};
     unsigned long indices[16] = {0};
@@ -88,7 +108,7 @@ static void check_samples(const char *name, const float *values, size_t count, u
     }
     for (unsigned k = 0; k < num_samples; k++)
         note(fabs(values[indices[k]] - wanted[k]),
-             tolerance > 0 ? tolerance : after_tolerance * fmax(largest, 1e-3), worst, name);
+             limit > 0 ? limit : tolerance.after * fmax(largest, 1e-3), worst, name);
 }
 
 static void check_grad(struct sluice_trainer *trainer)
@@ -102,8 +122,8 @@ static void check_grad(struct sluice_trainer *trainer)
     double squares = 0;
     for (size_t i = 0; i < count; i++)
         squares += (double)values[i] * values[i];
-    note(fabs(sqrt(squares) - norm), NORM_TOLERANCE * norm, &worst_norm, name);
-    check_samples(name, values, count, num_samples, ELEMENT_TOLERANCE * norm / sqrt((double)count),
+    note(fabs(sqrt(squares) - norm), tolerance.norm * norm, &worst_norm, name);
+    check_samples(name, values, count, num_samples, tolerance.element * norm / sqrt((double)count),
                   &worst_grad);
     free(values);
 }
@@ -119,14 +139,19 @@ static void check_after(struct sluice_trainer *trainer)
     free(values);
 }
 
-static void check_totals(struct sluice_trainer *trainer, double loss, double tolerance,
-                         unsigned top1, unsigned top5)
+static unsigned apart(uint64_t a, unsigned b)
+{
+    return (unsigned)(a > b ? a - b : b - a);
+}
+
+static void check_totals(struct sluice_trainer *trainer, double loss, double limit, unsigned top1,
+                         unsigned top5)
 {
     struct sluice_train_totals totals;
     CU_ASSERT_EQUAL_FATAL(sluice_trainer_collect(trainer, &totals, NULL), SLUICE_OK);
-    note(fabs(totals.loss_sum / (double)totals.samples - loss), tolerance, &worst_loss, "loss");
-    CU_ASSERT_EQUAL(totals.top1, top1);
-    CU_ASSERT_EQUAL(totals.top5, top5);
+    note(fabs(totals.loss_sum / (double)totals.samples - loss), limit, &worst_loss, "loss");
+    CU_ASSERT(apart(totals.top1, top1) <= tolerance.hits);
+    CU_ASSERT(apart(totals.top5, top5) <= tolerance.hits);
 }
 
 static void run_case(const char *model)
@@ -135,6 +160,7 @@ static void run_case(const char *model)
     struct sluice_train_options options = {
         .device = device,
         .table = train_test_table,
+        .allow_tf32 = allow_tf32,
         .num_threads = 1, /* quick beside other tests, and the same on every machine */
     };
     double seed;
@@ -145,8 +171,9 @@ static void run_case(const char *model)
                &options.weight_decay, &options.dropout);
     } while (strcmp(name, model) != 0);
     options.model = model;
-    const int is_calm = strcmp(device, "cpu") == 0 && strcmp(model, "resnet18") != 0;
-    after_tolerance = is_calm ? CALM_AFTER_TOLERANCE : AFTER_TOLERANCE;
+    tolerance = allow_tf32 ? tf32 : float32;
+    if (strcmp(device, "cpu") == 0 && strcmp(model, "resnet18") != 0)
+        tolerance.after = CALM_AFTER_TOLERANCE;
     options.seed = (uint64_t)seed;
 
     struct sluice_trainer *trainer = train_test_create(&options);
@@ -166,7 +193,7 @@ static void run_case(const char *model)
             train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
             num_steps++;
         } else if (sscanf(line, "hits %u %u %u", &step, &top1, &top5) == 3) {
-            check_totals(trainer, loss, step ? LATER_LOSS_TOLERANCE : LOSS_TOLERANCE, top1, top5);
+            check_totals(trainer, loss, step ? tolerance.later_loss : tolerance.loss, top1, top5);
         } else if (strncmp(line, "grad ", 5) == 0) {
             check_grad(trainer);
             num_grads++;
@@ -175,7 +202,7 @@ static void run_case(const char *model)
             num_afters++;
         } else if (sscanf(line, "evaluate %lf %u %u", &loss, &top1, &top5) == 3) {
             train_test_require(sluice_trainer_evaluate(trainer, &batch, &err), &err);
-            check_totals(trainer, loss, LATER_LOSS_TOLERANCE, top1, top5);
+            check_totals(trainer, loss, tolerance.later_loss, top1, top5);
             num_evaluations++;
         } else {
             printf("%s", line);
@@ -212,6 +239,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         device = argv[1];
+    allow_tf32 = argc > 2 && strcmp(argv[2], "tf32") == 0;
     char path[1024];
     snprintf(path, sizeof(path), "%s/tests/golden/train_reference.txt", sluice_test_source_dir());
     file = fopen(path, "r");

@@ -131,8 +131,8 @@ static void none_consumes_at_its_rate(void)
     sluice_trainer_destroy(trainer);
 }
 
-/* As on a GPU: the batch is free again while the step still runs (here: for longer than ctest's
- * limit). */
+/* As on a GPU: the batch is free again, and progress is told, while the step still runs (here: for
+ * longer than ctest's limit). */
 static void none_returns_before_its_step_is_done(void)
 {
     struct sluice_train_options options = none_options();
@@ -141,6 +141,9 @@ static void none_returns_before_its_step_is_done(void)
     const struct sluice_train_batch batch = {pixels, labels, 20};
     struct sluice_err err = {{0}};
     train_test_require(sluice_trainer_step(trainer, &batch, &err), &err);
+    struct sluice_train_totals totals = {0};
+    train_test_require(sluice_trainer_progress(trainer, &totals, &err), &err);
+    CU_ASSERT_EQUAL(totals.samples, 20);
     sluice_trainer_destroy(trainer);
 }
 

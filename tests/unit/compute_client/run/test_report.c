@@ -65,6 +65,7 @@ static void the_json_has_the_keys_that_checks_read(void)
         .manifest = manifest,
         .has_loss = true,
         .totals = {.samples = 400, .steps = 2, .loss_sum = 600, .top1 = 100, .top5 = 300},
+        .is_deterministic = true,
         .has_val = true,
         .val = {.samples = 10, .loss_sum = 5, .top1 = 4, .top5 = 8},
     };
@@ -89,6 +90,7 @@ static void the_json_has_the_keys_that_checks_read(void)
     CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "bound_by")), "network");
     CU_ASSERT_DOUBLE_EQUAL(number(o, "loss"), 1.5, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(number(o, "top1"), 0.25, 1e-9);
+    CU_ASSERT_TRUE(json_is_true(json_object_get(o, "deterministic")));
     CU_ASSERT_EQUAL(number(o, "errors"), 1);
     CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "digest")), stats.digest);
     CU_ASSERT_DOUBLE_EQUAL(number(o, "val_loss"), 0.5, 1e-9);
@@ -107,6 +109,7 @@ static void what_there_is_not_is_null(void)
     json_t *o = to_json(&report);
     CU_ASSERT_TRUE(json_is_null(json_object_get(o, "loss")));
     CU_ASSERT_TRUE(json_is_null(json_object_get(o, "top1")));
+    CU_ASSERT_TRUE(json_is_null(json_object_get(o, "deterministic")));
     CU_ASSERT_TRUE(json_is_null(json_object_get(o, "digest")));
     CU_ASSERT_PTR_NULL(json_object_get(o, "val_loss"));
     CU_ASSERT_EQUAL(number(o, "samples_per_s"), 0);

@@ -1,0 +1,85 @@
+#include "train/train.h"
+
+#include "train_support.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Takes steps of a model for compare_train_with_pytorch.py.
+ *
+ *     golden_train_tool DEVICE PRECISION STEPS FOLDER MODEL IMAGE_SIZE NUM_CLASSES BATCH SEED LR
+ *         MOMENTUM WEIGHT_DECAY DROPOUT
+ *
+ * PRECISION is float32 or tf32; from MODEL on as in train_reference.txt's case lines.  Prints the
+ * mean loss of each step and writes the gradients of the first one, float32, into
+ * FOLDER/PARAMETER. */
+
+static void require(sluice_status status, const struct sluice_err *err)
+{
+    if (!status)
+        return;
+    fprintf(stderr, "%s\n", err->text);
+    exit(1);
+}
+
+static void write_grads(struct sluice_trainer *trainer, const char *folder)
+{
+    for (size_t i = 0; i < sluice_trainer_num_params(trainer); i++) {
+        const char *name = sluice_trainer_param_name(trainer, i);
+        if (strstr(name, ".running_"))
+            continue;
+        struct sluice_err err = {{0}};
+        const size_t count = sluice_trainer_param_count(trainer, i);
+        float *values = calloc(count, sizeof(*values));
+        require(sluice_trainer_get_grad(trainer, i, values, &err), &err);
+        char path[1024];
+        snprintf(path, sizeof(path), "%s/%s", folder, name);
+        sluice_test_write_file(path, values, count * sizeof(*values));
+        free(values);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 14) {
+        fprintf(stderr, "13 arguments, not %d: see train_tool.c\n", argc - 1);
+        return 2;
+    }
+    train_test_fill_table();
+    const struct sluice_train_options options = {
+        .device = argv[1],
+        .allow_tf32 = strcmp(argv[2], "tf32") == 0,
+        .model = argv[5],
+        .image_size = (unsigned)atoi(argv[6]),
+        .num_classes = (unsigned)atoi(argv[7]),
+        .batch_size = (unsigned)atoi(argv[8]),
+        .seed = strtoull(argv[9], NULL, 10),
+        .lr = atof(argv[10]),
+        .momentum = atof(argv[11]),
+        .weight_decay = atof(argv[12]),
+        .dropout = atof(argv[13]),
+        .table = train_test_table,
+    };
+    struct sluice_trainer *trainer = train_test_create(&options);
+    const unsigned n = options.batch_size, size = options.image_size;
+    uint8_t *pixels = calloc((size_t)n * size * size, 3);
+    uint32_t *labels = calloc(n, sizeof(*labels));
+    train_test_fill_batch(n, size, options.num_classes, 0, pixels, labels);
+    const struct sluice_train_batch batch = {pixels, labels, n};
+    for (int step = 0; step < atoi(argv[3]); step++) {
+        struct sluice_err err = {{0}};
+        struct sluice_train_totals totals;
+        require(sluice_trainer_step(trainer, &batch, &err), &err);
+        require(sluice_trainer_collect(trainer, &totals, &err), &err);
+        printf("%.9e\n", totals.loss_sum / (double)totals.samples);
+        if (step == 0)
+            write_grads(trainer, argv[4]);
+    }
+    free(pixels);
+    free(labels);
+    sluice_trainer_destroy(trainer);
+    return 0;
+}
