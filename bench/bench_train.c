@@ -150,7 +150,7 @@ int main(int argc, char **argv)
         {.name = "tf32",
          .type = SLUICE_OPTION_FLAG,
          .value = &b.allow_tf32,
-         .help = "Device cuda: products of 10-bit mantissas."},
+         .help = "Multiply in full float32 on --device cuda instead of TF32."},
     };
     const struct sluice_cli cli = {
         .program = "bench_train",

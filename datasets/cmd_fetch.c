@@ -32,64 +32,83 @@ static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
     json_decref(json);
 }
 
+static struct {
+    const char *base_url;
+    uint64_t num_parallel, num_retries, retry_ms, stall_s, max_file_bytes, max_pixels, limit;
+} given;
+
+enum { DATA, NET };
+static const char *const groups[] = {[DATA] = "data", [NET] = "network", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "base-url",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.base_url,
+     .arg = "URL",
+     .help = "Where <split>/<image id>.jpg stand, such as "
+             "https://open-images-dataset.s3.amazonaws.com."},
+    {.name = "parallel",
+     .group = NET,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.num_parallel,
+     .arg = "N",
+     .min = 1,
+     .max = 1024,
+     .help = "Transfers at a time."},
+    {.name = "retries",
+     .group = NET,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.num_retries,
+     .arg = "N",
+     .min = 0,
+     .max = 1000,
+     .help = "Further attempts at a file after the first."},
+    {.name = "retry-ms",
+     .group = NET,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.retry_ms,
+     .arg = "MS",
+     .min = 1,
+     .max = 600000,
+     .help = "Milliseconds before the second attempt; doubles with each."},
+    {.name = "stall",
+     .group = NET,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.stall_s,
+     .arg = "SECONDS",
+     .min = 1,
+     .max = 3600,
+     .help = "Seconds without a byte after which a transfer is attempted again."},
+    {.name = "max-file-bytes",
+     .group = DATA,
+     .type = SLUICE_OPTION_BYTES,
+     .value = &given.max_file_bytes,
+     .arg = "BYTES",
+     .min = 1,
+     .max = 1e12,
+     .help = "Give up on larger files."},
+    {.name = "max-image-pixels",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.max_pixels,
+     .arg = "N",
+     .help = "Refuse images with more pixels; 0: 178956970."},
+    {.name = "limit",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.limit,
+     .arg = "N",
+     .help = "Use only the first N lines of LIST; 0: all."},
+};
+
 int sluice_dataset_cmd_fetch(int argc, char **argv)
 {
-    const char *base_url = NULL;
-    uint64_t num_parallel = 16, num_retries = 4, retry_ms = 500, stall_s = 30, limit = 0;
-    uint64_t max_file_bytes = (uint64_t)64 << 20, max_pixels = 0;
-    const struct sluice_option options[] = {
-        {.name = "base-url",
-         .type = SLUICE_OPTION_STRING,
-         .value = &base_url,
-         .arg = "URL",
-         .help = "Where <split>/<image id>.jpg stand, e.g. "
-                 "https://open-images-dataset.s3.amazonaws.com"},
-        {.name = "parallel",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_parallel,
-         .arg = "N",
-         .min = 1,
-         .max = 1024,
-         .help = "Transfers at a time."},
-        {.name = "retries",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_retries,
-         .arg = "N",
-         .min = 0,
-         .max = 1000,
-         .help = "Further tries of a file after the first."},
-        {.name = "retry-ms",
-         .type = SLUICE_OPTION_UINT,
-         .value = &retry_ms,
-         .arg = "MS",
-         .min = 1,
-         .max = 600000,
-         .help = "Pause before the second try; doubles with each."},
-        {.name = "stall",
-         .type = SLUICE_OPTION_UINT,
-         .value = &stall_s,
-         .arg = "SECONDS",
-         .min = 1,
-         .max = 3600,
-         .help = "A transfer without a byte for so long is tried again."},
-        {.name = "max-file-bytes",
-         .type = SLUICE_OPTION_BYTES,
-         .value = &max_file_bytes,
-         .arg = "BYTES",
-         .min = 1,
-         .max = 1e12,
-         .help = "Give up on larger files."},
-        {.name = "max-image-pixels",
-         .type = SLUICE_OPTION_UINT,
-         .value = &max_pixels,
-         .arg = "N",
-         .help = "Refuse images with more pixels; 0: 178,956,970."},
-        {.name = "limit",
-         .type = SLUICE_OPTION_UINT,
-         .value = &limit,
-         .arg = "N",
-         .help = "Only the first so many lines; 0: all."},
-    };
+    given.num_parallel = 16;
+    given.num_retries = 4;
+    given.retry_ms = 500;
+    given.stall_s = 30;
+    given.max_file_bytes = (uint64_t)64 << 20;
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary =
@@ -97,7 +116,8 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         .positional = "LIST DIR",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
-        .epilog = "A line of LIST is <split>/<image id> or a URL.  The same command again goes on "
+        .groups = groups,
+        .epilog = "A line of LIST is <split>/<image id> or a URL. The same command again continues "
                   "where the last one stopped.",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
@@ -105,27 +125,28 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         return parsed.exit_code;
 
     char trimmed[2048];
-    if (base_url) {
-        size_t len = strlen(base_url);
-        if (len >= sizeof(trimmed) ||
-            !(sluice_starts_with(base_url, "http://") || sluice_starts_with(base_url, "https://")))
-            return sluice_cli_usage_error(&cli, "--base-url '%.100s' is no http URL", base_url);
-        memcpy(trimmed, base_url, len + 1);
+    if (given.base_url) {
+        size_t len = strlen(given.base_url);
+        if (len >= sizeof(trimmed) || !(sluice_starts_with(given.base_url, "http://") ||
+                                        sluice_starts_with(given.base_url, "https://")))
+            return sluice_cli_usage_error(&cli, "--base-url '%.100s' is no http URL",
+                                          given.base_url);
+        memcpy(trimmed, given.base_url, len + 1);
         while (len > 0 && trimmed[len - 1] == '/')
             trimmed[--len] = '\0';
-        base_url = trimmed;
+        given.base_url = trimmed;
     }
     const struct sluice_fetch_options fetch = {
         .list_path = parsed.positional[0],
         .root = parsed.positional[1],
-        .base_url = base_url,
-        .num_parallel = (unsigned)num_parallel,
-        .num_retries = (unsigned)num_retries,
-        .retry_ms = (unsigned)retry_ms,
-        .stall_s = (unsigned)stall_s,
-        .max_file_bytes = max_file_bytes,
-        .max_image_pixels = max_pixels,
-        .limit = limit,
+        .base_url = given.base_url,
+        .num_parallel = (unsigned)given.num_parallel,
+        .num_retries = (unsigned)given.num_retries,
+        .retry_ms = (unsigned)given.retry_ms,
+        .stall_s = (unsigned)given.stall_s,
+        .max_file_bytes = given.max_file_bytes,
+        .max_image_pixels = given.max_pixels,
+        .limit = given.limit,
     };
     struct sluice_fetch_totals totals = {0};
     struct sluice_err err = {0};

@@ -179,36 +179,48 @@ static sluice_status choose_manifest(const char **chosen, const char *root,
     return sluice_path_in(root, SLUICE_MANIFEST_FILE, room, err);
 }
 
+static struct index_options index_given;
+
+enum { WHAT, WORK };
+static const char *const index_groups[] = {[WHAT] = "output", [WORK] = "work", NULL};
+
+static const struct sluice_option index_table[] = {
+    {.name = "out",
+     .short_name = 'o',
+     .group = WHAT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &index_given.out_path,
+     .arg = "FILE",
+     .help = "File to write the manifest to.",
+     .default_text = "DIR/" SLUICE_MANIFEST_FILE},
+    {.name = "jpeg-index",
+     .group = WHAT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &index_given.has_jpeg_index,
+     .help = "Also write " SLUICE_JPEG_INDEX_FILE " beside the manifest: where the rows of each "
+             "JPEG begin. Entries of unchanged files are kept."},
+    {.name = "jpeg-index-step",
+     .group = WHAT,
+     .type = SLUICE_OPTION_UINT,
+     .value = &index_given.jpeg_step,
+     .arg = "N",
+     .min = 0,
+     .max = 8192,
+     .help = "Blocks (MCUs) of a row from one entry point of the index to the next; 0: 8, or more "
+             "in wide images."},
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.num_threads),
+};
+
 int sluice_dataset_cmd_index(int argc, char **argv)
 {
-    struct index_options chosen = {0};
-    const struct sluice_option options[] = {
-        {.name = "out",
-         .short_name = 'o',
-         .type = SLUICE_OPTION_STRING,
-         .value = &chosen.out_path,
-         .arg = "FILE",
-         .help = "Where the manifest goes, instead of DIR/" SLUICE_MANIFEST_FILE "."},
-        {.name = "jpeg-index",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &chosen.has_jpeg_index,
-         .help = "Write " SLUICE_JPEG_INDEX_FILE " beside it: where in each JPEG its rows begin.  "
-                 "Entries of unchanged files are kept."},
-        {.name = "jpeg-index-step",
-         .type = SLUICE_OPTION_UINT,
-         .value = &chosen.jpeg_step,
-         .arg = "N",
-         .min = 0,
-         .max = 8192,
-         .help = "MCUs from one point of a row to the next; 0: 8, or more in wide images."},
-        SLUICE_DATASET_WORKERS_OPTION(&chosen.num_threads),
-    };
+    index_given = (struct index_options){0};
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Write a manifest of a folder of images: order, labels, sizes, content hashes.",
         .positional = "DIR",
-        .options = options,
-        .num_options = SLUICE_ARRAY_LEN(options),
+        .options = index_table,
+        .num_options = SLUICE_ARRAY_LEN(index_table),
+        .groups = index_groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
@@ -216,9 +228,9 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     struct index index = {.root = parsed.positional[0]};
     struct sluice_err err = {0};
     char in_root[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = choose_manifest(&chosen.out_path, index.root, in_root, &err);
+    sluice_status status = choose_manifest(&index_given.out_path, index.root, in_root, &err);
     if (status == SLUICE_OK)
-        status = make_index(&index, &chosen, &err);
+        status = make_index(&index, &index_given, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
     index_clear(&index);
@@ -297,65 +309,80 @@ static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-static sluice_status verify(struct index *index, const char *manifest_path, bool has_jpeg_index,
-                            unsigned num_threads, struct sluice_err *err)
+/* What `verify` may be told. */
+struct verify_options {
+    const char *manifest;
+    uint64_t num_threads;
+    bool should_decode, has_jpeg_index;
+};
+
+static sluice_status verify(struct index *index, const struct verify_options *options,
+                            struct sluice_err *err)
 {
     char jpegs_path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
-        status = sluice_manifest_read(manifest_path, &index->manifest, err);
-    if (status == SLUICE_OK && has_jpeg_index) {
-        status = index_path(manifest_path, jpegs_path, err);
+        status = sluice_manifest_read(options->manifest, &index->manifest, err);
+    if (status == SLUICE_OK && options->has_jpeg_index) {
+        status = index_path(options->manifest, jpegs_path, err);
         if (status == SLUICE_OK)
             status = sluice_jpeg_index_file_open(jpegs_path, &index->indexes, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_parallel_for(index->manifest->num_entries, num_threads, "verifying",
-                                     verify_one, index, err);
+        status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
+                                     "verifying", verify_one, index, err);
     if (status == SLUICE_OK)
         status = count_unlisted(index, err);
     return status;
 }
 
+static struct verify_options verify_given;
+
+static const char *const verify_groups[] = {[WHAT] = "what is compared", [WORK] = "work", NULL};
+
+static const struct sluice_option verify_table[] = {
+    {.name = "manifest",
+     .group = WHAT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &verify_given.manifest,
+     .arg = "FILE",
+     .help = "Manifest to compare with.",
+     .default_text = "DIR/" SLUICE_MANIFEST_FILE},
+    {.name = "decode",
+     .group = WHAT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &verify_given.should_decode,
+     .help = "Also decode every image."},
+    {.name = "jpeg-index",
+     .group = WHAT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &verify_given.has_jpeg_index,
+     .help = "Also compare every entry of the JPEG index with its file."},
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &verify_given.num_threads),
+};
+
 int sluice_dataset_cmd_verify(int argc, char **argv)
 {
-    uint64_t num_threads = 0;
-    bool has_jpeg_index = false;
-    const char *chosen = NULL;
-    struct index index = {0};
-    const struct sluice_option options[] = {
-        {.name = "manifest",
-         .type = SLUICE_OPTION_STRING,
-         .value = &chosen,
-         .arg = "FILE",
-         .help = "The manifest, instead of DIR/" SLUICE_MANIFEST_FILE "."},
-        {.name = "decode",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &index.should_decode,
-         .help = "Decode every image, too."},
-        {.name = "jpeg-index",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &has_jpeg_index,
-         .help = "Compare every entry of the index of JPEGs with its file, too."},
-        SLUICE_DATASET_WORKERS_OPTION(&num_threads),
-    };
+    verify_given = (struct verify_options){0};
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Compare a folder of images with its manifest; exit 1 if a file differs, is "
-                   "missing, or is not listed.",
+        .summary = "Compare a folder of images with its manifest; exit code 1 if a file differs, "
+                   "is missing, or is not listed.",
         .positional = "DIR",
-        .options = options,
-        .num_options = SLUICE_ARRAY_LEN(options),
+        .options = verify_table,
+        .num_options = SLUICE_ARRAY_LEN(verify_table),
+        .groups = verify_groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    index.root = parsed.positional[0];
+    struct index index = {.root = parsed.positional[0],
+                          .should_decode = verify_given.should_decode};
     struct sluice_err err = {0};
     char in_root[SLUICE_MAX_PATH_BYTES];
-    sluice_status status = choose_manifest(&chosen, index.root, in_root, &err);
+    sluice_status status = choose_manifest(&verify_given.manifest, index.root, in_root, &err);
     if (status == SLUICE_OK)
-        status = verify(&index, chosen, has_jpeg_index, (unsigned)num_threads, &err);
+        status = verify(&index, &verify_given, &err);
     if (status == SLUICE_OK)
         print_summary(index.root, &index, parsed.is_json);
     index_clear(&index);

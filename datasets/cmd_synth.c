@@ -92,64 +92,81 @@ static sluice_status make_set(struct synth *synth, bool is_forced, struct sluice
                                "making", make_one, synth, err);
 }
 
+static struct {
+    uint64_t num_train, num_val, num_classes, seed, num_threads;
+    bool is_forced;
+} given;
+
+enum { DATA, OUTPUT, WORK };
+static const char *const groups[] = {[DATA] = "data", [OUTPUT] = "output", [WORK] = "work", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "num",
+     .short_name = 'n',
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.num_train,
+     .arg = "N",
+     .min = 1,
+     .max = 1e9,
+     .help = "Images to make under DIR/train."},
+    {.name = "num-val",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.num_val,
+     .arg = "N",
+     .min = 0,
+     .max = 1e9,
+     .help = "Images to make under DIR/val."},
+    {.name = "classes",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.num_classes,
+     .arg = "N",
+     .min = 1,
+     .max = 100000,
+     .help = "Number of classes."},
+    {.name = "seed",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.seed,
+     .arg = "N",
+     .help = "Seed of the pictures; the same seed makes the same bytes."},
+    SLUICE_DATASET_WORKERS_OPTION(WORK, &given.num_threads),
+    {.name = "force",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_forced,
+     .help = "Write into a folder that is not empty."},
+};
+
 int sluice_dataset_cmd_synth(int argc, char **argv)
 {
-    struct synth synth = {.num_train = 1000, .num_val = 200};
-    uint64_t num_classes = 10;
-    bool is_forced = false;
-    const struct sluice_option options[] = {
-        {.name = "num",
-         .short_name = 'n',
-         .type = SLUICE_OPTION_UINT,
-         .value = &synth.num_train,
-         .arg = "N",
-         .min = 1,
-         .max = 1e9,
-         .help = "Images under DIR/train."},
-        {.name = "num-val",
-         .type = SLUICE_OPTION_UINT,
-         .value = &synth.num_val,
-         .arg = "N",
-         .min = 0,
-         .max = 1e9,
-         .help = "Images under DIR/val."},
-        {.name = "classes",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_classes,
-         .arg = "N",
-         .min = 1,
-         .max = 100000,
-         .help = "Number of classes."},
-        {.name = "seed",
-         .type = SLUICE_OPTION_UINT,
-         .value = &synth.options.seed,
-         .arg = "N",
-         .help = "Another seed makes other pictures."},
-        SLUICE_DATASET_WORKERS_OPTION(&synth.num_threads),
-        {.name = "force",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &is_forced,
-         .help = "Write into a folder that is not empty."},
-    };
+    given.num_train = 1000;
+    given.num_val = 200;
+    given.num_classes = 10;
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary =
-            "Make a labelled, learnable set of photo-like JPEGs and PNGs, the same bytes for "
-            "the same seed.",
+        .summary = "Make a labelled, learnable set of photo-like JPEGs and PNGs.",
         .positional = "DIR",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
+        .groups = groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    synth.root = parsed.positional[0];
-    synth.options.num_classes = (uint32_t)num_classes;
+    struct synth synth = {
+        .root = parsed.positional[0],
+        .num_train = given.num_train,
+        .num_val = given.num_val,
+        .num_threads = given.num_threads,
+        .options = {.seed = given.seed, .num_classes = (uint32_t)given.num_classes}};
     if (strlen(synth.root) > 1024)
         return sluice_cli_usage_error(&cli, "DIR is too long a path");
 
     struct sluice_err err = {0};
-    const sluice_status status = make_set(&synth, is_forced, &err);
+    const sluice_status status = make_set(&synth, given.is_forced, &err);
     if (status != SLUICE_OK)
         return sluice_cli_exit_code(status, &err);
     const uint64_t num = synth.num_train + synth.num_val;
@@ -159,8 +176,8 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
         json_t *json =
             json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f}", "root", synth.root, "train",
                       (json_int_t)synth.num_train, "val", (json_int_t)synth.num_val, "classes",
-                      (json_int_t)num_classes, "bytes", (json_int_t)synth.bytes, "mean_bytes", mean,
-                      "share_above_150kB", large);
+                      (json_int_t)given.num_classes, "bytes", (json_int_t)synth.bytes, "mean_bytes",
+                      mean, "share_above_150kB", large);
         json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
         printf("\n");
         json_decref(json);
@@ -168,7 +185,8 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
         printf("%s: %llu train and %llu val images of %llu classes, %.1f MB; mean %.1f kB, %.0f %% "
                "above 150 kB\n",
                synth.root, (unsigned long long)synth.num_train, (unsigned long long)synth.num_val,
-               (unsigned long long)num_classes, (double)synth.bytes / 1e6, mean / 1e3, large * 100);
+               (unsigned long long)given.num_classes, (double)synth.bytes / 1e6, mean / 1e3,
+               large * 100);
     }
     return 0;
 }

@@ -204,53 +204,70 @@ static sluice_status gather(const struct sluice_cli_result *parsed, struct paths
     return status;
 }
 
+static struct {
+    uint64_t seed, epoch, sample_id, split;
+    bool is_val;
+    const char *out, *spec;
+} given;
+
+enum { DRAWS, PIPELINE, OUTPUT };
+static const char *const groups[] = {
+    [DRAWS] = "crop and flip", [PIPELINE] = "pipeline", [OUTPUT] = "output", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "seed",
+     .group = DRAWS,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.seed,
+     .arg = "N",
+     .help = "Seed that the crop and the flip are drawn with."},
+    {.name = "epoch",
+     .group = DRAWS,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.epoch,
+     .arg = "N",
+     .min = 0,
+     .max = UINT32_MAX,
+     .help = "Epoch that they are drawn for."},
+    {.name = "sample",
+     .group = DRAWS,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.sample_id,
+     .arg = "N",
+     .help = "Sample id that they are drawn for; several images count up from it."},
+    {.name = "split",
+     .group = PIPELINE,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.split,
+     .arg = "K",
+     .min = 0,
+     .max = SLUICE_MAX_OPS,
+     .help = "Stop after K steps; 0: the bytes of the file, 8: the end."},
+    {.name = "val",
+     .group = PIPELINE,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_val,
+     .help = "Run the validation pipeline: " VAL_PIPELINE "."},
+    {.name = "pipeline",
+     .group = PIPELINE,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.spec,
+     .arg = "TEXT",
+     .help = "Preprocessing steps.",
+     .default_text = TRAIN_PIPELINE},
+    {.name = "out",
+     .short_name = 'o',
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.out,
+     .arg = "PATH",
+     .is_required = true,
+     .help = "The .npy file to write; for several images or a folder, the folder for them."},
+};
+
 int sluice_dataset_cmd_tensor(int argc, char **argv)
 {
-    uint64_t seed = 0, epoch = 0, sample_id = 0, split = SLUICE_MAX_OPS;
-    bool is_val = false;
-    const char *out = NULL, *spec = NULL;
-    const struct sluice_option options[] = {
-        {.name = "seed",
-         .type = SLUICE_OPTION_UINT,
-         .value = &seed,
-         .arg = "N",
-         .help = "Seed of the draws."},
-        {.name = "epoch",
-         .type = SLUICE_OPTION_UINT,
-         .value = &epoch,
-         .arg = "N",
-         .min = 0,
-         .max = UINT32_MAX,
-         .help = "Epoch of the draws."},
-        {.name = "sample",
-         .type = SLUICE_OPTION_UINT,
-         .value = &sample_id,
-         .arg = "N",
-         .help = "Sample id of the draws; several images count up from it."},
-        {.name = "split",
-         .type = SLUICE_OPTION_UINT,
-         .value = &split,
-         .arg = "K",
-         .min = 0,
-         .max = SLUICE_MAX_OPS,
-         .help = "Stop after K ops; 0: the file's bytes, 8: the end."},
-        {.name = "val",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &is_val,
-         .help = "The validation pipeline: " VAL_PIPELINE "."},
-        {.name = "pipeline",
-         .type = SLUICE_OPTION_STRING,
-         .value = &spec,
-         .arg = "TEXT",
-         .help = "Another pipeline than " TRAIN_PIPELINE "."},
-        {.name = "out",
-         .short_name = 'o',
-         .type = SLUICE_OPTION_STRING,
-         .value = &out,
-         .arg = "PATH",
-         .is_required = true,
-         .help = "The .npy file to write; for several images or a folder, the folder for them."},
-    };
+    given.split = SLUICE_MAX_OPS;
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Run images through a preprocessing pipeline, write the results as .npy and "
@@ -258,31 +275,32 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
         .positional = "IMAGE...",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
-        .epilog = "u8 results are height x width x 3, float32 results 3 x height x width.\n",
+        .groups = groups,
+        .epilog = "u8 results are height x width x 3, float32 results 3 x height x width.",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    if (spec && is_val)
+    if (given.spec && given.is_val)
         return sluice_cli_usage_error(&cli, "--pipeline and --val exclude each other");
 
     struct sluice_err err = {0};
     struct sluice_pipeline *pipeline = NULL;
-    if (sluice_pipeline_parse(spec     ? spec
-                              : is_val ? VAL_PIPELINE
-                                       : TRAIN_PIPELINE,
+    if (sluice_pipeline_parse(given.spec     ? given.spec
+                              : given.is_val ? VAL_PIPELINE
+                                             : TRAIN_PIPELINE,
                               &pipeline, &err) != SLUICE_OK)
         return sluice_cli_usage_error(&cli, "--pipeline: %s", err.text);
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
-    if (split > num_ops && split != SLUICE_MAX_OPS) {
+    if (given.split > num_ops && given.split != SLUICE_MAX_OPS) {
         sluice_pipeline_destroy(pipeline);
         return sluice_cli_usage_error(&cli, "--split: the pipeline has %u ops", num_ops);
     }
 
     struct tensor tensor = {
         .pipeline = pipeline,
-        .split = split < num_ops ? (unsigned)split : num_ops,
-        .out = out,
+        .split = given.split < num_ops ? (unsigned)given.split : num_ops,
+        .out = given.out,
         .is_folder = parsed.num_positional > 1 || is_folder(parsed.positional[0]),
     };
     struct paths paths = {0};
@@ -290,14 +308,15 @@ int sluice_dataset_cmd_tensor(int argc, char **argv)
     if (status == SLUICE_OK && paths.num_items == 0)
         status = sluice_fail(&err, SLUICE_E_NOT_FOUND, "%s holds no images", parsed.positional[0]);
     if (status == SLUICE_OK && tensor.is_folder)
-        status = sluice_mkdirs(out, &err);
+        status = sluice_mkdirs(given.out, &err);
     if (status == SLUICE_OK)
         status = sluice_scratch_create(NULL, &tensor.scratch, &err);
     int exit_code = 1;
     if (status == SLUICE_OK)
         exit_code = run_all(&tensor, &paths,
-                            &(struct sluice_draw_key){
-                                .seed = seed, .epoch = (uint32_t)epoch, .sample_id = sample_id});
+                            &(struct sluice_draw_key){.seed = given.seed,
+                                                      .epoch = (uint32_t)given.epoch,
+                                                      .sample_id = given.sample_id});
     else
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
     if (fflush(stdout) != 0 && exit_code == 0)

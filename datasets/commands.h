@@ -12,10 +12,11 @@ int sluice_dataset_cmd_tensor(int argc, char **argv);
 int sluice_dataset_cmd_fetch(int argc, char **argv);
 
 /* The option of those that work with several threads. */
-#define SLUICE_DATASET_WORKERS_OPTION(num_threads)                                                 \
+#define SLUICE_DATASET_WORKERS_OPTION(heading, num_threads)                                        \
     {                                                                                              \
-        .name = "workers", .short_name = 'j', .type = SLUICE_OPTION_UINT, .value = (num_threads),  \
-        .arg = "N", .min = 0, .max = 4096, .help = "Threads; 0: one for each CPU."                 \
+        .name = "workers", .short_name = 'j', .group = (heading), .type = SLUICE_OPTION_UINT,      \
+        .value = (num_threads), .arg = "N", .min = 0, .max = 4096,                                 \
+        .help = "Threads; 0: one for each CPU."                                                    \
     }
 
 #endif

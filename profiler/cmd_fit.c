@@ -200,40 +200,58 @@ static sluice_status fit_forms(const struct sluice_form_table *forms, size_t num
     return status;
 }
 
+/* --- the command line --- */
+
+struct fit_options {
+    struct sluice_profile_source source;
+    uint64_t num_known;
+};
+
+static struct fit_options fit;
+
+enum { DATA, FITTING };
+static const char *const groups[] = {[DATA] = "data", [FITTING] = "fitting", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "profile-folder",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &fit.source.folder,
+     .arg = "FOLDER",
+     .is_required = true,
+     .help = "Folder of the profile: prep_sizes.csv, prep_times.csv and, for the forms, "
+             "prep_forms.csv."},
+    {.name = "profile-samples",
+     .group = FITTING,
+     .type = SLUICE_OPTION_UINT,
+     .value = &fit.num_known,
+     .arg = "N",
+     .help = "Fit to N samples, spread evenly, and predict the others; 0: fit to half of them."},
+    {.name = "pipeline",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &fit.source.pipeline,
+     .arg = "SPEC",
+     .help = "Preprocessing steps that were profiled."},
+    {.name = "seed",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &fit.source.seed,
+     .arg = "N",
+     .help = "Seed that was profiled with; it decides the crop of each sample."},
+};
+
 int sluice_profile_cmd_fit(int argc, char **argv)
 {
-    struct sluice_profile_source source = sluice_profile_source_init();
-    uint64_t num_known = 0;
-    const struct sluice_option options[] = {
-        {.name = "profile-folder",
-         .type = SLUICE_OPTION_STRING,
-         .value = &source.folder,
-         .arg = "FOLDER",
-         .is_required = true,
-         .help = "Folder with prep_sizes.csv, prep_times.csv and, for the forms, prep_forms.csv."},
-        {.name = "profile-samples",
-         .type = SLUICE_OPTION_UINT,
-         .value = &num_known,
-         .arg = "N",
-         .help = "Fit to so many of its samples, spread evenly, and try it on the others; 0: to "
-                 "half of them."},
-        {.name = "pipeline",
-         .type = SLUICE_OPTION_STRING,
-         .value = &source.pipeline,
-         .arg = "SPEC",
-         .help = "The ops that were profiled."},
-        {.name = "seed",
-         .type = SLUICE_OPTION_UINT,
-         .value = &source.seed,
-         .arg = "N",
-         .help = "The seed it was profiled with, which gives each sample's crop."},
-    };
+    fit = (struct fit_options){.source = sluice_profile_source_init()};
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Fit the time of each op, and time and bytes of each form, to what is known "
-                   "before a sample is fetched, and say how well that foretells the others.",
+        .summary = "Fit the time of each step, and the time and bytes of each form, to what is "
+                   "known before a sample is fetched, and print how well that predicts the other "
+                   "samples.",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
+        .groups = groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
@@ -242,16 +260,16 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     struct sluice_cost_table table = {0};
     struct sluice_form_table forms = {0};
     struct sluice_err err = {0};
-    sluice_status status = sluice_profile_load(&source, &table, &err);
+    sluice_status status = sluice_profile_load(&fit.source, &table, &err);
     if (status == SLUICE_OK)
-        status = sluice_profile_load_forms(&source, &forms, &err);
+        status = sluice_profile_load_forms(&fit.source, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
         printf("%-12s %-12s %8s %15s %8s %8s %8s\n", "op", "", "held out", "mean", "median", "p90",
                "sum");
     if (status == SLUICE_OK)
-        status = fit_ops(&source, &table, &forms, num_known, parsed.is_json, &err);
+        status = fit_ops(&fit.source, &table, &forms, fit.num_known, parsed.is_json, &err);
     if (status == SLUICE_OK && forms.num_rows > 0)
-        status = fit_forms(&forms, table.num_rows, num_known, parsed.is_json, &err);
+        status = fit_forms(&forms, table.num_rows, fit.num_known, parsed.is_json, &err);
     sluice_form_table_clear(&forms);
     sluice_cost_table_clear(&table);
     return sluice_cli_exit_code(status, &err);

@@ -200,141 +200,166 @@ static sluice_status make_results(const struct request *request,
     return status;
 }
 
-/* Fills `request` from the command line; an exit code, or -1 to go on. */
-static int parse_request(int argc, char **argv, const char *summary, bool has_planner,
-                         struct request *request)
+/* --- the command line --- */
+
+/* What the table writes to; of use only within parse_request(). */
+static struct request given;
+
+enum { DATA, MACHINES, CHOICES };
+static const char *const groups[] = {
+    [DATA] = "data", [MACHINES] = "machines to plan for", [CHOICES] = "what may be chosen", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "profile-folder",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.source.folder,
+     .arg = "FOLDER",
+     .help = "Folder of the profile: prep_sizes.csv, prep_times.csv and, for --costs model, "
+             "cost_model.json."},
+    SLUICE_PROFILE_TABLE_OPTIONS(DATA, given.source),
+    {.name = "net-bw",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_RATE,
+     .value = &given.net_bw,
+     .arg = "MBIT",
+     .help = "Bandwidth between storage and compute node, in Mbit/s or with a unit (1gbit); none: "
+             "never the limit."},
+    {.name = "remote-cpus",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.remote_cpus,
+     .arg = "N",
+     .min = 1e-6,
+     .max = 1e9,
+     .help = "Cores of the storage node that preprocess; 0.5 is a quota of half a core."},
+    {.name = "local-cpus",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.local_cpus,
+     .arg = "N",
+     .min = 1e-6,
+     .max = 1e9,
+     .help = "Cores of the compute node that preprocess."},
+    {.name = "gpu-rate",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.gpu_rate,
+     .arg = "SAMPLES/S",
+     .min = 0,
+     .max = 1e12,
+     .help = "Samples per second that the GPU trains; 0: never the limit."},
+    {.name = "batch-size",
+     .short_name = 'b',
+     .group = MACHINES,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.batch_size,
+     .arg = "N",
+     .min = 1,
+     .max = UINT32_MAX,
+     .help = "Samples in a batch. The forecast adds the time in which the GPU waits for the first "
+             "batch and everything else for the last."},
+    {.name = "pcie-bw",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_RATE,
+     .value = &given.pcie_bw,
+     .arg = "MBIT",
+     .help = "Bandwidth from memory to the GPU, in Mbit/s or with a unit; none: never the limit."},
+    {.name = "costs",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.source.costs,
+     .arg = "NAME",
+     .choices = sluice_profile_costs_names,
+     .help = SLUICE_PROFILE_COSTS_HELP},
+    {.name = "jpeg-index",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.source.jpeg_index,
+     .arg = "NAME",
+     .choices = sluice_profile_index_names,
+     .help = "Whether the storage node has an index of its JPEGs, so that crops and pixels need "
+             "only a part of each file; auto: as in the cost model."},
+    {.name = "pipeline",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.source.pipeline,
+     .arg = "SPEC",
+     .help = "Preprocessing steps, from which the crops follow."},
+    {.name = "seed",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.source.seed,
+     .arg = "N",
+     .help = "Seed of the crops."},
+    {.name = "epoch",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.source.epoch,
+     .arg = "N",
+     .max = UINT32_MAX,
+     .help = "Epoch of the crops."},
+    {.name = "form",
+     .group = CHOICES,
+     .type = SLUICE_OPTION_STRINGS,
+     .value = &given.forms,
+     .arg = "FORM",
+     .help = "A form that the server offers beside raw, u8 and f32: jpeg_crop or u8_packed. May be "
+             "given twice; none: only those three.",
+     .default_text = "both"},
+    /* The last: `whatif` prints all planners and takes none. */
+    {.name = "planner",
+     .group = CHOICES,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.planner,
+     .arg = "NAME",
+     .choices = sluice_profile_planners,
+     .help = "The plan to print first, or alone with --json. lp: the shortest epoch over all "
+             "resources, a linear program; greedy: SOPHON's rule; nooff, alloff, piloff: the same "
+             "split for every sample."},
+};
+
+/* 0, or the exit code of a usage error. */
+static int check_request(const struct sluice_cli *cli, const struct request *request)
 {
-    *request = (struct request){.source = sluice_profile_source_init(),
-                                .net_bw = 500e6 / 8,
-                                .remote_cpus = 4,
-                                .local_cpus = 8,
-                                .batch_size = 256,
-                                .planner = "lp"};
-    const struct sluice_option options[] = {
-        {.name = "profile-folder",
-         .type = SLUICE_OPTION_STRING,
-         .value = &request->source.folder,
-         .arg = "FOLDER",
-         .help = "Folder with prep_sizes.csv and prep_times.csv, and, for --costs model, "
-                 "cost_model.json."},
-        {.name = "sizes",
-         .type = SLUICE_OPTION_STRING,
-         .value = &request->source.sizes_path,
-         .arg = "FILE",
-         .help = "A file in the format of prep_sizes.csv, instead of the folder's."},
-        {.name = "times",
-         .type = SLUICE_OPTION_STRING,
-         .value = &request->source.times_path,
-         .arg = "FILE",
-         .help = "A file in the format of prep_times.csv, instead of the folder's."},
-        {.name = "times-model",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &request->source.has_modelled_times,
-         .help = "Model op times from sizes instead of reading them."},
-        {.name = "net-bw",
-         .type = SLUICE_OPTION_RATE,
-         .value = &request->net_bw,
-         .arg = "MBIT",
-         .help = "Bandwidth between storage and compute."},
-        {.name = "remote-cpus",
-         .type = SLUICE_OPTION_DOUBLE,
-         .value = &request->remote_cpus,
-         .arg = "N",
-         .min = 1e-6,
-         .max = 1e9,
-         .help = "Cores that preprocess on the storage node; a part of one is a quota."},
-        {.name = "local-cpus",
-         .type = SLUICE_OPTION_DOUBLE,
-         .value = &request->local_cpus,
-         .arg = "N",
-         .min = 1e-6,
-         .max = 1e9,
-         .help = "Cores that preprocess on the compute node."},
-        {.name = "gpu-rate",
-         .type = SLUICE_OPTION_DOUBLE,
-         .value = &request->gpu_rate,
-         .arg = "SAMPLES/S",
-         .min = 0,
-         .max = 1e12,
-         .help = "What the GPU trains; 0: never the limit."},
-        {.name = "batch-size",
-         .short_name = 'b',
-         .type = SLUICE_OPTION_UINT,
-         .value = &request->batch_size,
-         .arg = "N",
-         .min = 1,
-         .max = UINT32_MAX,
-         .help = "Samples of a batch: the GPU waits for the first, and all for the last one."},
-        {.name = "pcie-bw",
-         .type = SLUICE_OPTION_RATE,
-         .value = &request->pcie_bw,
-         .arg = "MBIT",
-         .help = "Bandwidth from memory to the GPU; none: never the limit."},
-        {.name = "costs",
-         .type = SLUICE_OPTION_CHOICE,
-         .value = &request->source.costs,
-         .arg = "NAME",
-         .choices = sluice_profile_costs_names,
-         .help = SLUICE_PROFILE_COSTS_HELP},
-        {.name = "jpeg-index",
-         .type = SLUICE_OPTION_CHOICE,
-         .value = &request->source.jpeg_index,
-         .arg = "NAME",
-         .choices = sluice_profile_index_names,
-         .help = "Whether the storage node has an index of its JPEGs, so that crops and pixels "
-                 "need a part of each file: yes, no, or auto, as the cost model says."},
-        {.name = "pipeline",
-         .type = SLUICE_OPTION_STRING,
-         .value = &request->source.pipeline,
-         .arg = "SPEC",
-         .help = "The ops, for the crops."},
-        {.name = "seed",
-         .type = SLUICE_OPTION_UINT,
-         .value = &request->source.seed,
-         .arg = "N",
-         .help = "Seed of the crops."},
-        {.name = "epoch",
-         .type = SLUICE_OPTION_UINT,
-         .value = &request->source.epoch,
-         .arg = "N",
-         .max = UINT32_MAX,
-         .help = "Epoch of the crops."},
-        {.name = "form",
-         .type = SLUICE_OPTION_STRINGS,
-         .value = &request->forms,
-         .arg = "FORM",
-         .help = "A form that the server offers beside raw, u8 and f32: jpeg_crop or u8_packed; "
-                 "may be given again.  none: only those three.  Default: all."},
-        {.name = "planner",
-         .type = SLUICE_OPTION_CHOICE,
-         .value = &request->planner,
-         .arg = "NAME",
-         .choices = sluice_profile_planners,
-         .help = "The plan to print first, or alone with --json: lp weighs all resources, greedy "
-                 "is SOPHON's rule."},
-    };
+    if (!request->source.folder && !request->source.sizes_path)
+        return sluice_cli_usage_error(cli, "--profile-folder or --sizes is needed");
+    for (size_t i = 0; i < request->forms.num_items; i++) {
+        const char *form = request->forms.items[i];
+        if (strcmp(form, "none") == 0 && request->forms.num_items > 1)
+            return sluice_cli_usage_error(cli, "--form: none and other forms exclude each other");
+        if (strcmp(form, "jpeg_crop") != 0 && strcmp(form, "u8_packed") != 0 &&
+            strcmp(form, "none") != 0)
+            return sluice_cli_usage_error(cli, "--form: '%s' is none of jpeg_crop, u8_packed, none",
+                                          form);
+    }
+    return 0;
+}
+
+/* True: *request is what was asked for.  False: end with *exit_code; everything is printed. */
+static bool parse_request(int argc, char **argv, const char *summary, bool has_planner,
+                          struct request *request, int *exit_code)
+{
+    given = (struct request){.source = sluice_profile_source_init(),
+                             .net_bw = 500e6 / 8,
+                             .remote_cpus = 4,
+                             .local_cpus = 8,
+                             .batch_size = 256,
+                             .planner = "lp"};
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = summary,
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options) - !has_planner,
+        .groups = groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
-    if (parsed.should_exit)
-        return parsed.exit_code;
-    if (!request->source.folder && !request->source.sizes_path)
-        return sluice_cli_usage_error(&cli, "--profile-folder or --sizes is needed");
-    for (size_t i = 0; i < request->forms.num_items; i++) {
-        const char *form = request->forms.items[i];
-        if (strcmp(form, "none") == 0 && request->forms.num_items > 1)
-            return sluice_cli_usage_error(&cli, "--form: none and other forms exclude each other");
-        if (strcmp(form, "jpeg_crop") != 0 && strcmp(form, "u8_packed") != 0 &&
-            strcmp(form, "none") != 0)
-            return sluice_cli_usage_error(
-                &cli, "--form: '%s' is none of jpeg_crop, u8_packed, none", form);
-    }
-    request->is_json = parsed.is_json;
-    return -1;
+    *exit_code = parsed.should_exit ? parsed.exit_code : check_request(&cli, &given);
+    if (parsed.should_exit || *exit_code != 0)
+        return false;
+    given.is_json = parsed.is_json;
+    *request = given;
+    return true;
 }
 
 static int answer(const struct request *request, bool is_whatif)
@@ -364,18 +389,21 @@ static int answer(const struct request *request, bool is_whatif)
 int sluice_profile_cmd_plan(int argc, char **argv)
 {
     struct request request;
-    const int code = parse_request(
-        argc, argv, "Plan an epoch from cost tables without running anything.", true, &request);
-    return code >= 0 ? code : answer(&request, false);
+    int exit_code;
+    if (!parse_request(argc, argv, "Plan an epoch from cost tables without running anything.", true,
+                       &request, &exit_code))
+        return exit_code;
+    return answer(&request, false);
 }
 
 int sluice_profile_cmd_whatif(int argc, char **argv)
 {
     struct request request;
-    const int code =
-        parse_request(argc, argv,
-                      "Forecast an epoch on other machines: how long each resource is busy under "
-                      "each plan, and which is the limit.",
-                      false, &request);
-    return code >= 0 ? code : answer(&request, true);
+    int exit_code;
+    if (!parse_request(argc, argv,
+                       "Forecast an epoch on other machines: how long each resource is busy under "
+                       "each plan, and which is the limit.",
+                       false, &request, &exit_code))
+        return exit_code;
+    return answer(&request, true);
 }

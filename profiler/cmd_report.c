@@ -290,104 +290,114 @@ static sluice_status report_runs(const char *path, const char *folder, struct sl
     return status;
 }
 
+/* --- the command line --- */
+
+struct report_options {
+    struct sluice_profile_source source;
+    const char *out_folder, *runs_path;
+    double net_bw;
+    uint64_t remote_cpus, local_cpus;
+};
+
+static struct report_options given;
+
+enum { DATA, MACHINES, OUTPUT };
+static const char *const groups[] = {
+    [DATA] = "data", [MACHINES] = "machines to plan for", [OUTPUT] = "output", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "out",
+     .short_name = 'o',
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.out_folder,
+     .arg = "FOLDER",
+     .is_required = true,
+     .help = "Folder to write the figures to, each as SVG, PNG and gnuplot script."},
+    {.name = "runs",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.runs_path,
+     .arg = "FILE",
+     .help = "Lines that offload_train --json printed. They make a table on standard output and "
+             "the figure 'modes'."},
+    {.name = "profile-folder",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.source.folder,
+     .arg = "FOLDER",
+     .help = "Folder of a profile (prep_sizes.csv, prep_times.csv). It makes the figures "
+             "'sizes_cdf', 'time_over_bandwidth' and 'time_over_storage_cores'."},
+    SLUICE_PROFILE_TABLE_OPTIONS(DATA, given.source),
+    {.name = "costs",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.source.costs,
+     .arg = "NAME",
+     .choices = sluice_profile_costs_names,
+     .help = SLUICE_PROFILE_COSTS_HELP},
+    {.name = "net-bw",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_RATE,
+     .value = &given.net_bw,
+     .arg = "MBIT",
+     .help = "Bandwidth in Mbit/s or with a unit (1gbit), in the figure over storage cores."},
+    {.name = "remote-cpus",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.remote_cpus,
+     .arg = "N",
+     .min = 1,
+     .max = 1e9,
+     .help = "Storage cores, in the figure over bandwidth."},
+    {.name = "local-cpus",
+     .group = MACHINES,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.local_cpus,
+     .arg = "N",
+     .min = 1,
+     .max = 1e9,
+     .help = "Compute cores."},
+};
+
 int sluice_profile_cmd_report(int argc, char **argv)
 {
-    struct sluice_profile_source source = sluice_profile_source_init();
-    const char *out_folder = NULL, *runs_path = NULL;
-    double net_bw = 500e6 / 8;
-    uint64_t remote_cpus = 4, local_cpus = 8;
-
-    const struct sluice_option options[] = {
-        {.name = "out",
-         .short_name = 'o',
-         .type = SLUICE_OPTION_STRING,
-         .value = &out_folder,
-         .arg = "FOLDER",
-         .is_required = true,
-         .help = "Where the figures are written, each as SVG, PNG and gnuplot script."},
-        {.name = "runs",
-         .type = SLUICE_OPTION_STRING,
-         .value = &runs_path,
-         .arg = "FILE",
-         .help = "Lines that offload_train --json printed: a table on stdout and the figure "
-                 "'modes'."},
-        {.name = "profile-folder",
-         .type = SLUICE_OPTION_STRING,
-         .value = &source.folder,
-         .arg = "FOLDER",
-         .help = "Folder with prep_sizes.csv and prep_times.csv: the figures 'sizes_cdf', "
-                 "'time_over_bandwidth' and 'time_over_storage_cores'."},
-        {.name = "sizes",
-         .type = SLUICE_OPTION_STRING,
-         .value = &source.sizes_path,
-         .arg = "FILE",
-         .help = "A file in the format of prep_sizes.csv, instead of the folder's."},
-        {.name = "times",
-         .type = SLUICE_OPTION_STRING,
-         .value = &source.times_path,
-         .arg = "FILE",
-         .help = "A file in the format of prep_times.csv, instead of the folder's."},
-        {.name = "times-model",
-         .type = SLUICE_OPTION_FLAG,
-         .value = &source.has_modelled_times,
-         .help = "Model op times from sizes instead of reading them."},
-        {.name = "costs",
-         .type = SLUICE_OPTION_CHOICE,
-         .value = &source.costs,
-         .arg = "NAME",
-         .choices = sluice_profile_costs_names,
-         .help = SLUICE_PROFILE_COSTS_HELP},
-        {.name = "net-bw",
-         .type = SLUICE_OPTION_RATE,
-         .value = &net_bw,
-         .arg = "MBIT",
-         .help = "Bandwidth where it is not the axis."},
-        {.name = "remote-cpus",
-         .type = SLUICE_OPTION_UINT,
-         .value = &remote_cpus,
-         .arg = "N",
-         .min = 1,
-         .max = 1e9,
-         .help = "Storage cores where they are not the axis."},
-        {.name = "local-cpus",
-         .type = SLUICE_OPTION_UINT,
-         .value = &local_cpus,
-         .arg = "N",
-         .min = 1,
-         .max = 1e9,
-         .help = "Compute cores."},
-    };
+    given = (struct report_options){.source = sluice_profile_source_init(),
+                                    .net_bw = 500e6 / 8,
+                                    .remote_cpus = 4,
+                                    .local_cpus = 8};
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Draw figures of a cost table, of runs, or of both.",
+        .summary = "Draw figures of a profile, of runs, or of both.",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
+        .groups = groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    const bool has_table = source.folder || source.sizes_path;
-    if (!has_table && !runs_path)
+    const bool has_table = given.source.folder || given.source.sizes_path;
+    if (!has_table && !given.runs_path)
         return sluice_cli_usage_error(&cli, "--profile-folder, --sizes or --runs is needed");
 
     const struct sluice_rates rates = {
-        .link_bytes_per_s = net_bw > 0 ? net_bw : INFINITY,
-        .storage_cores = (double)remote_cpus,
-        .compute_cores = (double)local_cpus,
+        .link_bytes_per_s = given.net_bw > 0 ? given.net_bw : INFINITY,
+        .storage_cores = (double)given.remote_cpus,
+        .compute_cores = (double)given.local_cpus,
         .gpu_samples_per_s = INFINITY,
     };
     struct sluice_cost_table table = {0};
     struct sluice_profile_costs costs = {0};
     struct sluice_err err = {0};
-    sluice_status status = sluice_mkdirs(out_folder, &err);
+    sluice_status status = sluice_mkdirs(given.out_folder, &err);
     if (status == SLUICE_OK && has_table)
-        status = sluice_profile_load(&source, &table, &err);
+        status = sluice_profile_load(&given.source, &table, &err);
     if (status == SLUICE_OK && has_table)
-        status = sluice_profile_load_costs(&source, &table, &costs, &err);
+        status = sluice_profile_load_costs(&given.source, &table, &costs, &err);
     if (status == SLUICE_OK && has_table)
-        status = draw_table(out_folder, &table, &costs, &rates, &err);
-    if (status == SLUICE_OK && runs_path)
-        status = report_runs(runs_path, out_folder, &err);
+        status = draw_table(given.out_folder, &table, &costs, &rates, &err);
+    if (status == SLUICE_OK && given.runs_path)
+        status = report_runs(given.runs_path, given.out_folder, &err);
     sluice_profile_costs_clear(&costs);
     sluice_cost_table_clear(&table);
     return sluice_cli_exit_code(status, &err);

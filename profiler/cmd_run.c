@@ -153,51 +153,64 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     return status;
 }
 
+static struct run_options given;
+
+enum { DATA, OUTPUT };
+static const char *const groups[] = {[DATA] = "data", [OUTPUT] = "output", NULL};
+
+static const struct sluice_option options[] = {
+    {.name = "out",
+     .short_name = 'o',
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.out_folder,
+     .arg = "FOLDER",
+     .is_required = true,
+     .help = "Folder to write prep_sizes.csv, prep_times.csv, prep_forms.csv and cost_model.json "
+             "to."},
+    {.name = "pipeline",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.pipeline,
+     .arg = "SPEC",
+     .help = "Preprocessing steps to measure."},
+    {.name = "seed",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.seed,
+     .arg = "N",
+     .help = "Seed of the crops and flips; the epoch is 0."},
+    {.name = "limit",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.limit,
+     .arg = "N",
+     .help = "Measure only the first N samples; 0: all."},
+    {.name = "max-image-pixels",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.max_pixels,
+     .arg = "N",
+     .help = "Refuse images with more pixels; 0: 178956970."},
+};
+
 int sluice_profile_cmd_run(int argc, char **argv)
 {
-    struct run_options run = {
+    given = (struct run_options){
         .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"};
-    const struct sluice_option options[] = {
-        {.name = "out",
-         .short_name = 'o',
-         .type = SLUICE_OPTION_STRING,
-         .value = &run.out_folder,
-         .arg = "FOLDER",
-         .is_required = true,
-         .help = "Where prep_sizes.csv, prep_times.csv, prep_forms.csv and cost_model.json go."},
-        {.name = "pipeline",
-         .type = SLUICE_OPTION_STRING,
-         .value = &run.pipeline,
-         .arg = "SPEC",
-         .help = "The ops to measure."},
-        {.name = "seed",
-         .type = SLUICE_OPTION_UINT,
-         .value = &run.seed,
-         .arg = "N",
-         .help = "Seed of the crops and flips; the epoch is 0."},
-        {.name = "limit",
-         .type = SLUICE_OPTION_UINT,
-         .value = &run.limit,
-         .arg = "N",
-         .help = "Stop after so many samples; 0: all."},
-        {.name = "max-image-pixels",
-         .type = SLUICE_OPTION_UINT,
-         .value = &run.max_pixels,
-         .arg = "N",
-         .help = "Refuse images with more pixels; 0: 178,956,970."},
-    };
     const struct sluice_cli cli = {
         .program = argv[0],
-        .summary = "Measure, on one core of this machine, how large each sample is after every op "
-                   "and in every form, and what that costs.",
+        .summary = "Measure, on one core of this machine, the size of each sample of DIR after "
+                   "every step and in every form, and the time that takes.",
         .positional = "DIR",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
+        .groups = groups,
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
-    run.root = parsed.positional[0];
+    given.root = parsed.positional[0];
     struct sluice_err err = {0};
-    return sluice_cli_exit_code(profile(&run, &err), &err);
+    return sluice_cli_exit_code(profile(&given, &err), &err);
 }

@@ -41,8 +41,29 @@ extern const char *const sluice_profile_costs_names[];
 extern const char *const sluice_profile_index_names[];
 
 #define SLUICE_PROFILE_COSTS_HELP                                                                  \
-    "model: the weights in the folder's cost_model.json; rows: the times in the tables; default: " \
-    "weights that need no profile; auto: the model if there is one, else the rows."
+    "Costs to plan with. model: the weights in the folder's cost_model.json; rows: the times in "  \
+    "prep_times.csv; default: weights that need no profile; auto: the model if there is one, "     \
+    "else the rows."
+
+/* The options of the commands that take tables from elsewhere than a profile's folder. */
+#define SLUICE_PROFILE_TABLE_OPTIONS(heading, source)                                              \
+    {.name = "sizes",                                                                              \
+     .group = (heading),                                                                           \
+     .type = SLUICE_OPTION_STRING,                                                                 \
+     .value = &(source).sizes_path,                                                                \
+     .arg = "FILE",                                                                                \
+     .help = "Sizes of the samples in the format of prep_sizes.csv, instead of the folder's."},    \
+        {.name = "times",                                                                          \
+         .group = (heading),                                                                       \
+         .type = SLUICE_OPTION_STRING,                                                             \
+         .value = &(source).times_path,                                                            \
+         .arg = "FILE",                                                                            \
+         .help = "Times of the steps in the format of prep_times.csv, instead of the folder's."},  \
+    {                                                                                              \
+        .name = "times-model", .group = (heading), .type = SLUICE_OPTION_FLAG,                     \
+        .value = &(source).has_modelled_times,                                                     \
+        .help = "Predict the times of the steps from the sizes instead of reading them."           \
+    }
 
 SLUICE_MUST_USE sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                                   struct sluice_cost_table *table,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define HELP_COLUMN 28
-#define HELP_WIDTH 88
+#define HELP_WIDTH 80
 
 /* ---- the table ---- */
 
@@ -41,12 +41,12 @@ static void table_init(struct table *table, const struct sluice_cli *cli)
          .type = SLUICE_OPTION_CHOICE,
          .value = &table->log_level,
          .arg = "LEVEL",
-         .help = "How much to say on standard error.",
+         .help = "The least severe messages to log on standard error.",
          .choices = log_levels},
         {.name = "print-config",
          .type = SLUICE_OPTION_FLAG,
          .value = &table->is_print_config,
-         .help = "Print every option's final value and exit."},
+         .help = "Print the final value of every option and exit."},
         {.name = "version",
          .type = SLUICE_OPTION_FLAG,
          .value = &table->is_version,
@@ -55,7 +55,7 @@ static void table_init(struct table *table, const struct sluice_cli *cli)
          .short_name = is_h_taken ? 0 : 'h',
          .type = SLUICE_OPTION_FLAG,
          .value = &table->is_help,
-         .help = "Print this and exit."},
+         .help = "Print this help and exit."},
     };
     memcpy(table->common, common, sizeof(common));
     table->num_common = SLUICE_ARRAY_LEN(common);
@@ -137,20 +137,35 @@ int sluice_cli_exit_code(sluice_status status, const struct sluice_err *err)
 
 /* ---- --help and --print-config ---- */
 
+/* Bytes of the next piece of `text` that stays on one line: a word, or of a word longer than a
+ * line (a pipeline, say) what ends at a comma and fits. */
+static size_t piece_len(const char *text, size_t indent)
+{
+    const size_t word = strcspn(text, " ");
+    if (indent + word <= HELP_WIDTH)
+        return word;
+    size_t len = HELP_WIDTH - indent;
+    while (len > 0 && text[len - 1] != ',')
+        len--;
+    return len > 0 ? len : word;
+}
+
 static void print_wrapped(const char *text, size_t column, size_t indent)
 {
+    bool is_word_start = false; /* whether a blank stands before the next piece */
     while (*text) {
-        const size_t word = strcspn(text, " ");
-        if (column > indent && column + 1 + word > HELP_WIDTH) {
+        const size_t len = piece_len(text, indent);
+        if (column > indent && column + is_word_start + len > HELP_WIDTH) {
             printf("\n%*s", (int)indent, "");
             column = indent;
-        } else if (column > indent) {
+        } else if (is_word_start && column > indent) {
             putchar(' ');
             column++;
         }
-        printf("%.*s", (int)word, text);
-        column += word;
-        text += word;
+        printf("%.*s", (int)len, text);
+        column += len;
+        text += len;
+        is_word_start = *text == ' ';
         text += strspn(text, " ");
     }
     putchar('\n');
@@ -183,55 +198,60 @@ static void format_value(const struct sluice_option *option, char out[400])
     }
 }
 
-static void print_option_help(const struct sluice_option *option)
+/* "  -j, --workers N", padded to HELP_COLUMN or followed by a new line. */
+static void print_option_head(const struct sluice_option *option)
 {
-    char head[256];
-    char names[160];
     const bool is_flag = option->type == SLUICE_OPTION_FLAG;
-    const bool is_on = is_flag && *(const bool *)option->value;
-    snprintf(names, sizeof(names), "--%s%s%s%s", is_on ? "no-" : "", option->name,
-             option->alias ? ", --" : "", option->alias ? option->alias : "");
-    char dash[8] = "    ";
-    if (option->short_name)
-        snprintf(dash, sizeof(dash), "-%c, ", option->short_name);
-    snprintf(head, sizeof(head), "  %s%s%s%s", dash, names, is_flag ? "" : " ",
-             is_flag       ? ""
-             : option->arg ? option->arg
-                           : "VALUE");
-
-    char text[1024];
-    size_t len = (size_t)snprintf(text, sizeof(text), "%s", option->help ? option->help : "");
-    if (len > sizeof(text) - 1)
-        len = sizeof(text) - 1;
-    if (option->choices) {
-        for (size_t i = 0; option->choices[i] && len < sizeof(text) - 1; i++)
-            len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? ", " : " One of ",
-                                    option->choices[i]);
-        if (len < sizeof(text) - 1)
-            len += (size_t)snprintf(text + len, sizeof(text) - len, ".");
-    }
-    if (option->is_required && len < sizeof(text) - 1) {
-        snprintf(text + len, sizeof(text) - len, " Required.");
-    } else if (len < sizeof(text) - 1) {
-        char value[400];
-        const char *shown = value;
-        format_value(option, value);
-        if (option->type == SLUICE_OPTION_STRING || option->type == SLUICE_OPTION_CHOICE)
-            shown = *(const char *const *)option->value;
-        if (is_on)
-            shown = "on";
-        else if (is_flag)
-            shown = NULL;
-        if (shown && shown[0])
-            snprintf(text + len, sizeof(text) - len, " Default: %s.", shown);
-    }
-
-    size_t column = (size_t)printf("%s", head);
+    size_t column =
+        (size_t)(option->short_name ? printf("  -%c, ", option->short_name) : printf("      "));
+    column += (size_t)printf("--%s%s", is_flag && *(const bool *)option->value ? "no-" : "",
+                             option->name);
+    if (option->alias)
+        column += (size_t)printf(", --%s", option->alias);
+    if (!is_flag)
+        column += (size_t)printf(" %s", option->arg ? option->arg : "VALUE");
     if (column + 1 > HELP_COLUMN) {
         putchar('\n');
         column = 0;
     }
     printf("%*s", (int)(HELP_COLUMN - column), "");
+}
+
+/* What --help says of the default; NULL: nothing. */
+static const char *shown_default(const struct sluice_option *option, char room[400])
+{
+    if (option->default_text)
+        return option->default_text;
+    switch (option->type) {
+    case SLUICE_OPTION_FLAG:
+        return NULL; /* shown with --no- if it is on */
+    case SLUICE_OPTION_STRING:
+    case SLUICE_OPTION_CHOICE:
+        return *(const char *const *)option->value;
+    default:
+        format_value(option, room);
+        return room[0] ? room : NULL;
+    }
+}
+
+static void print_option_help(const struct sluice_option *option)
+{
+    char text[1024] = "", value[400];
+    /* Cuts what is too long; the last byte stays 0. */
+    FILE *out = fmemopen(text, sizeof(text) - 1, "w");
+    if (!out)
+        return;
+    fprintf(out, "%s", option->help ? option->help : "");
+    for (size_t i = 0; option->choices && option->choices[i]; i++)
+        fprintf(out, "%s%s%s", i ? ", " : " One of ", option->choices[i],
+                option->choices[i + 1] ? "" : ".");
+    const char *shown = shown_default(option, value);
+    if (option->is_required)
+        fprintf(out, " Required.");
+    else if (shown && shown[0])
+        fprintf(out, " Default: %s.", shown);
+    fclose(out);
+    print_option_head(option);
     print_wrapped(text, HELP_COLUMN, HELP_COLUMN);
 }
 
@@ -241,12 +261,21 @@ static void print_help(const struct table *table)
     printf("usage: %s [options]%s%s\n", cli->program, cli->positional ? " " : "",
            cli->positional ? cli->positional : "");
     if (cli->summary)
-        printf("%s\n", cli->summary);
-    printf("\noptions:\n");
-    for (size_t i = 0; i < table_len(table); i++)
+        print_wrapped(cli->summary, 0, 0);
+    for (unsigned group = 0; cli->groups && cli->groups[group]; group++) {
+        printf("\n%s:\n", cli->groups[group]);
+        for (size_t i = 0; i < cli->num_options; i++) {
+            if (cli->options[i].group == group)
+                print_option_help(&cli->options[i]);
+        }
+    }
+    printf("\n%s:\n", cli->groups ? "general" : "options");
+    for (size_t i = cli->groups ? cli->num_options : 0; i < table_len(table); i++)
         print_option_help(table_at(table, i));
-    if (cli->epilog)
-        printf("\n%s\n", cli->epilog);
+    if (cli->epilog) {
+        putchar('\n');
+        print_wrapped(cli->epilog, 0, 0);
+    }
 }
 
 static void print_config_line(const char *name, const char *value)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Command lines from one table, which also makes --help and --print-config.
+/* Command lines from one table, which also makes --help (in 80 columns) and --print-config.
  *
  * Every program has --help (-h, unless the table uses it), --version,
  * --print-config, --json and --log-level beside its own options.  "--name value",
@@ -19,13 +19,14 @@
  * Threads: at start, on the main thread. */
 
 enum sluice_option_type {
-    SLUICE_OPTION_FLAG,    /* bool *; no value; "--no-name" clears it */
-    SLUICE_OPTION_STRING,  /* const char **; borrows argv */
-    SLUICE_OPTION_UINT,    /* uint64_t *; decimal digits */
-    SLUICE_OPTION_DOUBLE,  /* double *; finite */
-    SLUICE_OPTION_BYTES,   /* uint64_t *; "64", "64k", "64M", "2G" (powers of 1024) */
-    SLUICE_OPTION_RATE,    /* double *, bytes per second; "500mbit", "1gbit", "62.5MB" (powers of
-                              1000; a bare number is Mbit/s); 0 or "none": no limit */
+    SLUICE_OPTION_FLAG,   /* bool *; no value; "--no-name" clears it */
+    SLUICE_OPTION_STRING, /* const char **; borrows argv */
+    SLUICE_OPTION_UINT,   /* uint64_t *; decimal digits */
+    SLUICE_OPTION_DOUBLE, /* double *; finite */
+    SLUICE_OPTION_BYTES,  /* uint64_t *; "64", "64k", "64M", "2G" (powers of 1024) */
+    /* double *, bytes per second; "500mbit", "1gbit", "62.5MB" (powers of 1000; a bare number is
+     * Mbit/s); 0 or "none": no limit */
+    SLUICE_OPTION_RATE,
     SLUICE_OPTION_CHOICE,  /* const char **; one of `choices`, NULL-terminated */
     SLUICE_OPTION_STRINGS, /* struct sluice_option_strings *; may be given many times */
 };
@@ -39,15 +40,27 @@ struct sluice_option {
     const char *name; /* without dashes */
     char short_name;  /* 0: none */
     enum sluice_option_type type;
-    void *value;      /* holds the default before parsing */
-    const char *arg;  /* placeholder in --help, e.g. "DIR" */
-    const char *help; /* one sentence; --help appends the default */
+    /* Index into the program's `groups`: the heading in --help. */
+    unsigned group;
+    /* Holds the default before parsing. */
+    void *value;
+    /* Placeholder in --help, e.g. "DIR". */
+    const char *arg;
+    /* What it does, and the unit.  --help appends the choices and the default.  A flag that is on
+     * by default is shown as --no-NAME: say what that does. */
+    const char *help;
+    /* Shown in --help as the default instead of the value; NULL: the value. */
+    const char *default_text;
     const char *const *choices;
-    double min, max;   /* inclusive, for numbers, rates in bytes per second; both 0: unchecked;
-                          max below min: no upper end */
-    bool is_required;  /* not checked with --print-config */
-    bool *is_given;    /* set if the option was on the command line; may be NULL */
-    const char *alias; /* another long name for the same option; may be NULL */
+    /* Inclusive limits of a number (of a rate: bytes per second).  Both 0: unchecked; max below
+     * min: no upper end. */
+    double min, max;
+    /* Not checked with --print-config. */
+    bool is_required;
+    /* Set if the option was on the command line; may be NULL. */
+    bool *is_given;
+    /* Another long name for the same option; may be NULL. */
+    const char *alias;
 };
 
 struct sluice_cli {
@@ -56,8 +69,12 @@ struct sluice_cli {
     /* The arguments that are no options, a word for each: "LIST DIR"; "[DIR]" may be left out, the
      * last may come again ("IMAGE...", 16 in all).  NULL: none are taken. */
     const char *positional;
+    /* The order of --print-config, and within a group that of --help. */
     const struct sluice_option *options;
     size_t num_options;
+    /* The headings of --help in their order, NULL-terminated; the options of every program come
+     * last.  NULL: one heading for all. */
+    const char *const *groups;
     const char *epilog; /* printed under the options in --help; may be NULL */
 };
 
@@ -65,8 +82,10 @@ struct sluice_cli_result {
     bool is_json; /* --json */
     const char *positional[16];
     size_t num_positional;
-    bool should_exit; /* --help, --version, --print-config or a usage error: */
-    int exit_code;    /* end with this, everything is printed already */
+    /* After --help, --version, --print-config or a usage error: everything is printed already, and
+     * the program ends with exit_code. */
+    bool should_exit;
+    int exit_code;
 };
 
 /* Parses argv[1..argc).  --print-config prints "name = value" lines, with every

@@ -5,10 +5,10 @@
 
 static void print_help(const struct sluice_program *program)
 {
-    printf("Usage: %s COMMAND [OPTIONS]\n\n%s\n\nCommands:\n", program->name, program->summary);
+    printf("usage: %s COMMAND [options]\n%s\n\ncommands:\n", program->name, program->summary);
     for (size_t i = 0; i < program->num_commands; i++)
         printf("  %-10s %s\n", program->commands[i].name, program->commands[i].summary);
-    printf("\n%s COMMAND --help tells the options of one.\n", program->name);
+    printf("\n'%s COMMAND --help' lists the options of a command.\n", program->name);
 }
 
 int sluice_program_run(const struct sluice_program *program, int argc, char **argv)

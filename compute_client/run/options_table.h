@@ -1,0 +1,26 @@
+#ifndef SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_TABLE_H
+#define SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_TABLE_H
+
+#include "base/cli.h"
+#include "compute_client/run/options.h"
+
+#define SLUICE_DEFAULT_PORT "50051"
+
+/* The command line of offload_train, as the table has it.
+ *
+ * Threads: at start, on the main thread. */
+
+struct sluice_given_options {
+    struct sluice_options options; /* but for what is made from the words below */
+    const char *mode, *remote_form, *on_error, *planner;
+    bool has_start_epoch;
+};
+
+/* For usage errors that are found after parsing. */
+extern const struct sluice_cli sluice_options_cli;
+
+/* Parses argv over the defaults into *out, unless the result says to exit. */
+struct sluice_cli_result sluice_options_read(int argc, char **argv,
+                                             struct sluice_given_options *out);
+
+#endif
