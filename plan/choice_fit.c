@@ -103,7 +103,7 @@ struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weight
 /* --- a model --- */
 
 struct fits {
-    struct sluice_weights_fit of[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
+    struct sluice_weights_fit of[SLUICE_NUM_CHOICE_CLASSES][SLUICE_MAX_CHOICES]
                                 [SLUICE_NUM_RESOURCES];
 };
 
@@ -114,7 +114,7 @@ static void solve_side(const struct fits *fits, enum sluice_resource side,
 {
     double measured = 0, expected = 0;
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+        for (unsigned choice = 0; choice < model->choices.num; choice++) {
             const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
             measured += fit->sum_measured;
             expected +=
@@ -124,7 +124,7 @@ static void solve_side(const struct fits *fits, enum sluice_resource side,
     const double speed =
         side != SLUICE_NETWORK && measured > 0 && expected > 0 ? measured / expected : 1;
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+        for (unsigned choice = 0; choice < model->choices.num; choice++) {
             const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
             struct sluice_choice_weights *weights = &model->weights[class][choice][side];
             if (fit->num_rows > 0)
@@ -152,7 +152,8 @@ sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, con
         sluice_choice_features(&row->facts, feature);
         struct sluice_weights_fit *of = fits->of[sluice_choice_class_of(&row->facts)][row->choice];
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
-            if (side != SLUICE_NETWORK || !sluice_choice_has_exact_bytes(row->choice))
+            if (side != SLUICE_NETWORK ||
+                !sluice_choice_has_exact_bytes(prior->choices.at[row->choice]))
                 sluice_weights_fit_add(&of[side], feature, measured_of(row, side));
         }
     }
@@ -197,7 +198,7 @@ static double model_of(const struct sluice_choice_model *model,
                        const struct sluice_sample_facts *facts, unsigned choice,
                        enum sluice_resource side)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(model, facts, cost);
     return cost[choice][side] - (side == SLUICE_NETWORK ? SLUICE_REPLY_BYTES : 0);
 }

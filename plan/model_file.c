@@ -30,12 +30,12 @@ static json_t *model_to_json(const struct sluice_choice_model *model)
     json_t *classes = json_object();
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         json_t *choices = json_object();
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < model->choices.num; c++) {
             json_t *sides = json_object();
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
                 json_object_set_new(sides, sluice_modelled_name((enum sluice_resource)side),
                                     weights_to_json(&model->weights[class][c][side]));
-            json_object_set_new(choices, sluice_form_menu_name(c), sides);
+            json_object_set_new(choices, sluice_choice_name(model->choices.at[c]), sides);
         }
         json_object_set_new(classes, sluice_choice_class_name(class), choices);
     }
@@ -114,8 +114,9 @@ static void read_model(struct reader *reader, const json_t *weights,
 {
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
         const json_t *choices = json_object_get(weights, sluice_choice_class_name(class));
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            const json_t *sides = json_object_get(choices, sluice_form_menu_name(c));
+        for (unsigned c = 0; c < model->choices.num; c++) {
+            const json_t *sides =
+                json_object_get(choices, sluice_choice_name(model->choices.at[c]));
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 const json_t *per =
                     json_object_get(sides, sluice_modelled_name((enum sluice_resource)side));
@@ -141,7 +142,8 @@ static struct sluice_transport_cost read_transport(struct reader *reader, const 
     };
 }
 
-static sluice_status read_file(const json_t *json, const char *path, struct sluice_model_file *file,
+static sluice_status read_file(const json_t *json, const char *path,
+                               const struct sluice_choices *choices, struct sluice_model_file *file,
                                struct sluice_err *err)
 {
     const json_t *version = json_object_get(json, "sluice_cost_model");
@@ -157,7 +159,8 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
         .link_bytes_per_s = number_of(&reader, json, "link_bytes_per_s"),
         .storage_cores = number_of(&reader, json, "storage_cores"),
         .compute_cores = number_of(&reader, json, "compute_cores"),
-        .model = {.disk_s_per_sample = number_of(&reader, disk, "sample"),
+        .model = {.choices = *choices,
+                  .disk_s_per_sample = number_of(&reader, disk, "sample"),
                   .disk_s_per_byte = number_of(&reader, disk, "file_byte"),
                   .has_jpeg_index = flag_of(&reader, json, "jpeg_index")},
     };
@@ -171,8 +174,8 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
     return SLUICE_OK;
 }
 
-sluice_status sluice_model_file_read(const char *folder, struct sluice_model_file *file,
-                                     struct sluice_err *err)
+sluice_status sluice_model_file_read(const char *folder, const struct sluice_choices *choices,
+                                     struct sluice_model_file *file, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_buf *text = NULL;
@@ -186,7 +189,7 @@ sluice_status sluice_model_file_read(const char *folder, struct sluice_model_fil
     sluice_buf_unref(text);
     if (!json)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%d: %s", path, why.line, why.text);
-    status = read_file(json, path, file, err);
+    status = read_file(json, path, choices, file, err);
     json_decref(json);
     return status;
 }

@@ -34,10 +34,12 @@ SLUICE_MUST_USE sluice_status sluice_model_file_write(const char *folder,
                                                       const struct sluice_model_file *file,
                                                       struct sluice_err *err);
 
-/* SLUICE_E_NOT_FOUND: the folder has none; SLUICE_E_UNSUPPORTED: of another version;
+/* For these choices; those of another pipeline are left out.  SLUICE_E_NOT_FOUND: the folder has
+ * none; SLUICE_E_UNSUPPORTED: of another version;
  * SLUICE_E_CORRUPT: not such a file, or a number in it is negative or not finite.  *file is
  * untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_model_file_read(const char *folder,
+                                                     const struct sluice_choices *choices,
                                                      struct sluice_model_file *file,
                                                      struct sluice_err *err);
 

@@ -1,7 +1,6 @@
 #include "plan/transport_cost.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 /* On the machine of the defaults. */
 #define PROBED_S_PER_BYTE 0.2e-9
@@ -132,15 +131,15 @@ void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double r
     fit_side(compute, false, 0, seen, num_seen);
 }
 
-void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
+void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bool is_job,
                                double cost[SLUICE_NUM_RESOURCES])
 {
     const double bytes = cost[SLUICE_NETWORK];
     cost[SLUICE_STORAGE_CPU] += transport->storage_s_per_sample +
-                                (choice ? transport->storage_s_per_job : 0) +
+                                (is_job ? transport->storage_s_per_job : 0) +
                                 transport->storage_s_per_byte * bytes;
     cost[SLUICE_COMPUTE_CPU] += transport->compute_s_per_sample +
-                                (choice ? transport->compute_s_per_job : 0) +
+                                (is_job ? transport->compute_s_per_job : 0) +
                                 transport->compute_s_per_byte * bytes;
     cost[SLUICE_RECEIVE] += transport->receive_s_per_sample + transport->receive_s_per_byte * bytes;
 }

@@ -3,6 +3,7 @@
 
 #include "plan/menu.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* CPU time that a sample takes on either node beside its ops: reading the file, handing it from
@@ -55,9 +56,9 @@ struct sluice_transport_seen {
 void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
                                const struct sluice_transport_seen *seen, size_t num_seen);
 
-/* Adds to the cost of a choice of form_menu.h's list, whose payload is cost[SLUICE_NETWORK].
- */
-void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
+/* Adds to the cost of a choice, whose payload is cost[SLUICE_NETWORK]; is_job: a prep worker has
+ * it, as in every choice but the plain file. */
+void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bool is_job,
                                double cost[SLUICE_NUM_RESOURCES]);
 
 #endif

@@ -117,13 +117,14 @@ static void print_op(const char *name, bool is_json, const struct halves *halves
 }
 
 static sluice_status fit_ops(const struct sluice_profile_source *source,
-                             const struct sluice_cost_table *table,
+                             const struct sluice_profile *profile,
                              const struct sluice_form_table *forms, uint64_t num_known,
                              bool is_json, struct sluice_err *err)
 {
+    const struct sluice_cost_table *table = &profile->table;
     const struct halves halves = divide(table->num_rows, num_known);
     struct sluice_sample_facts *facts = NULL;
-    sluice_status status = sluice_profile_find_facts(source, table, forms, &facts, err);
+    sluice_status status = sluice_profile_find_facts(source, profile, forms, &facts, err);
     for (int target = 0; status == SLUICE_OK && target < NUM_TARGETS; target++) {
         struct quality quality = {0};
         status = try_op(table, facts, &halves, target, &quality, err);
@@ -160,16 +161,17 @@ static void print_form(const char *choice, enum sluice_resource side, bool is_js
     json_decref(json);
 }
 
-static sluice_status try_forms(const struct sluice_form_table *forms, const bool *is_used,
+static sluice_status try_forms(const struct sluice_choices *choices,
+                               const struct sluice_form_table *forms, const bool *is_used,
                                const struct halves *halves, bool is_json, struct sluice_err *err)
 {
-    const struct sluice_choice_model preset = sluice_choice_model_default();
+    const struct sluice_choice_model preset = sluice_choice_model_default(choices);
     struct sluice_choice_model fitted;
     sluice_status status = sluice_choice_model_fit(forms, is_used, &preset, &fitted, err);
     if (status == SLUICE_OK && !is_json)
         printf("\n%-12s %-12s %8s %15s %8s %8s %8s %11s %8s %8s\n", "choice", "side", "held out",
                "mean", "median", "p90", "sum", "by default", "p90", "sum");
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < choices->num; c++) {
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
             struct sluice_choice_quality good = {0}, plain = {0};
             if (status == SLUICE_OK)
@@ -179,23 +181,26 @@ static sluice_status try_forms(const struct sluice_form_table *forms, const bool
                 status = sluice_choice_model_try(forms, is_used, false, &preset,
                                                  SLUICE_NUM_CHOICE_CLASSES, c, side, &plain, err);
             if (status == SLUICE_OK && good.num_rows > 0)
-                print_form(sluice_form_menu_name(c), side, is_json, halves, &good, &plain);
+                print_form(sluice_choice_name(choices->at[c]), side, is_json, halves, &good,
+                           &plain);
         }
     }
     return status;
 }
 
-static sluice_status fit_forms(const struct sluice_form_table *forms, size_t num_samples,
-                               uint64_t num_known, bool is_json, struct sluice_err *err)
+static sluice_status fit_forms(const struct sluice_profile *profile,
+                               const struct sluice_form_table *forms, uint64_t num_known,
+                               bool is_json, struct sluice_err *err)
 {
     /* Samples may be a part of the subset: they count by their order. */
-    const struct halves halves = divide(num_samples, num_known);
+    const struct halves halves = divide(profile->table.num_rows, num_known);
     bool *is_used = calloc(forms->num_rows, sizeof(*is_used));
     if (!is_used)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit %zu rows", forms->num_rows);
     for (size_t i = 0; i < forms->num_rows; i++)
         is_used[i] = is_known(&halves, forms->rows[i].index);
-    const sluice_status status = try_forms(forms, is_used, &halves, is_json, err);
+    const sluice_status status =
+        try_forms(&profile->choices, forms, is_used, &halves, is_json, err);
     free(is_used);
     return status;
 }
@@ -239,20 +244,20 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     if (parsed.should_exit)
         return parsed.exit_code;
 
-    struct sluice_cost_table table = {0};
+    struct sluice_profile profile = {0};
     struct sluice_form_table forms = {0};
     struct sluice_err err = {0};
-    sluice_status status = sluice_profile_load(&source, &table, &err);
+    sluice_status status = sluice_profile_load(&source, &profile, &err);
     if (status == SLUICE_OK)
-        status = sluice_profile_load_forms(&source, &forms, &err);
+        status = sluice_profile_load_forms(&source, &profile, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
         printf("%-12s %-12s %8s %15s %8s %8s %8s\n", "op", "", "held out", "mean", "median", "p90",
                "sum");
     if (status == SLUICE_OK)
-        status = fit_ops(&source, &table, &forms, num_known, parsed.is_json, &err);
+        status = fit_ops(&source, &profile, &forms, num_known, parsed.is_json, &err);
     if (status == SLUICE_OK && forms.num_rows > 0)
-        status = fit_forms(&forms, table.num_rows, num_known, parsed.is_json, &err);
+        status = fit_forms(&profile, &forms, num_known, parsed.is_json, &err);
     sluice_form_table_clear(&forms);
-    sluice_cost_table_clear(&table);
+    sluice_profile_clear(&profile);
     return sluice_cli_exit_code(status, &err);
 }

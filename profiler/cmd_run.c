@@ -84,10 +84,11 @@ static sluice_status measure(struct run *run, const char *root, const char *name
 }
 
 /* The model that the measurements make, beside the tables. */
-static sluice_status write_model(const char *folder, const struct sluice_form_table *forms,
+static sluice_status write_model(const char *folder, const struct sluice_choices *choices,
+                                 const struct sluice_form_table *forms,
                                  const struct sluice_cost_table *table, struct sluice_err *err)
 {
-    const struct sluice_choice_model preset = sluice_choice_model_default();
+    const struct sluice_choice_model preset = sluice_choice_model_default(choices);
     struct sluice_model_file file = {.num_samples = table->num_rows,
                                      .transport = sluice_transport_cost_default()};
     const sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
@@ -141,9 +142,9 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     if (status == SLUICE_OK)
         status = sluice_cost_table_write(options->out_folder, &table, err);
     if (status == SLUICE_OK)
-        status = sluice_form_table_write(options->out_folder, &run.forms, err);
+        status = sluice_form_table_write(options->out_folder, &run.meter.choices, &run.forms, err);
     if (status == SLUICE_OK)
-        status = write_model(options->out_folder, &run.forms, &table, err);
+        status = write_model(options->out_folder, &run.meter.choices, &run.forms, &table, err);
     if (status == SLUICE_OK)
         printf("%s: %zu samples, %zu undecodable\n", options->out_folder, table.num_rows,
                num_failed);

@@ -1,7 +1,5 @@
 #include "compute_client/load/choice.h"
 
-#include "plan/form_menu.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,33 +32,6 @@ bool sluice_mode_parse(const char *text, enum sluice_mode *mode)
 bool sluice_mode_is_planned(enum sluice_mode mode)
 {
     return mode == SLUICE_MODE_SOPHON || mode == SLUICE_MODE_AUTO;
-}
-
-struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    enum sluice_form form = SLUICE_FORM_RAW;
-    if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8)
-        form = SLUICE_FORM_U8;
-    else if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_F32)
-        form = SLUICE_FORM_F32;
-    return (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form};
-}
-
-struct sluice_choice sluice_choice_listed(unsigned k)
-{
-    enum sluice_form form = SLUICE_FORM_F32;
-    if (k == SLUICE_CHOICE_JPEG_CROP)
-        form = SLUICE_FORM_JPEG_CROP;
-    else if (k == SLUICE_CHOICE_U8_PACKED)
-        form = SLUICE_FORM_U8_PACKED;
-    else if (k == 0)
-        form = SLUICE_FORM_RAW;
-    else if (k <= sluice_form_menu_split(SLUICE_CHOICE_U8_PACKED))
-        form = SLUICE_FORM_U8;
-    return (struct sluice_choice){
-        .split = (uint8_t)sluice_form_menu_split(k),
-        .form = (uint8_t)form,
-    };
 }
 
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,

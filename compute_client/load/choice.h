@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
+#include "plan/choices.h"
 #include "plan/sophon.h"
 
 #include <stdbool.h>
@@ -29,17 +30,6 @@ const char *sluice_mode_name(enum sluice_mode mode); /* "remote_auto" */
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
 /* Whether a plan says what is asked for: SOPHON's, or remote_auto's. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
-
-struct sluice_choice {
-    uint8_t split;
-    uint8_t form; /* enum sluice_form */
-};
-
-/* The plain form of what a sample is at a split: raw, u8 or f32. */
-struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
-
-/* Choice k of form_menu.h's list. */
-struct sluice_choice sluice_choice_listed(unsigned k);
 
 /* The same choice for all: every mode that is not planned. */
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,

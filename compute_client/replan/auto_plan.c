@@ -78,7 +78,7 @@ struct sluice_auto_plan {
     struct sluice_auto_queues queues;
 
     struct sluice_auto_epoch epoch;
-    uint8_t offered[SLUICE_NUM_CHOICES];
+    uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
 
     bool has_prices;
@@ -128,7 +128,7 @@ static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_s
 {
     unsigned k = 0;
     while (k < plan->num_offered) {
-        const struct sluice_choice choice = sluice_choice_listed(plan->offered[k]);
+        const struct sluice_choice choice = plan->costs.model.choices.at[plan->offered[k]];
         if (choice.split == row->asked.split && choice.form == row->asked.form)
             break;
         k++;
@@ -186,8 +186,8 @@ static struct sluice_capacities planned_capacities(const struct sluice_auto_plan
 static void fill_menu(const struct sluice_auto_plan *plan, const struct sluice_auto_costs *costs,
                       size_t index, struct sluice_menu *menu)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
-    double offered[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    double offered[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     const struct sluice_sample_facts facts = facts_of(plan, index);
     sluice_auto_costs_of(costs, &facts, cost);
     for (unsigned k = 0; k < plan->num_offered; k++)
@@ -307,19 +307,10 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
 {
     plan->epoch = *epoch;
     plan->num_offered = 0;
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        const struct sluice_choice choice = sluice_choice_listed(c);
-        if (choice.split > sluice_pipeline_num_ops(epoch->pipeline))
-            continue;
-        /* The plain forms, and of the others those that are meant for this pipeline. */
-        const struct sluice_choice plain = sluice_choice_at(epoch->pipeline, choice.split);
-        const bool is_plain = choice.form == plain.form;
-        const bool is_cut =
-            choice.form == SLUICE_FORM_JPEG_CROP && sluice_pipeline_can_crop_jpeg(epoch->pipeline);
-        const bool is_packed = choice.form == SLUICE_FORM_U8_PACKED &&
-                               plain.form == SLUICE_FORM_U8 &&
-                               choice.split == sluice_pipeline_u8_split(epoch->pipeline);
-        if (is_plain || ((is_cut || is_packed) && (plan->options.forms >> choice.form & 1)))
+    const struct sluice_choices *choices = &plan->costs.model.choices;
+    for (unsigned c = 0; c < choices->num; c++) {
+        if (sluice_choice_is_plain(choices->at[c]) ||
+            (plan->options.forms >> choices->at[c].form & 1))
             plan->offered[plan->num_offered++] = (uint8_t)c;
     }
     sluice_rate_watch_restart(&plan->watch, now_ns);

@@ -73,7 +73,7 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
         };
         const struct sluice_sample_facts facts =
             sluice_sample_facts_of(train->pipeline, &run->manifest->entries[train->ids[i]], &key);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(model, &facts, cost);
         expected_s += cost[0][SLUICE_COMPUTE_CPU];
         for (unsigned op = 1; op <= last; op++)
@@ -85,7 +85,7 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
 static void scale_cpu(struct sluice_choice_model *model, double factor)
 {
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < model->choices.num; c++) {
             for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
                 model->weights[class][c][SLUICE_STORAGE_CPU].per[f] *= factor;
                 model->weights[class][c][SLUICE_COMPUTE_CPU].per[f] *= factor;
@@ -125,7 +125,7 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
                              folder, table.num_rows, run->train.num_total);
         goto end;
     }
-    status = sluice_model_file_read(folder, &file, &cause);
+    status = sluice_model_file_read(folder, &model->choices, &file, &cause);
     if (status == SLUICE_OK) {
         *model = file.model;
         *transport = file.transport;
@@ -162,8 +162,9 @@ static sluice_status measure_upload(const struct run *run, struct sluice_rates *
 static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
+    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
     struct sluice_auto_plan_options options = {
-        .model = sluice_choice_model_default(),
+        .model = sluice_choice_model_default(&choices),
         .transport = sluice_transport_cost_default(),
         .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
         .is_fixed = !o->has_replan,

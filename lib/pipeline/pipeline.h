@@ -117,6 +117,14 @@ uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 
+/* What is known of an image's size at a split, without the image. */
+struct sluice_known_size {
+    uint32_t square;  /* both sides, or 0 */
+    uint32_t shorter; /* the shorter side, or 0 */
+};
+struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
+                                                    unsigned split);
+
 /* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
  * tail of the pipeline makes of it, in torch's float32 arithmetic:
  * ((float)v / 255 - mean) / std.  CPU and GPU share it.  All zero if the

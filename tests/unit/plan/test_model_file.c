@@ -1,5 +1,6 @@
 #include "plan/model_file.h"
 
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static sluice_status read_text(const char *text, struct sluice_err *err)
     sluice_test_write_file(path_of_file(), text, strlen(text));
     struct sluice_model_file file = {.num_samples = 77};
     memset(err, 0, sizeof(*err));
-    const sluice_status status = sluice_model_file_read(sluice_test_dir(), &file, err);
+    const sluice_status status =
+        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, err);
     CU_ASSERT(status == SLUICE_OK || file.num_samples == 77);
     return status;
 }
@@ -25,7 +27,7 @@ static sluice_status read_text(const char *text, struct sluice_err *err)
 static void what_is_written_is_read(void)
 {
     struct sluice_model_file file = {
-        .model = sluice_choice_model_default(),
+        .model = sluice_test_model(),
         .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10},
         .num_samples = 12345,
         .link_bytes_per_s = 1.25e9,
@@ -36,7 +38,8 @@ static void what_is_written_is_read(void)
     struct sluice_model_file read;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(sluice_test_dir(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read(sluice_test_dir(), &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(read.num_samples, 12345);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_sample, 1e-6);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_job, 2e-6);
@@ -53,7 +56,7 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.model.disk_s_per_byte, file.model.disk_s_per_byte);
     CU_ASSERT(read.model.has_jpeg_index);
     for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
                     const double expected = file.model.weights[class][c][side].per[f];
@@ -95,10 +98,12 @@ static void refuses_what_is_no_model(void)
     /* A weight that is not there is 0. */
     CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"weights\": 3}", &err), SLUICE_OK);
     struct sluice_model_file file;
-    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err),
+                    SLUICE_OK);
     CU_ASSERT_EQUAL(file.transport.compute_s_per_sample,
                     sluice_transport_cost_default().compute_s_per_sample);
-    CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", &file, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", sluice_test_choices(), &file, &err),
+                    SLUICE_E_NOT_FOUND);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include "plan/form_menu.h"
 
 #include "base/rng.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -169,7 +170,7 @@ static void forecast_adds_up(void)
     const struct sluice_rates rates = {
         .link_bytes_per_s = 10, .storage_cores = 2, .compute_cores = 4, .gpu_samples_per_s = 0.5};
     const uint8_t plan[2] = {2, 0};
-    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, plan);
     CU_ASSERT_EQUAL(forecast.wire_bytes, 60);
     CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_DISK], 2, 1e-12);
@@ -209,7 +210,7 @@ static void published_openimages_sizes_give_the_published_bytes(void)
             CU_ASSERT_EQUAL(sluice_plan_sophon(&table, &ample, plan, &err), SLUICE_OK)
         else
             sluice_plan_fixed(&table, (uint8_t)expected[i].split, plan);
-        const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         const struct sluice_choice_forecast forecast =
             sluice_form_menu_forecast(&menu, &ample, plan);
         CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes / 1e9, expected[i].gigabytes, 0.006);

@@ -1,6 +1,5 @@
 #include "compute_client/load/choice.h"
 
-#include "plan/form_menu.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -152,17 +151,6 @@ static void the_plan_is_the_planners_in_the_plain_forms(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void every_listed_choice_has_the_name_it_is_reported_by(void)
-{
-    for (unsigned k = 0; k < SLUICE_NUM_CHOICES; k++) {
-        const struct sluice_choice choice = sluice_choice_listed(k);
-        char name[32];
-        snprintf(name, sizeof(name), "%s@%u", sluice_form_name((enum sluice_form)choice.form),
-                 choice.split);
-        CU_ASSERT_STRING_EQUAL(name, sluice_form_menu_name(k));
-    }
-}
-
 static void a_profile_of_other_data_or_stages_is_refused(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
@@ -196,7 +184,6 @@ int main(void)
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
-        SLUICE_TEST(every_listed_choice_has_the_name_it_is_reported_by),
         SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
     };
     return sluice_test_run("choice", tests, SLUICE_TEST_COUNT(tests));
