@@ -222,7 +222,7 @@ static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
 
 static bool is_whole_image(const struct sluice_choice_traits *traits)
 {
-    return traits->square == 0 && traits->shorter == 0;
+    return traits->image.square == 0 && traits->image.shorter == 0;
 }
 
 static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
@@ -302,17 +302,10 @@ static double pixels_of(const struct sluice_choices *choices, unsigned choice,
                         const struct sluice_sample_facts *facts,
                         const double feature[SLUICE_NUM_CHOICE_FEATURES])
 {
-    const struct sluice_choice_traits *traits = &choices->traits[choice];
-    if (is_whole_image(traits))
-        return feature[SLUICE_CHOICE_PER_PIXEL];
-    if (traits->square == 0) {
-        const double shorter = fmin(facts->width, facts->height);
-        const double longer = fmax(facts->width, facts->height);
-        return traits->shorter * floor(traits->shorter * longer / shorter);
-    }
-    if (traits->square == choices->output_size)
+    const struct sluice_known_size known = choices->traits[choice].image;
+    if (known.square > 0 && known.square == choices->output_size)
         return feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
-    return (double)traits->square * traits->square;
+    return (double)sluice_known_size_pixels(known, facts->width, facts->height);
 }
 
 static double bytes_of(const struct sluice_choice_model *model, unsigned choice,

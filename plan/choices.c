@@ -74,12 +74,10 @@ static bool has_flip_after(const struct sluice_pipeline *pipeline, unsigned spli
 static void add(struct sluice_choices *choices, const struct sluice_pipeline *pipeline,
                 struct sluice_choice choice)
 {
-    const struct sluice_known_size known = sluice_pipeline_known_size(pipeline, choice.split);
     const struct sluice_draw_key any = {0};
     struct sluice_box box;
     choices->traits[choices->num] = (struct sluice_choice_traits){
-        .square = known.square,
-        .shorter = known.shorter,
+        .image = sluice_pipeline_known_size(pipeline, choice.split),
         .needs_box_alone = sluice_pipeline_file_box(pipeline, &any, 1, 1, choice.split,
                                                     (enum sluice_form)choice.form, &box),
         .leaves_flip = has_flip_after(pipeline, choice.split),

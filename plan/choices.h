@@ -33,9 +33,7 @@ struct sluice_choice {
 
 /* What the cost of a choice follows from, beside the sample. */
 struct sluice_choice_traits {
-    /* Of the image, where known of all samples: both sides, or the shorter one; 0: not known.  Both
-     * 0: the sides of the decoded image. */
-    uint32_t square, shorter;
+    struct sluice_known_size image;
     bool needs_box_alone; /* of the file's image: sluice_pipeline_file_box() says which */
     bool leaves_flip;     /* to the compute node */
 };

@@ -8,12 +8,16 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const char *const op_names[SLUICE_PROFILE_STAGES] = {"read",  "decode",    "crop",
-                                                            "hflip", "to_tensor", "normalize"};
-
-/* What is fitted of the tables' ops: each, then all after reading. */
-enum { TOTAL = SLUICE_PROFILE_STAGES, NUM_TARGETS };
+/* What is fitted of the tables' ops: each stage's, then all after reading. */
+static const char *name_target(const struct sluice_pipeline *pipeline, unsigned target)
+{
+    if (target > sluice_pipeline_num_ops(pipeline))
+        return "all ops";
+    const char *name = target ? sluice_pipeline_op_name(pipeline, target - 1) : "read";
+    return strcmp(name, "random_resized_crop") == 0 ? "crop" : name;
+}
 
 /* Which samples are fitted to, and which are held out. */
 struct halves {
@@ -37,12 +41,13 @@ static struct halves divide(size_t num_samples, uint64_t num_known)
 
 /* --- ops --- */
 
-static double op_seconds(const struct sluice_sample_cost *row, int target)
+static double op_seconds(const struct sluice_cost_table *table, size_t i, unsigned target)
 {
-    if (target != TOTAL)
+    const struct sluice_sample_cost *row = &table->rows[i];
+    if (target < table->num_stages)
         return row->op_s[target];
     double sum = 0;
-    for (int op = 1; op < SLUICE_PROFILE_STAGES; op++)
+    for (unsigned op = 1; op < table->num_stages; op++)
         sum += row->op_s[op];
     return sum;
 }
@@ -60,14 +65,14 @@ static int compare(const void *a, const void *b)
 
 static sluice_status try_op(const struct sluice_cost_table *table,
                             const struct sluice_sample_facts *facts, const struct halves *halves,
-                            int target, struct quality *quality, struct sluice_err *err)
+                            unsigned target, struct quality *quality, struct sluice_err *err)
 {
     struct sluice_weights_fit fit = {0};
     double feature[SLUICE_NUM_CHOICE_FEATURES];
     for (size_t i = 0; i < table->num_rows; i++) {
         sluice_choice_features(&facts[i], feature);
         if (is_known(halves, i))
-            sluice_weights_fit_add(&fit, feature, op_seconds(&table->rows[i], target));
+            sluice_weights_fit_add(&fit, feature, op_seconds(table, i, target));
     }
     const struct sluice_choice_weights weights = sluice_weights_fit_solve(&fit, NULL);
     double *errors = calloc(table->num_rows + 1, sizeof(*errors));
@@ -77,7 +82,7 @@ static sluice_status try_op(const struct sluice_cost_table *table,
     double predicted_sum = 0, measured_sum = 0;
     *quality = (struct quality){0};
     for (size_t i = 0; i < table->num_rows; i++) {
-        const double measured = op_seconds(&table->rows[i], target);
+        const double measured = op_seconds(table, i, target);
         if (is_known(halves, i) || !(measured > 0))
             continue;
         sluice_choice_features(&facts[i], feature);
@@ -125,11 +130,11 @@ static sluice_status fit_ops(const struct sluice_profile_source *source,
     const struct halves halves = divide(table->num_rows, num_known);
     struct sluice_sample_facts *facts = NULL;
     sluice_status status = sluice_profile_find_facts(source, profile, forms, &facts, err);
-    for (int target = 0; status == SLUICE_OK && target < NUM_TARGETS; target++) {
+    for (unsigned target = 0; status == SLUICE_OK && target <= table->num_stages; target++) {
         struct quality quality = {0};
         status = try_op(table, facts, &halves, target, &quality, err);
         if (status == SLUICE_OK && quality.num_held_out > 0) /* else it counts under another op */
-            print_op(target == TOTAL ? "all ops" : op_names[target], is_json, &halves, &quality);
+            print_op(name_target(profile->pipeline, target), is_json, &halves, &quality);
     }
     free(facts);
     return status;
@@ -226,7 +231,7 @@ int sluice_profile_cmd_fit(int argc, char **argv)
          .type = SLUICE_OPTION_STRING,
          .value = &source.pipeline,
          .arg = "SPEC",
-         .help = "The ops that were profiled."},
+         .help = "The ops that were profiled; default: as the folder says."},
         {.name = "seed",
          .type = SLUICE_OPTION_UINT,
          .value = &source.seed,

@@ -291,7 +291,7 @@ static int parse_request(int argc, char **argv, const char *summary, bool has_pl
          .type = SLUICE_OPTION_STRING,
          .value = &request->source.pipeline,
          .arg = "SPEC",
-         .help = "The ops, for the crops."},
+         .help = "The ops that were profiled; default: the folder's, else the default pipeline."},
         {.name = "seed",
          .type = SLUICE_OPTION_UINT,
          .value = &request->source.seed,

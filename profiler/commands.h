@@ -28,7 +28,8 @@ struct sluice_profile_source {
     bool has_modelled_times; /* no times file is read */
     const char *costs;       /* of sluice_profile_costs_names */
     const char *jpeg_index;  /* of sluice_profile_index_names */
-    const char *pipeline;    /* with seed and epoch: whose crops the rows have */
+    /* With seed and epoch: whose crops the rows have.  NULL: the folder's, else the default. */
+    const char *pipeline;
     uint64_t seed, epoch;
 };
 struct sluice_profile_source sluice_profile_source_init(void);

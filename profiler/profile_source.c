@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "image/coding.h"
+#include "plan/cost_folder.h"
 #include "plan/form_table.h"
 #include "plan/model_file.h"
 
@@ -18,11 +19,11 @@ struct sluice_profile_source sluice_profile_source_init(void)
     return (struct sluice_profile_source){
         .costs = "auto",
         .jpeg_index = "auto",
-        .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet",
     };
 }
 
 static sluice_status load_table(const struct sluice_profile_source *source,
+                                const struct sluice_pipeline *pipeline,
                                 struct sluice_cost_table *table, struct sluice_err *err)
 {
     char in_folder[SLUICE_MAX_PATH_BYTES];
@@ -39,17 +40,31 @@ static sluice_status load_table(const struct sluice_profile_source *source,
     const bool needs_times = strcmp(source->costs, "default") != 0;
     if (needs_times && !source->has_modelled_times && !source->times_path) {
         if (source->folder && !source->sizes_path)
-            return sluice_cost_table_read(source->folder, table, err);
+            return sluice_cost_table_read(source->folder, pipeline, table, err);
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--sizes alone has no times: give --times FILE or --times-model");
     }
-    sluice_status status = sluice_cost_table_read_sizes(sizes, table, err);
+    sluice_status status = sluice_cost_table_read_sizes(sizes, pipeline, table, err);
     if (status != SLUICE_OK)
         return status;
     if (source->has_modelled_times || (!needs_times && !source->times_path))
-        sluice_cost_table_model_times(table);
+        sluice_cost_table_model_times(table, pipeline);
     else
-        status = sluice_cost_table_read_times(source->times_path, table, err);
+        status = sluice_cost_table_read_times(source->times_path, pipeline, table, err);
+    return status;
+}
+
+/* The one that was asked for, which must be the folder's; else the folder's, else the default. */
+static sluice_status find_pipeline(const struct sluice_profile_source *source,
+                                   struct sluice_pipeline **pipeline, struct sluice_err *err)
+{
+    const bool has_folder = source->folder && !source->sizes_path;
+    if (has_folder && !source->pipeline)
+        return sluice_cost_folder_pipeline(source->folder, pipeline, err);
+    sluice_status status = sluice_pipeline_parse(
+        source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, pipeline, err);
+    if (status == SLUICE_OK && has_folder)
+        status = sluice_cost_folder_check(source->folder, *pipeline, err);
     return status;
 }
 
@@ -57,11 +72,11 @@ sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                   struct sluice_profile *profile, struct sluice_err *err)
 {
     *profile = (struct sluice_profile){0};
-    sluice_status status = sluice_pipeline_parse(source->pipeline, &profile->pipeline, err);
+    const sluice_status status = find_pipeline(source, &profile->pipeline, err);
     if (status != SLUICE_OK)
         return status;
     profile->choices = sluice_choices_of(profile->pipeline);
-    return load_table(source, &profile->table, err);
+    return load_table(source, profile->pipeline, &profile->table, err);
 }
 
 void sluice_profile_clear(struct sluice_profile *profile)

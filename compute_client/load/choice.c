@@ -1,5 +1,7 @@
 #include "compute_client/load/choice.h"
 
+#include "plan/cost_folder.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,13 +85,11 @@ sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
                                  const struct sluice_pipeline *pipeline,
                                  struct sluice_choice *choices, struct sluice_err *err)
 {
-    if (sluice_pipeline_num_ops(pipeline) + 1 != SLUICE_PROFILE_STAGES)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a profile knows pipelines of %d ops, and this one has %u",
-                           SLUICE_PROFILE_STAGES - 1, sluice_pipeline_num_ops(pipeline));
     struct sluice_cost_table table = {0};
     uint8_t *split = NULL;
-    sluice_status status = sluice_cost_table_read(request->folder, &table, err);
+    sluice_status status = sluice_cost_folder_check(request->folder, pipeline, err);
+    if (status == SLUICE_OK)
+        status = sluice_cost_table_read(request->folder, pipeline, &table, err);
     if (status != SLUICE_OK)
         goto end;
     if (table.num_rows != request->num_samples && table.num_rows != request->num_total) {

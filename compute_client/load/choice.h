@@ -53,7 +53,7 @@ size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice
 
 /* SOPHON's plan for choices[0 .. num_samples), from the profile in `folder`, which must have
  * num_samples rows, or num_total of which the first are taken.  SLUICE_E_INVALID if the profile has
- * other rows, or if the pipeline has not the five stages that a profile knows. */
+ * other rows, or is of another pipeline. */
 struct sluice_choice_request {
     const char *folder;
     struct sluice_rates rates;

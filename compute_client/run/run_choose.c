@@ -2,6 +2,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
+#include "plan/cost_folder.h"
 #include "plan/model_file.h"
 
 #include <math.h>
@@ -115,7 +116,9 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
-    sluice_status status = sluice_cost_table_read(folder, &table, err);
+    sluice_status status = sluice_cost_folder_check(folder, run->train.pipeline, err);
+    if (status == SLUICE_OK)
+        status = sluice_cost_table_read(folder, run->train.pipeline, &table, err);
     if (status != SLUICE_OK)
         return status;
     if (table.num_rows != run->train.num_ids && table.num_rows != run->train.num_total) {

@@ -52,7 +52,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
                                   measured->num_seen);
         sluice_transport_cost_set_receive(&file.transport, probed.receive_s_per_byte);
     }
-    return sluice_model_file_write(o->write_profile_folder, &file, err);
+    return sluice_model_file_write(o->write_profile_folder, run->train.pipeline, &file, err);
 }
 
 /* Rows of samples that were not asked for, by what the others say. */
@@ -69,7 +69,7 @@ static sluice_status fill_table(struct run *run, struct sluice_err *err)
         is_measured[i] = sluice_cost_table_is_sampled(i, n, run->options->profile_samples);
     }
     if (status == SLUICE_OK)
-        sluice_cost_table_fill(&run->profile, facts, is_measured);
+        sluice_cost_table_fill(&run->profile, run->train.pipeline, facts, is_measured);
     free(facts);
     free(is_measured);
     return status;
@@ -101,7 +101,8 @@ sluice_status run_profile_write(struct run *run, bool *is_stopped, struct sluice
     if (status == SLUICE_OK && !*is_stopped)
         status = fill_table(run, err);
     if (status == SLUICE_OK && !*is_stopped)
-        status = sluice_cost_table_write(run->options->write_profile_folder, &run->profile, err);
+        status = sluice_cost_table_write(run->options->write_profile_folder, run->train.pipeline,
+                                         &run->profile, err);
     if (status == SLUICE_OK && !*is_stopped)
         status = write_forms(run, &forms, err);
     run_profile_forms_clear(&forms);

@@ -124,6 +124,9 @@ struct sluice_known_size {
 };
 struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
                                                     unsigned split);
+/* Pixels that an image has where this is known; width and height are the decoded image's, at least
+ * 1. */
+uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height);
 
 /* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
  * tail of the pipeline makes of it, in torch's float32 arithmetic:

@@ -23,6 +23,14 @@ static inline struct sluice_choices sluice_test_choices_of(const char *spec)
     return choices;
 }
 
+static inline const struct sluice_pipeline *sluice_test_pipeline(void)
+{
+    static struct sluice_pipeline *pipeline; /* for ever */
+    if (!pipeline && sluice_pipeline_parse(SLUICE_TEST_PIPELINE, &pipeline, NULL) != SLUICE_OK)
+        abort();
+    return pipeline;
+}
+
 static inline const struct sluice_choices *sluice_test_choices(void)
 {
     static struct sluice_choices choices;

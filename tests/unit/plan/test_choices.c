@@ -90,8 +90,8 @@ static void every_pipeline_has_room(void)
                 CU_ASSERT(c >= 0 ||
                           (split > 0 && split != choices.u8_split && split != choices.num_ops));
                 const struct sluice_known_size own = sluice_pipeline_known_size(pipeline, split);
-                CU_ASSERT(split == 0 || (choices.traits[stands].square == own.square &&
-                                         choices.traits[stands].shorter == own.shorter));
+                CU_ASSERT(split == 0 || (choices.traits[stands].image.square == own.square &&
+                                         choices.traits[stands].image.shorter == own.shorter));
             }
             sluice_pipeline_destroy(pipeline);
         }
@@ -118,13 +118,13 @@ static void traits_are_what_the_pipeline_says(void)
     const struct sluice_choices *choices = sluice_test_choices();
     for (unsigned c = 0; c < choices->num; c++) {
         const struct sluice_choice_traits *traits = &choices->traits[c];
-        CU_ASSERT_EQUAL(traits->square, choices->at[c].split > 1 ? 224 : 0);
+        CU_ASSERT_EQUAL(traits->image.square, choices->at[c].split > 1 ? 224 : 0);
         CU_ASSERT_EQUAL(traits->needs_box_alone, c > 1);
         CU_ASSERT_EQUAL(traits->leaves_flip, choices->at[c].split < 3);
     }
     const struct sluice_choices other =
         sluice_test_choices_of("decode,resize=256,center_crop=224,to_tensor");
-    CU_ASSERT(other.traits[2].square == 0 && other.traits[2].shorter == 256);
+    CU_ASSERT(other.traits[2].image.square == 0 && other.traits[2].image.shorter == 256);
     CU_ASSERT(!other.traits[2].needs_box_alone && other.traits[3].needs_box_alone);
 }
 

@@ -16,11 +16,11 @@ enum { N = 10000 };
 static struct sluice_cost_table make_table(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    struct sluice_cost_table table = {calloc(N, sizeof(*table.rows)), N};
+    struct sluice_cost_table table = {calloc(N, sizeof(*table.rows)), N, SLUICE_TEST_SPLITS};
     for (size_t i = 0; i < N; i++) {
         struct sluice_sample_cost *row = &table.rows[i];
         row->bytes[0] = 20000 + sluice_rng_below(&rng, 300000);
-        for (int k = 1; k < SLUICE_PROFILE_STAGES; k++)
+        for (int k = 1; k < SLUICE_TEST_SPLITS; k++)
             row->bytes[k] = i % 100 == 0 ? row->bytes[0]
                             : k == 1     ? row->bytes[0] * (3 + sluice_rng_below(&rng, 5))
                             : k < 4      ? 150528
@@ -30,7 +30,7 @@ static struct sluice_cost_table make_table(void)
             continue;
         row->op_s[1] = 8e-9 * (double)row->bytes[0] * (0.5 + sluice_rng_double(&rng));
         row->op_s[2] = 1e-3 * sluice_rng_double(&rng);
-        for (int k = 3; k < SLUICE_PROFILE_STAGES; k++)
+        for (int k = 3; k < SLUICE_TEST_SPLITS; k++)
             row->op_s[k] = 5e-5;
     }
     return table;
@@ -69,7 +69,7 @@ static void add_up(const struct sluice_cost_table *table, const uint8_t *split,
 {
     for (size_t i = 0; i < table->num_rows; i++) {
         const struct sluice_sample_cost *row = &table->rows[i];
-        for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++)
+        for (unsigned op = 1; op < SLUICE_TEST_SPLITS; op++)
             sum[op <= split[i] ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU] += row->op_s[op];
         sum[SLUICE_DISK] += row->op_s[0];
         sum[SLUICE_NETWORK] += (double)row->bytes[split[i]];
@@ -84,7 +84,7 @@ static void forecasts_plain_splits_by_adding_up(void)
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     uint8_t *split = malloc(N);
     for (size_t i = 0; i < N; i++)
-        split[i] = (uint8_t)sluice_rng_below(&rng, SLUICE_PROFILE_STAGES);
+        split[i] = (uint8_t)sluice_rng_below(&rng, SLUICE_TEST_SPLITS);
     for (size_t r = 0; r < SLUICE_ARRAY_LEN(some_rates); r++) {
         double sum[SLUICE_NUM_RESOURCES] = {0};
         add_up(&table, split, sum);
@@ -158,7 +158,7 @@ static void rows_lend_the_other_forms_their_speed(void)
         .height = 375,
         .output_size = 224,
         .crop = {.top = 9, .left = 30, .height = 200, .width = 300}};
-    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     menu.facts = &facts;
     const struct sluice_choice_model preset = sluice_test_model();
@@ -212,7 +212,7 @@ static void a_model_takes_the_place_of_the_rows(void)
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             expected[r] += cost[choice[i]][r];
     }
-    const struct sluice_cost_table table = {rows, 2};
+    const struct sluice_cost_table table = {rows, 2, SLUICE_TEST_SPLITS};
     struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     menu.facts = facts;
     menu.model = &model;
@@ -268,7 +268,7 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
                                         .output_size = 224,
                                         .crop = {.top = 90, .height = 100, .width = 200}};
     struct sluice_choice_model model = sluice_test_model();
-    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     for (int has_model = 0; has_model < 2; has_model++) {
         struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
@@ -316,12 +316,12 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
 static void a_sample_that_was_never_decoded_is_its_file(void)
 {
     struct sluice_sample_cost row = {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}};
-    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     const struct sluice_choice_model model = sluice_test_model();
     for (int with_model = 0; with_model < 2; with_model++) {
         struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         menu.model = with_model ? &model : NULL;
-        for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_MAX_CHOICES; c++) {
+        for (unsigned c = SLUICE_TEST_SPLITS; c < SLUICE_MAX_CHOICES; c++) {
             const uint8_t choice = (uint8_t)c;
             const struct sluice_choice_forecast forecast =
                 sluice_form_menu_forecast(&menu, &one, &choice);
@@ -360,7 +360,7 @@ static void adds_the_transport_and_floats_where_asked_to(void)
                                               .height = 375,
                                               .output_size = 224,
                                               .crop = {.height = 200, .width = 300}};
-    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
     const struct sluice_choice_model preset = sluice_test_model();
     double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
@@ -424,7 +424,7 @@ static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
 static void refuses_a_rate_that_is_not_positive(void)
 {
     struct sluice_sample_cost row = {.bytes = {1, 1, 1, 1, 1, 1}};
-    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     const struct sluice_rates rates = {
         .link_bytes_per_s = 1, .storage_cores = 0, .compute_cores = 1, .gpu_samples_per_s = 1};

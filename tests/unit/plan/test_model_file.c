@@ -37,7 +37,8 @@ static void what_is_written_is_read(void)
     file.model.has_jpeg_index = true;
     struct sluice_model_file read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(sluice_test_dir(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(
         sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(read.num_samples, 12345);
@@ -66,6 +67,38 @@ static void what_is_written_is_read(void)
             }
         }
     }
+}
+
+static void says_of_which_pipeline_it_is(void)
+{
+    const struct sluice_model_file file = {.model = sluice_test_model()};
+    struct sluice_model_origin origin = {.output_size = 7};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
+                          SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(origin.pipeline, sluice_pipeline_spec(sluice_test_pipeline()));
+    CU_ASSERT_EQUAL(origin.fingerprint, sluice_pipeline_fingerprint(sluice_test_pipeline()));
+    CU_ASSERT_EQUAL(origin.output_size, 224);
+    static const char *const bad[] = {
+        "\"pipeline\": 3",
+        "\"pipeline\": \"\"",
+        "\"pipeline\": \"decode\"",
+        "\"pipeline\": \"decode\", \"fingerprint\": \"12345\"",
+        "\"pipeline\": \"decode\", \"fingerprint\": \"xyz4567890123456\"",
+        "\"pipeline\": \"decode\", \"fingerprint\": \"0123456789abcdef\", \"output_size\": -1",
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "{\"sluice_cost_model\": 1, %s}", bad[i]);
+        sluice_test_write_file(path_of_file(), text, strlen(text));
+        CU_ASSERT_EQUAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
+                        SLUICE_E_CORRUPT);
+    }
+    sluice_test_write_file(path_of_file(), "{\"sluice_cost_model\": 1}", 24);
+    CU_ASSERT_EQUAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(origin.pipeline, "");
 }
 
 static void refuses_what_is_no_model(void)
@@ -110,6 +143,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_is_written_is_read),
+        SLUICE_TEST(says_of_which_pipeline_it_is),
         SLUICE_TEST(refuses_what_is_no_model),
     };
     return sluice_test_run("model_file", tests, SLUICE_TEST_COUNT(tests));

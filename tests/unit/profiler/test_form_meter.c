@@ -55,7 +55,7 @@ static void measures_every_choice_of_a_jpeg(void)
         CU_ASSERT_EQUAL(row->facts.crop.width, draws.width);
         CU_ASSERT_EQUAL(row->facts.crop.height, draws.height);
         CU_ASSERT(row->compute_s > 0);
-        if (c < SLUICE_PROFILE_STAGES)
+        if (c < SLUICE_TEST_SPLITS)
             CU_ASSERT_EQUAL(row->bytes, bytes[c]);
     }
     CU_ASSERT(table.rows[SLUICE_TEST_JPEG_CROP].bytes < file->len);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIPELINE "decode,random_resized_crop=8,hflip=0.5,to_tensor,normalize=imagenet"
+#define PIPELINE "decode,random_resized_crop=22,hflip=0.5,to_tensor,normalize=imagenet"
 
 static struct sluice_pipeline *parse(const char *text)
 {
@@ -50,8 +50,8 @@ static void fixed_modes_ask_for_what_their_name_says(void)
         CU_ASSERT_EQUAL(choice.form, cases[i].form);
     }
     CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 0), 777), 777);
-    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 3), 777), 192);
-    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 4), 777), 768);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 3), 777), 1452);
+    CU_ASSERT_EQUAL(sluice_choice_bytes(pipeline, sluice_choice_at(pipeline, 4), 777), 5808);
     sluice_pipeline_destroy(pipeline);
 }
 
@@ -97,18 +97,20 @@ static void packed_pixels_are_asked_for_where_pixels_come(void)
 static const char *write_profile(size_t num_rows)
 {
     static char folder[600];
-    struct sluice_cost_table table = {.num_rows = num_rows};
+    struct sluice_cost_table table = {.num_rows = num_rows, .num_stages = 6};
     table.rows = calloc(num_rows, sizeof(*table.rows));
     for (size_t i = 0; i < num_rows; i++) {
         table.rows[i] = (struct sluice_sample_cost){
-            .bytes = {1000 * (i + 1), 90000, 1500, 1500, 6000, 6000},
+            .bytes = {1000 * (i + 1), 90000, 1452, 1452, 5808, 5808},
             .op_s = {1e-4, 1e-3, 1e-3, 1e-4, 1e-4, 1e-4},
             .width = 200,
             .height = 150,
         };
     }
     snprintf(folder, sizeof(folder), "%s/profile-%zu", sluice_test_dir(), num_rows);
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, &table, NULL), SLUICE_OK);
+    struct sluice_pipeline *pipeline = parse(PIPELINE);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, pipeline, &table, NULL), SLUICE_OK);
+    sluice_pipeline_destroy(pipeline);
     free(table.rows);
     return folder;
 }
@@ -151,7 +153,7 @@ static void the_plan_is_the_planners_in_the_plain_forms(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void a_profile_of_other_data_or_stages_is_refused(void)
+static void a_profile_of_other_data_or_ops_is_refused(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
     struct sluice_pipeline *other = parse("decode,resize=10,center_crop=8,hflip,to_tensor,"
@@ -168,6 +170,9 @@ static void a_profile_of_other_data_or_stages_is_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "8"));
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(plan(folder, other, &rates, 7, 7, choices, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, folder));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_pipeline_spec(pipeline)));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, sluice_pipeline_spec(other)));
     err = (struct sluice_err){0};
     CU_ASSERT_EQUAL(plan("/nonexistent", pipeline, &rates, 7, 7, choices, &err),
                     SLUICE_E_NOT_FOUND);
@@ -184,7 +189,7 @@ int main(void)
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),
         SLUICE_TEST(the_plan_is_the_planners_in_the_plain_forms),
-        SLUICE_TEST(a_profile_of_other_data_or_stages_is_refused),
+        SLUICE_TEST(a_profile_of_other_data_or_ops_is_refused),
     };
     return sluice_test_run("choice", tests, SLUICE_TEST_COUNT(tests));
 }
