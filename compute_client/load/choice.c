@@ -57,7 +57,7 @@ struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
 struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
                                           struct sluice_choice choice)
 {
-    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
+    if (choice.split == 0 && sluice_pipeline_packs_box(pipeline))
         return (struct sluice_choice){.split = 1, .form = SLUICE_FORM_U8_PACKED};
     if (choice.form == SLUICE_FORM_U8)
         choice.form = SLUICE_FORM_U8_PACKED;

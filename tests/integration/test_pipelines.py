@@ -20,7 +20,7 @@ PIPELINES = {
     "center crop": (
         "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet", 224,
         ["raw", "decoding", "original_shape", "Resize", "CenterCrop", "ToTensor", "Normalize"],
-        {"raw@0", "u8@1", "u8@2", "u8@3", "f32@5"}),
+        {"raw@0", "u8@1", "u8@2", "u8@3", "f32@5", "jpeg_crop@0"}),
     "fewer ops": (
         "decode,random_resized_crop=128,to_tensor", 128,
         ["raw", "decoding", "original_shape", "RandomResizedCrop", "ToTensor"],
@@ -29,7 +29,7 @@ PIPELINES = {
         "decode,resize=72,center_crop=64,hflip=0.5,to_tensor,normalize=imagenet", 64,
         ["raw", "decoding", "original_shape", "Resize", "CenterCrop", "RandomHorizontalFlip",
          "ToTensor", "Normalize"],
-        {"raw@0", "u8@1", "u8@2", "u8@4", "f32@6"}),
+        {"raw@0", "u8@1", "u8@2", "u8@4", "f32@6", "jpeg_crop@0"}),
 }
 
 
@@ -100,6 +100,9 @@ class PipelinesTest(unittest.TestCase):
                     if "op" in row}
                 self.assertIn("decode", ops)
 
+                (report,), _ = self.train("remote_nooff", name, "--remote-form", "jpeg_crop")
+                self.assertEqual(report["digest"], local["digest"])
+                self.assertGreater(report["choices"].get("jpeg_crop@0", 0), NUM_TRAIN / 2)
                 for mode in MODES:
                     profile = ("--profile-folder", folder, "--net-bw", "100", "--remote-cpus", "2")
                     planned = mode in ("remote_sophon", "remote_auto")

@@ -58,7 +58,8 @@ static void fixed_modes_ask_for_what_their_name_says(void)
 static void only_files_before_a_crop_are_asked_for_cut(void)
 {
     struct sluice_pipeline *pipeline = parse(PIPELINE);
-    struct sluice_pipeline *val = parse("decode,resize=16,center_crop=8,to_tensor");
+    struct sluice_pipeline *val = parse("decode,hflip,center_crop=8,to_tensor");
+    struct sluice_pipeline *resized = parse("decode,resize=16,center_crop=8,to_tensor");
     struct sluice_choice choice = sluice_choice_cut(pipeline, sluice_choice_at(pipeline, 0));
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_JPEG_CROP);
     CU_ASSERT_EQUAL(choice.split, 0);
@@ -68,7 +69,10 @@ static void only_files_before_a_crop_are_asked_for_cut(void)
     choice = sluice_choice_cut(val, sluice_choice_at(val, 0));
     CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_RAW);
     sluice_pipeline_destroy(pipeline);
+    choice = sluice_choice_cut(resized, sluice_choice_at(resized, 0));
+    CU_ASSERT_EQUAL(choice.form, SLUICE_FORM_JPEG_CROP);
     sluice_pipeline_destroy(val);
+    sluice_pipeline_destroy(resized);
 }
 
 static void packed_pixels_are_asked_for_where_pixels_come(void)
