@@ -1,12 +1,15 @@
 #include "plan/choice_fit.h"
 
+#include "plan/nnls.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #define F SLUICE_NUM_CHOICE_FEATURES
 
-/* Sweeps of coordinate descent: enough by far for ten weights. */
+/* Enough by far for ten weights. */
 #define NUM_SWEEPS 2000
+#define TOLERANCE 1e-9 /* in shares of the mean cost */
 
 /* How many samples a prior counts as.  Without one, enough to share weight among features that say
  * the same (a crop that is the whole image). */
@@ -41,28 +44,6 @@ void sluice_weights_fit_add(struct sluice_weights_fit *fit, const double feature
     fit->num_rows++;
 }
 
-/* The w >= 0 that minimises w'aw - 2 w'b + pull |w - prior|^2, from the prior on. */
-static void descend(double a[F][F], const double b[F], const double prior[F], double pull,
-                    double w[F])
-{
-    for (int f = 0; f < F; f++)
-        w[f] = prior[f];
-    for (int sweep = 0; sweep < NUM_SWEEPS; sweep++) {
-        double moved = 0;
-        for (int f = 0; f < F; f++) {
-            double gradient = b[f] + pull * (prior[f] - w[f]);
-            for (int g = 0; g < F; g++)
-                gradient -= a[f][g] * w[g];
-            double next = w[f] + gradient / (a[f][f] + pull);
-            next = next > 0 ? next : 0;
-            moved += fabs(next - w[f]);
-            w[f] = next;
-        }
-        if (moved < 1e-9)
-            break;
-    }
-}
-
 /* So that its predictions of all that was added sum up to the measurements. */
 static void bring_to_sum(const struct sluice_weights_fit *fit,
                          struct sluice_choice_weights *weights)
@@ -92,8 +73,18 @@ struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weight
             a[f][g] = fit->a[f][g] * unit[f] * unit[g];
         b[f] = fit->b[f] * unit[f];
         near[f] = weights.per[f] / unit[f];
+        w[f] = near[f];
     }
-    descend(a, b, near, prior ? PRIOR_WEIGHT : NO_PRIOR_WEIGHT, w);
+    const struct sluice_nnls problem = {
+        .num = F,
+        .a = &a[0][0],
+        .b = b,
+        .prior = near,
+        .pull = prior ? PRIOR_WEIGHT : NO_PRIOR_WEIGHT,
+        .max_sweeps = NUM_SWEEPS,
+        .tolerance = TOLERANCE,
+    };
+    sluice_nnls_solve(&problem, w);
     for (int f = 0; f < F; f++)
         weights.per[f] = w[f] * unit[f];
     bring_to_sum(fit, &weights);

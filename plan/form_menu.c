@@ -151,21 +151,12 @@ static void costs_of(const struct pricer *pricer, size_t i,
         sluice_transport_cost_add(menu->transport, choices->at[c].form != SLUICE_FORM_RAW, cost[c]);
 }
 
-/* The GPU is counted in samples, the disk in seconds. */
+/* A table has the disk's seconds, whatever is known of its rate. */
 static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
 {
-    return (struct sluice_capacities){
-        .per_s =
-            {
-                [SLUICE_DISK] = 1,
-                [SLUICE_STORAGE_CPU] = rates->storage_cores,
-                [SLUICE_NETWORK] = rates->link_bytes_per_s,
-                [SLUICE_RECEIVE] = 1,
-                [SLUICE_COMPUTE_CPU] = rates->compute_cores,
-                [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
-                [SLUICE_GPU] = rates->gpu_samples_per_s,
-            },
-    };
+    struct sluice_rates of_table = *rates;
+    of_table.disk_bytes_per_s = 0;
+    return sluice_capacities_of(&of_table);
 }
 
 struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,

@@ -25,6 +25,22 @@
  * than the cheapest. */
 #define BOUND_SLACK 4e-6
 
+struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates)
+{
+    return (struct sluice_capacities){
+        .per_s =
+            {
+                [SLUICE_DISK] = rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : 1,
+                [SLUICE_STORAGE_CPU] = rates->storage_cores,
+                [SLUICE_NETWORK] = rates->link_bytes_per_s,
+                [SLUICE_RECEIVE] = 1,
+                [SLUICE_COMPUTE_CPU] = rates->compute_cores,
+                [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
+                [SLUICE_GPU] = rates->gpu_samples_per_s,
+            },
+    };
+}
+
 /* --- one pass over the samples --- */
 
 struct problem {

@@ -40,6 +40,10 @@ struct sluice_capacities {
     double price_s[SLUICE_NUM_RESOURCES]; /* q: of a unit of the load, from outside; >= 0, finite */
 };
 
+/* Where costs are in seconds of the disk, or, if disk_bytes_per_s is above 0, bytes of files, and
+ * in samples of the GPU; nothing has a price from outside. */
+struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates);
+
 /* A plan in a few hundred bytes: prices, each with its share of the samples on
  * which they disagree.  Everything else follows from a sample's menu. */
 struct sluice_price_plan {

@@ -1,5 +1,7 @@
 #include "plan/transport_cost.h"
 
+#include "plan/nnls.h"
+
 #include <math.h>
 
 /* On the machine of the defaults. */
@@ -71,17 +73,21 @@ static void solve(const struct squares *squares, double prior_weight, const doub
                   double w[NUM_COSTS])
 {
     const double factor = squares->expected > 0 ? squares->seen / squares->expected : 1;
-    const double prior = fmin(fmax(factor, 0.25), 4);
-    for (int f = 0; f < NUM_COSTS; f++)
-        w[f] = fmax(prior, low[f]);
-    for (int sweep = 0; sweep < NUM_SWEEPS; sweep++) {
-        for (int f = 0; f < NUM_COSTS; f++) {
-            double gradient = squares->b[f] + prior_weight * (prior - w[f]);
-            for (int g = 0; g < NUM_COSTS; g++)
-                gradient -= squares->a[f][g] * w[g];
-            w[f] = fmax(w[f] + gradient / (squares->a[f][f] + prior_weight), low[f]);
-        }
+    double prior[NUM_COSTS];
+    for (int f = 0; f < NUM_COSTS; f++) {
+        prior[f] = fmin(fmax(factor, 0.25), 4);
+        w[f] = fmax(prior[f], low[f]);
     }
+    const struct sluice_nnls problem = {
+        .num = NUM_COSTS,
+        .a = &squares->a[0][0],
+        .b = squares->b,
+        .prior = prior,
+        .pull = prior_weight,
+        .low = low,
+        .max_sweeps = NUM_SWEEPS,
+    };
+    sluice_nnls_solve(&problem, w);
 }
 
 /* One node's costs, from the usual ones on. */

@@ -154,18 +154,9 @@ double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned
 
 static struct sluice_capacities capacities_of(const struct sluice_auto_plan *plan)
 {
-    const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
-    const double pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
-    struct sluice_capacities capacities = {
-        .per_s = {
-            [SLUICE_DISK] = rates.disk_bytes_per_s,
-            [SLUICE_STORAGE_CPU] = rates.storage_cores,
-            [SLUICE_NETWORK] = rates.link_bytes_per_s,
-            [SLUICE_RECEIVE] = 1,
-            [SLUICE_COMPUTE_CPU] = rates.compute_cores,
-            [SLUICE_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
-            [SLUICE_GPU] = rates.gpu_samples_per_s,
-        }};
+    struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
+    rates.pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
+    struct sluice_capacities capacities = sluice_capacities_of(&rates);
     if (!(plan->price.heard > 0))
         return capacities;
     capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / rates.storage_cores;

@@ -193,9 +193,24 @@ static void refuses_a_price_that_is_none(void)
     }
 }
 
+static void capacities_are_what_the_rates_say(void)
+{
+    struct sluice_rates rates = {
+        .link_bytes_per_s = 1e6, .storage_cores = 2, .compute_cores = 3, .gpu_samples_per_s = 400};
+    struct sluice_capacities capacities = sluice_capacities_of(&rates);
+    const double expected[SLUICE_NUM_RESOURCES] = {1, 2, 1e6, 1, 3, INFINITY, 400};
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        CU_ASSERT(capacities.per_s[r] == expected[r] && capacities.price_s[r] == 0);
+    rates.disk_bytes_per_s = 5e7;
+    rates.pcie_bytes_per_s = 6e9;
+    capacities = sluice_capacities_of(&rates);
+    CU_ASSERT(capacities.per_s[SLUICE_DISK] == 5e7 && capacities.per_s[SLUICE_PCIE] == 6e9);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(capacities_are_what_the_rates_say),
         SLUICE_TEST(splits_equal_samples_between_two_resources),
         SLUICE_TEST(a_load_that_no_choice_avoids_counts),
         SLUICE_TEST(what_one_sample_has_a_choice_on_is_not_given),
