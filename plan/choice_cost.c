@@ -13,10 +13,10 @@ const char *sluice_modelled_name(enum sluice_resource resource)
     return resource == SLUICE_NETWORK ? "bytes" : sluice_resource_name(resource);
 }
 
-const char *sluice_choice_class_name(enum sluice_choice_class class)
+const char *sluice_file_class_name(enum sluice_file_class file_class)
 {
-    static const char *const names[SLUICE_NUM_CHOICE_CLASSES] = {"window", "jpeg", "png"};
-    return names[class];
+    static const char *const names[SLUICE_NUM_FILE_CLASSES] = {"window", "jpeg", "png"};
+    return names[file_class];
 }
 
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
@@ -28,7 +28,7 @@ const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
     return names[feature];
 }
 
-enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts)
+enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts)
 {
     switch (sluice_coding_kind(facts->coding)) {
     case SLUICE_CODING_PNG:
@@ -114,7 +114,7 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
 {
     const double bytes = (double)facts->file_bytes;
     if (!model->has_jpeg_index || !model->choices.traits[choice].needs_box_alone ||
-        sluice_choice_class_of(facts) != SLUICE_CLASS_WINDOW)
+        sluice_file_class_of(facts) != SLUICE_CLASS_WINDOW)
         return bytes;
     const double rows = covered(facts->crop.top, facts->crop.height, facts->height,
                                 grid_of(facts->coding).mcu_height);
@@ -175,7 +175,7 @@ enum step {
         }                                                                                          \
     }
 
-static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_STEPS] =
+static const struct sluice_choice_weights steps[SLUICE_NUM_FILE_CLASSES][NUM_STEPS] =
     {
         [SLUICE_CLASS_WINDOW] =
             {
@@ -276,8 +276,8 @@ struct sluice_choice_model sluice_choice_model_default(const struct sluice_choic
 {
     struct sluice_choice_model model = {
         .choices = *choices, .disk_s_per_sample = 20e-6, .disk_s_per_byte = 0.3e-9};
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++)
-        set_class(choices, model.weights[class], steps[class]);
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++)
+        set_class(choices, model.weights[file_class], steps[file_class]);
     return model;
 }
 
@@ -334,11 +334,11 @@ void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
                                double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    const enum sluice_choice_class class = sluice_choice_class_of(facts);
+    const enum sluice_file_class file_class = sluice_file_class_of(facts);
     double feature[SLUICE_NUM_CHOICE_FEATURES];
     sluice_choice_features(facts, feature);
     for (unsigned c = 0; c < model->choices.num; c++) {
-        const struct sluice_choice_weights *weights = model->weights[class][c];
+        const struct sluice_choice_weights *weights = model->weights[file_class][c];
         cost[c][SLUICE_DISK] = model->disk_s_per_sample +
                                model->disk_s_per_byte * sluice_choice_read_bytes(model, facts, c);
         cost[c][SLUICE_STORAGE_CPU] = sluice_choice_predict(&weights[SLUICE_STORAGE_CPU], feature);
@@ -349,7 +349,7 @@ void sluice_choice_model_costs(const struct sluice_choice_model *model,
         cost[c][SLUICE_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
         cost[c][SLUICE_GPU] = 1;
     }
-    for (unsigned c = 0; class == SLUICE_CLASS_PNG && c < model->choices.num; c++) {
+    for (unsigned c = 0; file_class == SLUICE_CLASS_PNG && c < model->choices.num; c++) {
         if (model->choices.at[c].form == SLUICE_FORM_JPEG_CROP)
             memcpy(cost[c], cost[0], sizeof(cost[0]));
     }

@@ -36,18 +36,18 @@ enum sluice_choice_feature {
     SLUICE_NUM_CHOICE_FEATURES,
 };
 
-enum sluice_choice_class {
+enum sluice_file_class {
     SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg_window.h covers, and what is not known */
     SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
     SLUICE_CLASS_PNG,
-    SLUICE_NUM_CHOICE_CLASSES,
+    SLUICE_NUM_FILE_CLASSES,
 };
 
 /* What a model has weights for: seconds of either CPU, and bytes of payload on the network. */
 #define SLUICE_MODELLED (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
 /* "storage_cpu", "compute_cpu", "bytes"; NULL: not modelled. */
 const char *sluice_modelled_name(enum sluice_resource resource);
-const char *sluice_choice_class_name(enum sluice_choice_class class);
+const char *sluice_file_class_name(enum sluice_file_class file_class);
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
 
 struct sluice_choice_weights {
@@ -56,7 +56,7 @@ struct sluice_choice_weights {
 
 struct sluice_choice_model {
     struct sluice_choices choices; /* what the weights' second index counts */
-    struct sluice_choice_weights weights[SLUICE_NUM_CHOICE_CLASSES][SLUICE_MAX_CHOICES]
+    struct sluice_choice_weights weights[SLUICE_NUM_FILE_CLASSES][SLUICE_MAX_CHOICES]
                                         [SLUICE_NUM_RESOURCES];
     double disk_s_per_sample, disk_s_per_byte; /* reading the file */
     bool has_jpeg_index; /* the storage node has one: see sluice_choice_read_bytes() */
@@ -66,7 +66,7 @@ struct sluice_choice_model {
  */
 struct sluice_choice_model sluice_choice_model_default(const struct sluice_choices *choices);
 
-enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts);
+enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts);
 void sluice_choice_features(const struct sluice_sample_facts *facts,
                             double feature[SLUICE_NUM_CHOICE_FEATURES]);
 

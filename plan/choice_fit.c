@@ -94,8 +94,7 @@ struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weight
 /* --- a model --- */
 
 struct fits {
-    struct sluice_weights_fit of[SLUICE_NUM_CHOICE_CLASSES][SLUICE_MAX_CHOICES]
-                                [SLUICE_NUM_RESOURCES];
+    struct sluice_weights_fit of[SLUICE_NUM_FILE_CLASSES][SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
 };
 
 /* One side of all choices.  A machine that is faster at what was measured is so at the rest; but
@@ -104,20 +103,20 @@ static void solve_side(const struct fits *fits, enum sluice_resource side,
                        struct sluice_choice_model *model)
 {
     double measured = 0, expected = 0;
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         for (unsigned choice = 0; choice < model->choices.num; choice++) {
-            const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
+            const struct sluice_weights_fit *fit = &fits->of[file_class][choice][side];
             measured += fit->sum_measured;
             expected +=
-                sluice_choice_predict(&model->weights[class][choice][side], fit->sum_feature);
+                sluice_choice_predict(&model->weights[file_class][choice][side], fit->sum_feature);
         }
     }
     const double speed =
         side != SLUICE_NETWORK && measured > 0 && expected > 0 ? measured / expected : 1;
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         for (unsigned choice = 0; choice < model->choices.num; choice++) {
-            const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
-            struct sluice_choice_weights *weights = &model->weights[class][choice][side];
+            const struct sluice_weights_fit *fit = &fits->of[file_class][choice][side];
+            struct sluice_choice_weights *weights = &model->weights[file_class][choice][side];
             if (fit->num_rows > 0)
                 *weights = sluice_weights_fit_solve(fit, weights);
             for (int f = 0; fit->num_rows == 0 && f < F; f++)
@@ -141,7 +140,7 @@ sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, con
         num_used++;
         double feature[F];
         sluice_choice_features(&row->facts, feature);
-        struct sluice_weights_fit *of = fits->of[sluice_choice_class_of(&row->facts)][row->choice];
+        struct sluice_weights_fit *of = fits->of[sluice_file_class_of(&row->facts)][row->choice];
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
             if (side != SLUICE_NETWORK ||
                 !sluice_choice_has_exact_bytes(prior->choices.at[row->choice]))
@@ -196,7 +195,7 @@ static double model_of(const struct sluice_choice_model *model,
 
 sluice_status sluice_choice_model_try(const struct sluice_form_table *table, const bool *is_used,
                                       bool used, const struct sluice_choice_model *model,
-                                      enum sluice_choice_class class, unsigned choice,
+                                      enum sluice_file_class file_class, unsigned choice,
                                       enum sluice_resource side,
                                       struct sluice_choice_quality *quality, struct sluice_err *err)
 {
@@ -209,7 +208,8 @@ sluice_status sluice_choice_model_try(const struct sluice_form_table *table, con
         const struct sluice_form_row *row = &table->rows[i];
         if ((is_used && is_used[i] != used) || row->choice != choice)
             continue;
-        if (class != SLUICE_NUM_CHOICE_CLASSES && sluice_choice_class_of(&row->facts) != class)
+        if (file_class != SLUICE_NUM_FILE_CLASSES &&
+            sluice_file_class_of(&row->facts) != file_class)
             continue;
         const double measured = measured_of(row, side);
         if (!(measured > 0))

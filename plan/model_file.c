@@ -29,16 +29,16 @@ static json_t *weights_to_json(const struct sluice_choice_weights *weights)
 static json_t *model_to_json(const struct sluice_choice_model *model)
 {
     json_t *classes = json_object();
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         json_t *choices = json_object();
         for (unsigned c = 0; c < model->choices.num; c++) {
             json_t *sides = json_object();
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
                 json_object_set_new(sides, sluice_modelled_name((enum sluice_resource)side),
-                                    weights_to_json(&model->weights[class][c][side]));
+                                    weights_to_json(&model->weights[file_class][c][side]));
             json_object_set_new(choices, sluice_choice_name(model->choices.at[c]), sides);
         }
-        json_object_set_new(classes, sluice_choice_class_name(class), choices);
+        json_object_set_new(classes, sluice_file_class_name(file_class), choices);
     }
     return classes;
 }
@@ -118,8 +118,8 @@ static uint64_t count_of(struct reader *reader, const json_t *json, const char *
 static void read_model(struct reader *reader, const json_t *weights,
                        struct sluice_choice_model *model)
 {
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        const json_t *choices = json_object_get(weights, sluice_choice_class_name(class));
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        const json_t *choices = json_object_get(weights, sluice_file_class_name(file_class));
         for (unsigned c = 0; c < model->choices.num; c++) {
             const json_t *sides =
                 json_object_get(choices, sluice_choice_name(model->choices.at[c]));
@@ -127,7 +127,7 @@ static void read_model(struct reader *reader, const json_t *weights,
                 const json_t *per =
                     json_object_get(sides, sluice_modelled_name((enum sluice_resource)side));
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
-                    model->weights[class][c][side].per[f] =
+                    model->weights[file_class][c][side].per[f] =
                         number_of(reader, per, sluice_choice_feature_name(f));
             }
         }

@@ -181,10 +181,10 @@ static sluice_status try_forms(const struct sluice_choices *choices,
             struct sluice_choice_quality good = {0}, plain = {0};
             if (status == SLUICE_OK)
                 status = sluice_choice_model_try(forms, is_used, false, &fitted,
-                                                 SLUICE_NUM_CHOICE_CLASSES, c, side, &good, err);
+                                                 SLUICE_NUM_FILE_CLASSES, c, side, &good, err);
             if (status == SLUICE_OK)
                 status = sluice_choice_model_try(forms, is_used, false, &preset,
-                                                 SLUICE_NUM_CHOICE_CLASSES, c, side, &plain, err);
+                                                 SLUICE_NUM_FILE_CLASSES, c, side, &plain, err);
             if (status == SLUICE_OK && good.num_rows > 0)
                 print_form(sluice_choice_name(choices->at[c]), side, is_json, halves, &good,
                            &plain);

@@ -85,11 +85,11 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
 
 static void scale_cpu(struct sluice_choice_model *model, double factor)
 {
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         for (unsigned c = 0; c < model->choices.num; c++) {
             for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
-                model->weights[class][c][SLUICE_STORAGE_CPU].per[f] *= factor;
-                model->weights[class][c][SLUICE_COMPUTE_CPU].per[f] *= factor;
+                model->weights[file_class][c][SLUICE_STORAGE_CPU].per[f] *= factor;
+                model->weights[file_class][c][SLUICE_COMPUTE_CPU].per[f] *= factor;
             }
         }
     }

@@ -63,7 +63,7 @@ struct sluice_op_class {
 };
 
 struct sluice_op {
-    const struct sluice_op_class *class;
+    const struct sluice_op_class *kind;
     uint32_t size; /* random_resized_crop, resize, center_crop */
     double scale_min, scale_max, ratio_min, ratio_max;
     double log_ratio_min, log_ratio_max;

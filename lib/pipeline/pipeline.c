@@ -40,24 +40,24 @@ void sluice_sample_clear(struct sluice_sample *sample)
  * normalize; each at most once, so that an op is named by its kind in reports
  * and a pipeline draws at most one box and one flip. */
 static sluice_status check_order(const struct sluice_pipeline *pipeline,
-                                 const struct sluice_op_class *class,
+                                 const struct sluice_op_class *kind,
                                  const struct sluice_spec_text *text, struct sluice_err *err)
 {
     const unsigned n = pipeline->num_ops;
     if (n == SLUICE_MAX_OPS)
         return sluice_spec_fail(text, err, "a pipeline has at most %d ops", SLUICE_MAX_OPS);
-    if ((n == 0) != (class == &sluice_op_decode))
+    if ((n == 0) != (kind == &sluice_op_decode))
         return sluice_spec_fail(text, err, "decode stands first, and only there");
     for (unsigned i = 0; i < n; i++) {
-        if (pipeline->ops[i].class == class)
+        if (pipeline->ops[i].kind == kind)
             return sluice_spec_fail(text, err, "an op may stand only once");
     }
     if (n == 0)
         return SLUICE_OK;
-    const struct sluice_op_class *last = pipeline->ops[n - 1].class;
-    if (class->family == SLUICE_OP_IMAGE && last->family == SLUICE_OP_TENSOR)
+    const struct sluice_op_class *last = pipeline->ops[n - 1].kind;
+    if (kind->family == SLUICE_OP_IMAGE && last->family == SLUICE_OP_TENSOR)
         return sluice_spec_fail(text, err, "it comes after %s, which makes floats", last->name);
-    if (class == &sluice_op_normalize && last != &sluice_op_to_tensor)
+    if (kind == &sluice_op_normalize && last != &sluice_op_to_tensor)
         return sluice_spec_fail(text, err, "it must follow to_tensor");
     return SLUICE_OK;
 }
@@ -68,25 +68,25 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     text->op = pipeline->num_ops + 1;
     text->op_name = text->at;
     text->op_name_len = strcspn(text->at, ",=");
-    const struct sluice_op_class *class = sluice_op_class_find(text->op_name, text->op_name_len);
-    if (!class)
+    const struct sluice_op_class *kind = sluice_op_class_find(text->op_name, text->op_name_len);
+    if (!kind)
         return sluice_spec_fail(text, err, "there is no such op");
-    sluice_status status = check_order(pipeline, class, text, err);
+    sluice_status status = check_order(pipeline, kind, text, err);
     if (status)
         return status;
 
     struct sluice_op *op = &pipeline->ops[pipeline->num_ops];
-    op->class = class;
+    op->kind = kind;
     text->at += text->op_name_len;
-    status = class->parse(op, text, sluice_spec_accept(text, "="), err);
+    status = kind->parse(op, text, sluice_spec_accept(text, "="), err);
     if (status)
         return status;
     if (*text->at && *text->at != ',')
         return sluice_spec_fail(text, err, "nothing more belongs here");
     pipeline->num_ops++;
-    if (class->family != SLUICE_OP_TENSOR)
+    if (kind->family != SLUICE_OP_TENSOR)
         pipeline->u8_split = pipeline->num_ops;
-    if (class == &sluice_op_normalize)
+    if (kind == &sluice_op_normalize)
         pipeline->normalize = op;
     return SLUICE_OK;
 }
@@ -97,9 +97,9 @@ static void write_spec(struct sluice_pipeline *pipeline)
     for (unsigned i = 0; i < pipeline->num_ops; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
         char value[256];
-        op->class->print(op, value, sizeof(value));
+        op->kind->print(op, value, sizeof(value));
         const int n = snprintf(pipeline->spec + len, sizeof(pipeline->spec) - len, "%s%s%s",
-                               i > 0 ? "," : "", op->class->name, value);
+                               i > 0 ? "," : "", op->kind->name, value);
         assert(n > 0 && (size_t)n < sizeof(pipeline->spec) - len);
         len += (size_t)n;
     }
@@ -170,7 +170,7 @@ unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline)
 const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op)
 {
     assert(op < pipeline->num_ops);
-    return pipeline->ops[op].class->name;
+    return pipeline->ops[op].kind->name;
 }
 
 const char *sluice_pipeline_spec(const struct sluice_pipeline *pipeline)
@@ -202,9 +202,9 @@ struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline
     struct sluice_known_size known = {0};
     for (unsigned i = 0; i < split; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->class == &sluice_op_random_resized_crop || op->class == &sluice_op_center_crop)
+        if (op->kind == &sluice_op_random_resized_crop || op->kind == &sluice_op_center_crop)
             known.square = known.shorter = op->size;
-        else if (op->class == &sluice_op_resize) {
+        else if (op->kind == &sluice_op_resize) {
             known.square = known.square ? op->size : 0;
             known.shorter = op->size;
         }
@@ -255,15 +255,15 @@ struct sluice_draws sluice_pipeline_draws(const struct sluice_pipeline *pipeline
     struct sluice_size size = {width, height};
     for (unsigned i = 0; i < pipeline->u8_split; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->class == &sluice_op_random_resized_crop) {
+        if (op->kind == &sluice_op_random_resized_crop) {
             const bool flip = draws.flip;
             draws = sluice_crop_draw(op, key, i, size);
             draws.flip = flip;
-        } else if (op->class == &sluice_op_hflip) {
+        } else if (op->kind == &sluice_op_hflip) {
             draws.flip = sluice_flip_draw(op, key, i);
         }
-        if (op->class->family == SLUICE_OP_IMAGE)
-            size = op->class->out_size(op, size);
+        if (op->kind->family == SLUICE_OP_IMAGE)
+            size = op->kind->out_size(op, size);
     }
     return draws;
 }

@@ -152,12 +152,12 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
     const unsigned op = sample->ops_done;
     const struct sluice_op *ops = pipeline->ops;
     struct sluice_group group = {.next = op + 1};
-    if (ops[op].class->family == SLUICE_OP_TENSOR) {
+    if (ops[op].kind->family == SLUICE_OP_TENSOR) {
         if (op == pipeline->u8_split && !scratch->measure_ops)
             group.next = end;
         return group;
     }
-    if (ops[op].class == &sluice_op_hflip) {
+    if (ops[op].kind == &sluice_op_hflip) {
         group.flip = sluice_flip_draw(&ops[op], &sample->key, op);
         group.is_nothing = !group.flip;
         return group;
@@ -175,7 +175,7 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
         group.next = first_image_op + 2;
     }
     /* With op times a flip is an op of its own; one that does nothing costs nothing. */
-    if (group.next > 1 && group.next < end && ops[group.next].class == &sluice_op_hflip) {
+    if (group.next > 1 && group.next < end && ops[group.next].kind == &sluice_op_hflip) {
         const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
         if (!flip || !scratch->measure_ops) {
             group.flip = flip;
@@ -191,7 +191,7 @@ static bool is_last_change(const struct sluice_pipeline *pipeline,
 {
     for (unsigned i = split; i < end; i++) {
         const struct sluice_op *op = &pipeline->ops[i];
-        if (op->class != &sluice_op_hflip || sluice_flip_draw(op, key, i))
+        if (op->kind != &sluice_op_hflip || sluice_flip_draw(op, key, i))
             return false;
     }
     return true;
@@ -216,7 +216,7 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     const unsigned index = sample->ops_done;
     const struct sluice_op *op = &pipeline->ops[index];
     const struct sluice_size size =
-        op->class->out_size(op, (struct sluice_size){sample->width, sample->height});
+        op->kind->out_size(op, (struct sluice_size){sample->width, sample->height});
     struct sluice_buf *data = NULL;
     uint8_t *to = out;
     sluice_status status = sluice_make_result(op, scratch, size, &to, &data, err);
@@ -225,7 +225,7 @@ static sluice_status run_image_op(const struct sluice_pipeline *pipeline,
     const struct sluice_op_context context = {
         .key = &sample->key, .index = index, .resizer = scratch->resizer};
     const struct sluice_image_view view = view_of(sample);
-    status = op->class->apply(op, &context, &view, group->flip, to, err);
+    status = op->kind->apply(op, &context, &view, group->flip, to, err);
     if (status) {
         sluice_buf_unref(data);
         return status;
@@ -407,7 +407,7 @@ static sluice_status run_to_tail(const struct sluice_pipeline *pipeline,
     *flip = false;
     while (sample->ops_done < end) {
         const struct sluice_group group = next_group(pipeline, scratch, sample, end);
-        if (pipeline->ops[sample->ops_done].class == &sluice_op_hflip && group.next == end &&
+        if (pipeline->ops[sample->ops_done].kind == &sluice_op_hflip && group.next == end &&
             !scratch->measure_ops) {
             *flip = group.flip;
             return SLUICE_OK;
@@ -523,7 +523,7 @@ bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
 
 bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
 {
-    return pipeline->num_ops > 1 && pipeline->ops[1].class == &sluice_op_random_resized_crop;
+    return pipeline->num_ops > 1 && pipeline->ops[1].kind == &sluice_op_random_resized_crop;
 }
 
 sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,

@@ -29,7 +29,7 @@ static sluice_status check_result(const struct sluice_op *op, const struct sluic
     if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
         (uint64_t)size.width * size.height > scratch->max_pixels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
-                           op->class->name, size.width, size.height);
+                           op->kind->name, size.width, size.height);
     return SLUICE_OK;
 }
 
@@ -67,7 +67,7 @@ sluice_status sluice_run_decode(struct sluice_scratch *scratch, struct sluice_sa
 unsigned sluice_file_crop_end(const struct sluice_pipeline *pipeline)
 {
     const struct sluice_op_class *first =
-        pipeline->num_ops > 1 ? pipeline->ops[1].class : pipeline->ops[0].class;
+        pipeline->num_ops > 1 ? pipeline->ops[1].kind : pipeline->ops[0].kind;
     if (first == &sluice_op_random_resized_crop || first == &sluice_op_center_crop)
         return 2;
     return sluice_has_part(pipeline, 1, pipeline->num_ops) ? 3 : 0;
@@ -84,9 +84,9 @@ bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct s
                           struct sluice_size size, struct sluice_box *box)
 {
     const struct sluice_op *first = &pipeline->ops[1];
-    if (first->class == &sluice_op_random_resized_crop) {
+    if (first->kind == &sluice_op_random_resized_crop) {
         *box = draw_box(pipeline, key, size);
-    } else if (first->class == &sluice_op_center_crop) {
+    } else if (first->kind == &sluice_op_center_crop) {
         *box = sluice_center_box(first, size);
     } else {
         const struct sluice_resize_part part = sluice_find_part(pipeline, 1, size);
@@ -184,7 +184,7 @@ static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_
     sluice_status status = sluice_make_result(crop, scratch, size, &out, &data, err);
     if (!status && part)
         status = sluice_resize_rgb_part(scratch->resizer, part, view, group->flip, out, err);
-    else if (!status && crop->class == &sluice_op_center_crop)
+    else if (!status && crop->kind == &sluice_op_center_crop)
         sluice_center_place(crop, view, group->flip, out);
     else if (!status)
         status = sluice_resize_rgb(scratch->resizer, view, size.width, size.height, group->flip,
@@ -220,14 +220,14 @@ sluice_status sluice_run_region(const struct sluice_pipeline *pipeline,
 bool sluice_has_part(const struct sluice_pipeline *pipeline, unsigned op, unsigned end)
 {
     const struct sluice_op *ops = pipeline->ops;
-    return op + 1 < end && ops[op].class == &sluice_op_resize &&
-           ops[op + 1].class == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
+    return op + 1 < end && ops[op].kind == &sluice_op_resize &&
+           ops[op + 1].kind == &sluice_op_center_crop && ops[op].size >= ops[op + 1].size;
 }
 
 struct sluice_resize_part sluice_find_part(const struct sluice_pipeline *pipeline, unsigned op,
                                            struct sluice_size size)
 {
-    const struct sluice_size whole = pipeline->ops[op].class->out_size(&pipeline->ops[op], size);
+    const struct sluice_size whole = pipeline->ops[op].kind->out_size(&pipeline->ops[op], size);
     return (struct sluice_resize_part){
         .in_width = size.width,
         .in_height = size.height,

@@ -17,8 +17,8 @@ static void finds_each_op_by_its_whole_name(void)
                                         "hflip",  "to_tensor",           "normalize"};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
         const size_t len = strlen(names[i]);
-        const struct sluice_op_class *class = sluice_op_class_find(names[i], len);
-        CU_ASSERT(class && strcmp(class->name, names[i]) == 0);
+        const struct sluice_op_class *kind = sluice_op_class_find(names[i], len);
+        CU_ASSERT(kind && strcmp(kind->name, names[i]) == 0);
         CU_ASSERT_PTR_NULL(sluice_op_class_find(names[i], len - 1));
     }
     CU_ASSERT_PTR_NULL(sluice_op_class_find("", 0));

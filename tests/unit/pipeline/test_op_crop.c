@@ -11,7 +11,7 @@ static struct sluice_op make_crop(double scale_min, double scale_max, double rat
                                   double ratio_max)
 {
     return (struct sluice_op){
-        .class = &sluice_op_random_resized_crop,
+        .kind = &sluice_op_random_resized_crop,
         .size = 8,
         .scale_min = scale_min,
         .scale_max = scale_max,
@@ -127,14 +127,14 @@ static void center_crop_is_pad_and_cut(void)
     for (uint32_t width = 1; width <= MAX; width++) {
         for (uint32_t height = 1; height <= MAX; height++) {
             for (uint32_t size = 1; size <= MAX; size++) {
-                const struct sluice_op op = {.class = &sluice_op_center_crop, .size = size};
+                const struct sluice_op op = {.kind = &sluice_op_center_crop, .size = size};
                 const struct sluice_image_view view = {pixels, width * 3, width, height};
                 const struct sluice_size out_size =
-                    op.class->out_size(&op, (struct sluice_size){width, height});
+                    op.kind->out_size(&op, (struct sluice_size){width, height});
                 CU_ASSERT(out_size.width == size && out_size.height == size);
                 for (int flip = 0; flip < 2; flip++) {
                     memset(out, 0xee, sizeof(out));
-                    CU_ASSERT_EQUAL(op.class->apply(&op, NULL, &view, flip, out, NULL), SLUICE_OK);
+                    CU_ASSERT_EQUAL(op.kind->apply(&op, NULL, &view, flip, out, NULL), SLUICE_OK);
                     bool is_equal = true;
                     for (uint32_t y = 0; y < size; y++) {
                         for (uint32_t x = 0; x < size; x++) {

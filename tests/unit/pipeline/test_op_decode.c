@@ -4,14 +4,14 @@
 
 static void takes_no_value_and_prints_none(void)
 {
-    struct sluice_op op = {.class = &sluice_op_decode};
+    struct sluice_op op = {.kind = &sluice_op_decode};
     struct sluice_spec_text text = {.start = "", .at = "", .op = 1, .op_name = ""};
     char printed[8] = "x";
-    CU_ASSERT_EQUAL(op.class->parse(&op, &text, false, NULL), SLUICE_OK);
-    CU_ASSERT_EQUAL(op.class->parse(&op, &text, true, NULL), SLUICE_E_INVALID);
-    op.class->print(&op, printed, sizeof(printed));
+    CU_ASSERT_EQUAL(op.kind->parse(&op, &text, false, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(op.kind->parse(&op, &text, true, NULL), SLUICE_E_INVALID);
+    op.kind->print(&op, printed, sizeof(printed));
     CU_ASSERT_STRING_EQUAL(printed, "");
-    CU_ASSERT_EQUAL(op.class->family, SLUICE_OP_DECODE);
+    CU_ASSERT_EQUAL(op.kind->family, SLUICE_OP_DECODE);
 }
 
 int main(void)

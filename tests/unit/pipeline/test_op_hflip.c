@@ -6,7 +6,7 @@
 
 static unsigned count_flips(double probability)
 {
-    const struct sluice_op op = {.class = &sluice_op_hflip, .probability = probability};
+    const struct sluice_op op = {.kind = &sluice_op_hflip, .probability = probability};
     unsigned num_flips = 0;
     for (uint64_t id = 0; id < 10000; id++) {
         const struct sluice_draw_key key = {.seed = sluice_test_seed(), .sample_id = id};
@@ -26,7 +26,7 @@ static void flips_as_often_as_asked(void)
 
 static void the_place_in_the_pipeline_names_the_draw(void)
 {
-    const struct sluice_op op = {.class = &sluice_op_hflip, .probability = 0.5};
+    const struct sluice_op op = {.kind = &sluice_op_hflip, .probability = 0.5};
     unsigned num_equal = 0;
     for (uint64_t id = 0; id < 1000; id++) {
         const struct sluice_draw_key key = {.seed = 1, .sample_id = id};

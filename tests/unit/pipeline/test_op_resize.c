@@ -18,9 +18,9 @@ static void the_shorter_side_leads(void)
         {100, 49, 147, 100, 300},       {8192, 1, 65535, 8192, 536862720},
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
-        const struct sluice_op op = {.class = &sluice_op_resize, .size = cases[i].size};
+        const struct sluice_op op = {.kind = &sluice_op_resize, .size = cases[i].size};
         const struct sluice_size out =
-            op.class->out_size(&op, (struct sluice_size){cases[i].width, cases[i].height});
+            op.kind->out_size(&op, (struct sluice_size){cases[i].width, cases[i].height});
         CU_ASSERT_EQUAL(out.width, cases[i].out_width);
         CU_ASSERT_EQUAL(out.height, cases[i].out_height);
     }
@@ -29,11 +29,11 @@ static void the_shorter_side_leads(void)
 /* The rule in whole numbers: floor, as the true quotient never rounds up to the next one here. */
 static void the_other_side_is_the_floor_of_the_quotient(void)
 {
-    const struct sluice_op op = {.class = &sluice_op_resize, .size = 8191};
+    const struct sluice_op op = {.kind = &sluice_op_resize, .size = 8191};
     for (uint32_t shorter = 1; shorter < 66000; shorter += 131) {
         const uint32_t longer = 65535 > shorter ? 65535 : shorter;
         const struct sluice_size out =
-            op.class->out_size(&op, (struct sluice_size){longer, shorter});
+            op.kind->out_size(&op, (struct sluice_size){longer, shorter});
         CU_ASSERT_EQUAL(out.width, (uint64_t)8191 * longer / shorter);
         CU_ASSERT_EQUAL(out.height, 8191);
     }
@@ -46,10 +46,10 @@ static void an_equal_size_changes_nothing(void)
     uint8_t pixels[5 * 8 * 3], out[5 * 8 * 3];
     for (size_t i = 0; i < sizeof(pixels); i++)
         pixels[i] = (uint8_t)(i * 37);
-    const struct sluice_op op = {.class = &sluice_op_resize, .size = 5};
+    const struct sluice_op op = {.kind = &sluice_op_resize, .size = 5};
     const struct sluice_op_context context = {.resizer = resizer};
     const struct sluice_image_view view = {pixels, 15, 5, 8};
-    CU_ASSERT_EQUAL(op.class->apply(&op, &context, &view, false, out, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(op.kind->apply(&op, &context, &view, false, out, NULL), SLUICE_OK);
     CU_ASSERT(memcmp(pixels, out, sizeof(out)) == 0);
     sluice_resizer_destroy(resizer);
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 
 static const struct sluice_op normalizes[] = {
-    {.class = &sluice_op_normalize, .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}},
-    {.class = &sluice_op_normalize, .mean = {0, 0.5, 1}, .std = {1, 0.0001, 1000}},
+    {.kind = &sluice_op_normalize, .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}},
+    {.kind = &sluice_op_normalize, .mean = {0, 0.5, 1}, .std = {1, 0.0001, 1000}},
     /* Floats so coarse beside the steps that the table is far from a line. */
-    {.class = &sluice_op_normalize, .mean = {1000, 3000, 9000}, .std = {0.3, 0.7, 0.9}},
+    {.kind = &sluice_op_normalize, .mean = {1000, 3000, 9000}, .std = {0.3, 0.7, 0.9}},
 };
 
 static void to_floats(const sluice_pipeline_table table, const uint8_t *pixels,
@@ -122,7 +122,7 @@ static void planes_follow_each_other_and_flip_mirrors_rows(void)
 static void a_table_that_cannot_be_taken_back_is_known(void)
 {
     static const struct sluice_op flat = {
-        .class = &sluice_op_normalize, .mean = {0, 0, 1e6}, .std = {1, 1, 1}};
+        .kind = &sluice_op_normalize, .mean = {0, 0, 1e6}, .std = {1, 1, 1}};
     sluice_pipeline_table table;
     sluice_tensor_table(&flat, table);
     CU_ASSERT_FALSE(sluice_tensor_table_is_invertible(table));

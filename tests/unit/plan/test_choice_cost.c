@@ -77,7 +77,7 @@ static void files_go_by_the_decoder_that_takes_them(void)
 {
     static const struct {
         uint8_t coding;
-        enum sluice_choice_class class;
+        enum sluice_file_class file_class;
     } cases[] = {
         {SLUICE_CODING_UNKNOWN, SLUICE_CLASS_WINDOW},
         {SLUICE_CODING_JPEG_440, SLUICE_CLASS_WINDOW},
@@ -89,7 +89,7 @@ static void files_go_by_the_decoder_that_takes_them(void)
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
         const struct sluice_sample_facts facts = {.coding = cases[i].coding};
-        CU_ASSERT_EQUAL(sluice_choice_class_of(&facts), cases[i].class);
+        CU_ASSERT_EQUAL(sluice_file_class_of(&facts), cases[i].file_class);
     }
 }
 

@@ -59,9 +59,8 @@ static struct sluice_choice_quality try_on(const struct sluice_form_table *table
 {
     struct sluice_choice_quality quality;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(table, NULL, true, model,
-                                                  SLUICE_NUM_CHOICE_CLASSES, choice, side, &quality,
-                                                  &err),
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(table, NULL, true, model, SLUICE_NUM_FILE_CLASSES,
+                                                  choice, side, &quality, &err),
                           SLUICE_OK);
     return quality;
 }
@@ -182,11 +181,11 @@ static void a_side_that_was_not_measured_keeps_the_prior(void)
     struct sluice_choice_model model;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err), SLUICE_OK);
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             for (int f = 0; f < F; f++)
-                CU_ASSERT_EQUAL(model.weights[class][c][SLUICE_STORAGE_CPU].per[f],
-                                prior.weights[class][c][SLUICE_STORAGE_CPU].per[f]);
+                CU_ASSERT_EQUAL(model.weights[file_class][c][SLUICE_STORAGE_CPU].per[f],
+                                prior.weights[file_class][c][SLUICE_STORAGE_CPU].per[f]);
         }
     }
     sluice_form_table_clear(&table);

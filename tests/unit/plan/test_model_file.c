@@ -56,12 +56,12 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.model.disk_s_per_sample, file.model.disk_s_per_sample);
     CU_ASSERT_EQUAL(read.model.disk_s_per_byte, file.model.disk_s_per_byte);
     CU_ASSERT(read.model.has_jpeg_index);
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
-                    const double expected = file.model.weights[class][c][side].per[f];
-                    CU_ASSERT_DOUBLE_EQUAL(read.model.weights[class][c][side].per[f], expected,
+                    const double expected = file.model.weights[file_class][c][side].per[f];
+                    CU_ASSERT_DOUBLE_EQUAL(read.model.weights[file_class][c][side].per[f], expected,
                                            1e-8 * expected);
                 }
             }
