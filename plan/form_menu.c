@@ -92,29 +92,29 @@ static void adapt(const double model[SLUICE_NUM_RESOURCES],
 }
 
 /* What costs need beside the menu, made once for a pass over it. */
-struct pricer {
+struct cost_maker {
     const struct sluice_form_menu *menu;
     struct sluice_choice_model model; /* the menu's, or the usual one beside the rows */
 };
 
-static struct pricer pricer_init(const struct sluice_form_menu *menu)
+static struct cost_maker cost_maker_init(const struct sluice_form_menu *menu)
 {
-    struct pricer pricer = {
+    struct cost_maker maker = {
         .menu = menu,
         .model = menu->model ? *menu->model : sluice_choice_model_default(&menu->choices),
     };
-    pricer.model.has_jpeg_index = menu->has_jpeg_index;
-    return pricer;
+    maker.model.has_jpeg_index = menu->has_jpeg_index;
+    return maker;
 }
 
 /* Of a row that was decoded. */
-static void costs_by_row(const struct pricer *pricer, const struct sluice_sample_cost *row,
+static void costs_by_row(const struct cost_maker *maker, const struct sluice_sample_cost *row,
                          const struct sluice_sample_facts *facts,
                          double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    const struct sluice_choices *choices = &pricer->menu->choices;
+    const struct sluice_choices *choices = &maker->menu->choices;
     double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-    sluice_choice_model_costs(&pricer->model, facts, model);
+    sluice_choice_model_costs(&maker->model, facts, model);
     const double speed = speed_of(choices, row, model);
     for (unsigned c = 0; c < choices->num; c++) {
         const struct sluice_choice choice = choices->at[c];
@@ -123,16 +123,16 @@ static void costs_by_row(const struct pricer *pricer, const struct sluice_sample
         cost[c][SLUICE_DISK] *= model[plain][SLUICE_DISK] / model[0][SLUICE_DISK];
         if (!sluice_choice_is_plain(choice))
             adapt(model[c], model[plain], speed, cost[c]);
-        else if (choice.form == SLUICE_FORM_F32 && pricer->menu->transport)
+        else if (choice.form == SLUICE_FORM_F32 && maker->menu->transport)
             cost[c][SLUICE_COMPUTE_CPU] += speed * model[c][SLUICE_COMPUTE_CPU];
     }
 }
 
 /* Of row i, every choice. */
-static void costs_of(const struct pricer *pricer, size_t i,
+static void costs_of(const struct cost_maker *maker, size_t i,
                      double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    const struct sluice_form_menu *menu = pricer->menu;
+    const struct sluice_form_menu *menu = maker->menu;
     const struct sluice_choices *choices = &menu->choices;
     const struct sluice_sample_cost *row = &menu->table->rows[i];
     if (is_undecoded(choices, row)) {
@@ -143,9 +143,9 @@ static void costs_of(const struct pricer *pricer, size_t i,
         const struct sluice_sample_facts facts =
             menu->facts ? menu->facts[i] : typical_facts(choices, row);
         if (menu->model)
-            sluice_choice_model_costs(&pricer->model, &facts, cost);
+            sluice_choice_model_costs(&maker->model, &facts, cost);
         else
-            costs_by_row(pricer, row, &facts, cost);
+            costs_by_row(maker, row, &facts, cost);
     }
     for (unsigned c = 0; menu->transport && c < choices->num; c++)
         sluice_transport_cost_add(menu->transport, choices->at[c].form != SLUICE_FORM_RAW, cost[c]);
@@ -166,10 +166,10 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
     const struct sluice_capacities capacities = capacities_of(rates);
     struct sluice_choice_forecast forecast = {0};
     double sum[SLUICE_NUM_RESOURCES] = {0};
-    const struct pricer pricer = pricer_init(menu);
+    const struct cost_maker maker = cost_maker_init(menu);
     for (size_t i = 0; i < menu->table->num_rows; i++) {
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-        costs_of(&pricer, i, cost);
+        costs_of(&maker, i, cost);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             sum[r] += cost[choice[i]][r];
         forecast.choices[choice[i]]++;
@@ -210,13 +210,13 @@ static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SL
 static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t count,
                                            struct sluice_menu *scratch)
 {
-    const struct pricer *pricer = context;
+    const struct cost_maker *maker = context;
     uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
-    list_offered(pricer->menu, offered, &num_offered);
+    list_offered(maker->menu, offered, &num_offered);
     for (size_t i = 0; i < count; i++) {
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-        costs_of(pricer, (size_t)first + i, cost);
+        costs_of(maker, (size_t)first + i, cost);
         for (unsigned c = 0; c < num_offered; c++) /* offered[c] >= c */
             memmove(cost[c], cost[offered[c]], sizeof(cost[c]));
         sluice_menu_set(&scratch[i], num_offered, (const double(*)[SLUICE_NUM_RESOURCES])cost);
@@ -238,23 +238,24 @@ static struct sluice_menu *make_menus(const struct sluice_menu_source *source)
     return menus;
 }
 
-/* sum of min of the priced costs, in the table's own numbers: menus round theirs. */
-static double bound_at(const struct pricer *pricer, const struct sluice_capacities *capacities,
-                       const double price[SLUICE_NUM_RESOURCES])
+/* The dual bound: the sum of each sample's least cost at the duals, in the table's own numbers:
+ * menus round theirs. */
+static double bound_at(const struct cost_maker *maker, const struct sluice_capacities *capacities,
+                       const double dual[SLUICE_NUM_RESOURCES])
 {
     uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
-    list_offered(pricer->menu, offered, &num_offered);
+    list_offered(maker->menu, offered, &num_offered);
     double bound_s = 0;
-    for (size_t i = 0; i < pricer->menu->table->num_rows; i++) {
+    for (size_t i = 0; i < maker->menu->table->num_rows; i++) {
         double costs[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES], least = INFINITY;
-        costs_of(pricer, i, costs);
+        costs_of(maker, i, costs);
         for (unsigned c = 0; c < num_offered; c++) {
             const double *cost = costs[offered[c]];
             double sum = 0;
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-                sum +=
-                    price[r] * (cost[r] / capacities->per_s[r]) + capacities->price_s[r] * cost[r];
+                sum += dual[r] * (cost[r] / capacities->per_s[r]) +
+                       capacities->external_cost_s[r] * cost[r];
             least = sum < least ? sum : least;
         }
         bound_s += least;
@@ -267,11 +268,11 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                     double *bound_s, struct sluice_err *err)
 {
     const struct sluice_capacities capacities = capacities_of(rates);
-    struct pricer pricer = pricer_init(menu);
+    struct cost_maker maker = cost_maker_init(menu);
     struct sluice_menu_source source = {
         .num_samples = menu->table->num_rows,
         .get = get_menus,
-        .context = &pricer,
+        .context = &maker,
     };
     struct sluice_menu *menus = make_menus(&source);
     if (menus)
@@ -286,6 +287,6 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
     list_offered(menu, offered, &num_offered);
     for (size_t i = 0; i < menu->table->num_rows; i++)
         choice[i] = offered[choice[i]];
-    *bound_s = bound_at(&pricer, &capacities, result.price);
+    *bound_s = bound_at(&maker, &capacities, result.dual);
     return SLUICE_OK;
 }

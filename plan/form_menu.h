@@ -64,7 +64,7 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
                                      uint64_t num_samples, uint64_t batch_size);
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
- * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
+ * can go below (its duals, applied to the table's own numbers).  Memory beside `choice` is
  * at most 40 MB.  SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
  * SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,

@@ -70,7 +70,7 @@ SLUICE_MUST_USE sluice_status sluice_profile_find_facts(const struct sluice_prof
                                                         struct sluice_sample_facts **facts,
                                                         struct sluice_err *err);
 
-/* What plans are priced by. */
+/* The costs that plans go by. */
 struct sluice_profile_costs {
     const char *name; /* "model", "rows", "default" */
     bool has_model;

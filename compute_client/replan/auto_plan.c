@@ -82,8 +82,8 @@ struct sluice_auto_plan {
     unsigned num_offered;
 
     bool has_prices;
-    struct sluice_price_plan prices;
-    struct sluice_price_balance balance;
+    struct sluice_dual_plan prices;
+    struct sluice_dual_balance balance;
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
@@ -159,9 +159,9 @@ static struct sluice_capacities capacities_of(const struct sluice_auto_plan *pla
     struct sluice_capacities capacities = sluice_capacities_of(&rates);
     if (!(plan->price.heard > 0))
         return capacities;
-    capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / rates.storage_cores;
-    capacities.price_s[SLUICE_COMPUTE_CPU] = THRIFT / rates.compute_cores;
-    capacities.price_s[SLUICE_NETWORK] = THRIFT / rates.link_bytes_per_s;
+    capacities.external_cost_s[SLUICE_STORAGE_CPU] = THRIFT / rates.storage_cores;
+    capacities.external_cost_s[SLUICE_COMPUTE_CPU] = THRIFT / rates.compute_cores;
+    capacities.external_cost_s[SLUICE_NETWORK] = THRIFT / rates.link_bytes_per_s;
     return capacities;
 }
 
@@ -208,12 +208,12 @@ static size_t fill_menus(struct sluice_auto_plan *plan, size_t next, size_t max_
 static void find_load(const struct sluice_auto_plan *plan, size_t count,
                       double load[SLUICE_NUM_RESOURCES])
 {
-    struct sluice_price_balance balance = {0};
+    struct sluice_dual_balance balance = {0};
     memset(load, 0, SLUICE_NUM_RESOURCES * sizeof(*load));
     for (size_t k = 0; k < count; k++) {
         struct sluice_menu menu;
         fill_menu(plan, &plan->taken_costs, plan->menu_items[k], &menu);
-        const unsigned c = sluice_price_plan_choose(&plan->prices, &balance, &menu);
+        const unsigned c = sluice_dual_plan_choose(&plan->prices, &balance, &menu);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             load[r] += sluice_menu_cost(&plan->menus[k], (enum sluice_resource)r, c);
     }
@@ -226,7 +226,7 @@ static double priced_s(const double load[SLUICE_NUM_RESOURCES],
 {
     double priced_s = 0;
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        priced_s += load[r] * capacities->price_s[r];
+        priced_s += load[r] * capacities->external_cost_s[r];
     return priced_s;
 }
 
@@ -240,12 +240,12 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
     plan->taken_costs = plan->costs;
     plan->has_prices = true;
     plan->since_ns = now_ns;
-    const double slowest_s = result->primal_s - result->priced_s;
+    const double slowest_s = result->primal_s - result->external_s;
     plan->forecast_per_s = slowest_s > 0 ? (double)count / slowest_s : INFINITY;
     plan->limit = result->slowest;
     plan->past_limit = 0;
     find_load(plan, count, plan->burden.load);
-    memcpy(plan->burden.price, result->price, sizeof(plan->burden.price));
+    memcpy(plan->burden.price, result->dual, sizeof(plan->burden.price));
 }
 
 static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *plan,
@@ -254,15 +254,15 @@ static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *pl
 {
     const double scale = count ? (double)left / (double)count : 0;
     struct sluice_auto_forecast forecast = {
-        .rest_s = scale * (result->primal_s - result->priced_s),
-        .bound_s = scale * (result->dual_s - result->priced_s),
+        .rest_s = scale * (result->primal_s - result->external_s),
+        .bound_s = scale * (result->dual_s - result->external_s),
         .kept_s = scale * kept_s,
         .gap = result->gap,
         .wire_bytes = scale * result->busy_s[SLUICE_NETWORK] * plan->watch.per_s[SLUICE_NETWORK],
         .slowest = result->slowest,
         .rates = sluice_auto_plan_rates(plan),
     };
-    memcpy(forecast.price, result->price, sizeof(forecast.price));
+    memcpy(forecast.price, result->dual, sizeof(forecast.price));
     return forecast;
 }
 
@@ -283,7 +283,7 @@ static sluice_status solve_priced(struct sluice_auto_plan *plan, size_t count, u
     double *cores = &capacities.per_s[SLUICE_STORAGE_CPU];
     const double use = sluice_auto_price_next_use(&plan->price, now_ns, *cores);
     if (use > 0) {
-        capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / use;
+        capacities.external_cost_s[SLUICE_STORAGE_CPU] = THRIFT / use;
         *cores = use;
     }
     const sluice_status status = solve(plan, count, &capacities, result, err);
@@ -318,7 +318,7 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     const sluice_status status = solve_priced(plan, count, now_ns, capacities, &result, err);
     if (status != SLUICE_OK)
         return status;
-    plan->balance = (struct sluice_price_balance){0};
+    plan->balance = (struct sluice_dual_balance){0};
     take(plan, &result, count, now_ns);
     plan->told_use = plan->price.use;
     plan->considered = plan->taken =
@@ -334,16 +334,16 @@ static bool is_latency_item(const struct sluice_auto_plan *plan, size_t index)
 
 /* The prices in force, as the queues make them for one item.  A plan that follows a price leaves
  * storage cores idle for others; leaning would use them. */
-static struct sluice_price_plan leaning_prices(const struct sluice_auto_plan *plan,
-                                               const struct sluice_expected *under_way)
+static struct sluice_dual_plan leaning_prices(const struct sluice_auto_plan *plan,
+                                              const struct sluice_expected *under_way)
 {
-    struct sluice_price_plan prices = plan->prices;
+    struct sluice_dual_plan prices = plan->prices;
     if (plan->options.is_fixed || plan->price.use > 0 || !under_way)
         return prices;
     const struct sluice_capacities capacities = capacities_of(plan);
     double by[SLUICE_NUM_RESOURCES];
     sluice_auto_queues_lean(&plan->queues, under_way, plan->burden.price, capacities.per_s, by);
-    for (unsigned k = 0; k < prices.num_prices; k++) {
+    for (unsigned k = 0; k < prices.num_duals; k++) {
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             prices.weight[k][r] *= (float)by[r];
     }
@@ -358,8 +358,8 @@ unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index,
     struct sluice_menu menu;
     fill_menu(plan, &plan->taken_costs, index, &menu);
     plan->is_alone = is_latency_item(plan, index);
-    const struct sluice_price_plan prices = leaning_prices(plan, under_way);
-    const unsigned k = sluice_price_plan_choose(&prices, &plan->balance, &menu);
+    const struct sluice_dual_plan prices = leaning_prices(plan, under_way);
+    const unsigned k = sluice_dual_plan_choose(&prices, &plan->balance, &menu);
     if (expected)
         *expected = (struct sluice_expected){
             .storage_s = sluice_menu_cost(&menu, SLUICE_STORAGE_CPU, k),
@@ -559,8 +559,8 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
         const double gain = result.primal_s > 0 ? kept / result.primal_s - 1 : 0;
         if (!is_worth_it(plan, &state, most, gain, was_following || was_doubted, now_ns))
             return false;
-        kept -= result.priced_s;
-        plan->balance = (struct sluice_price_balance){0};
+        kept -= result.external_s;
+        plan->balance = (struct sluice_dual_balance){0};
         take(plan, &result, count, now_ns);
     }
     *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item, kept);

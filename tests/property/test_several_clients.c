@@ -91,7 +91,7 @@ static double best_s(const struct node *node, double storage_cores)
         sluice_menu_set(&menus[i], SLUICE_MAX_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     is_made = true;
-    struct sluice_capacities capacities = {.price_s = {0}};
+    struct sluice_capacities capacities = {.external_cost_s = {0}};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         capacities.per_s[r] = INFINITY;
     capacities.per_s[SLUICE_STORAGE_CPU] = storage_cores;
