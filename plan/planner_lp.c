@@ -638,9 +638,10 @@ static sluice_status check_capacities(const struct sluice_capacities *capacities
             return sluice_fail(err, SLUICE_E_INVALID, "the capacity of %s must be above 0, not %g",
                                sluice_resource_name((enum sluice_resource)r), capacities->per_s[r]);
         if (!(capacities->external_cost_s[r] >= 0 && isfinite(capacities->external_cost_s[r])))
-            return sluice_fail(
-                err, SLUICE_E_INVALID, "the dual of %s must be finite and at least 0, not %g",
-                sluice_resource_name((enum sluice_resource)r), capacities->external_cost_s[r]);
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "the external cost of %s must be finite and at least 0, not %g",
+                               sluice_resource_name((enum sluice_resource)r),
+                               capacities->external_cost_s[r]);
     }
     return SLUICE_OK;
 }

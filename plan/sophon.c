@@ -17,9 +17,9 @@ static struct candidate find_candidate(const struct sluice_sample_cost *row, uns
                                        size_t index)
 {
     struct candidate best = {.index = index};
-    for (uint8_t stage = 1; stage < num_stages; stage++) {
+    for (unsigned stage = 1; stage < num_stages; stage++) {
         if (row->bytes[stage] < row->bytes[best.stage])
-            best.stage = stage;
+            best.stage = (uint8_t)stage;
     }
     for (uint8_t op = 1; op <= best.stage; op++)
         best.op_s += row->op_s[op];

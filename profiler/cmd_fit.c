@@ -26,8 +26,8 @@ struct halves {
 
 static bool is_known(const struct halves *halves, uint64_t i)
 {
-    return sluice_cost_table_is_sampled(i % halves->num_samples, halves->num_samples,
-                                        halves->num_known);
+    const size_t n = halves->num_samples; /* a table has rows */
+    return n > 0 && sluice_cost_table_is_sampled(i % n, n, halves->num_known);
 }
 
 static struct halves divide(size_t num_samples, uint64_t num_known)
