@@ -13,10 +13,10 @@ const char *sluice_modelled_name(enum sluice_resource resource)
     return resource == SLUICE_NETWORK ? "bytes" : sluice_resource_name(resource);
 }
 
-const char *sluice_choice_class_name(enum sluice_choice_class class)
+const char *sluice_file_class_name(enum sluice_file_class file_class)
 {
-    static const char *const names[SLUICE_NUM_CHOICE_CLASSES] = {"window", "jpeg", "png"};
-    return names[class];
+    static const char *const names[SLUICE_NUM_FILE_CLASSES] = {"window", "jpeg", "png"};
+    return names[file_class];
 }
 
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
@@ -28,7 +28,7 @@ const char *sluice_choice_feature_name(enum sluice_choice_feature feature)
     return names[feature];
 }
 
-enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts)
+enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts)
 {
     switch (sluice_coding_kind(facts->coding)) {
     case SLUICE_CODING_PNG:
@@ -109,18 +109,12 @@ void sluice_choice_features(const struct sluice_sample_facts *facts,
 /* Before the rows and behind them: the mean over 200 photographs of ImageNet. */
 #define HEAD_BYTES 1800.0
 
-/* Whole files and all of their pixels need all of the file. */
-static bool needs_crop_alone(unsigned choice)
-{
-    return choice > 1;
-}
-
 double sluice_choice_read_bytes(const struct sluice_choice_model *model,
                                 const struct sluice_sample_facts *facts, unsigned choice)
 {
     const double bytes = (double)facts->file_bytes;
-    if (!model->has_jpeg_index || !needs_crop_alone(choice) ||
-        sluice_choice_class_of(facts) != SLUICE_CLASS_WINDOW)
+    if (!model->has_jpeg_index || !model->choices.traits[choice].needs_box_alone ||
+        sluice_file_class_of(facts) != SLUICE_CLASS_WINDOW)
         return bytes;
     const double rows = covered(facts->crop.top, facts->crop.height, facts->height,
                                 grid_of(facts->coding).mcu_height);
@@ -181,7 +175,7 @@ enum step {
         }                                                                                          \
     }
 
-static const struct sluice_choice_weights steps[SLUICE_NUM_CHOICE_CLASSES][NUM_STEPS] =
+static const struct sluice_choice_weights steps[SLUICE_NUM_FILE_CLASSES][NUM_STEPS] =
     {
         [SLUICE_CLASS_WINDOW] =
             {
@@ -226,44 +220,64 @@ static const struct sluice_choice_weights to_float = {{OUTPUT_PIXEL(0.4e-9)}};
 static const struct sluice_choice_weights from_float = {{OUTPUT_PIXEL(6e-9)}};
 static const struct sluice_choice_weights serve = {{PER_SAMPLE(1e-6)}};
 
+static bool is_whole_image(const struct sluice_choice_traits *traits)
+{
+    return traits->image.square == 0 && traits->image.shorter == 0;
+}
+
 static void add(struct sluice_choice_weights *sum, const struct sluice_choice_weights *step)
 {
     for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
         sum->per[f] += step->per[f];
 }
 
-static void set_class(struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES],
+static void set_class(const struct sluice_choices *choices,
+                      struct sluice_choice_weights (*of)[SLUICE_NUM_RESOURCES],
                       const struct sluice_choice_weights *step)
 {
-    enum { S = SLUICE_STORAGE_CPU, C = SLUICE_COMPUTE_CPU, B = SLUICE_NETWORK };
-    enum { CROP = SLUICE_CHOICE_JPEG_CROP, PACKED = SLUICE_CHOICE_U8_PACKED };
-    add(&of[0][C], &step[TO_PIXELS]);
-    add(&of[1][S], &step[WHOLE]);
-    add(&of[1][C], &step[WHOLE_TO_PIXELS]);
-    for (int split = 2; split < SLUICE_PROFILE_STAGES; split++) {
-        add(&of[split][S], &step[TO_PIXELS]);
-        if (split >= 4)
-            add(&of[split][S], &to_float);
-        add(&of[split][C], split < 4 ? &take_over : &from_float);
-        if (split == 2)
-            add(&of[split][C], &flip);
+    for (unsigned c = 0; c < choices->num; c++) {
+        struct sluice_choice_weights *storage = &of[c][SLUICE_STORAGE_CPU];
+        struct sluice_choice_weights *compute = &of[c][SLUICE_COMPUTE_CPU];
+        struct sluice_choice_weights *bytes = &of[c][SLUICE_NETWORK];
+        switch ((enum sluice_form)choices->at[c].form) {
+        case SLUICE_FORM_RAW:
+            add(compute, &step[TO_PIXELS]);
+            break;
+        case SLUICE_FORM_U8:
+            add(storage, &step[is_whole_image(&choices->traits[c]) ? WHOLE : TO_PIXELS]);
+            add(compute, is_whole_image(&choices->traits[c]) ? &step[WHOLE_TO_PIXELS] : &take_over);
+            if (!is_whole_image(&choices->traits[c]) && choices->traits[c].leaves_flip)
+                add(compute, &flip);
+            break;
+        case SLUICE_FORM_F32:
+            add(storage, &step[TO_PIXELS]);
+            add(storage, &to_float);
+            add(compute, &from_float);
+            break;
+        case SLUICE_FORM_JPEG_CROP:
+            add(storage, &step[CUT]);
+            add(compute, &step[CUT_TO_PIXELS]);
+            add(bytes, &step[CUT_BYTES]);
+            break;
+        case SLUICE_FORM_U8_PACKED:
+            add(storage, &step[TO_PIXELS]);
+            add(storage, &pack);
+            add(compute, &unpack);
+            add(bytes, &step[PACKED_BYTES]);
+            break;
+        case SLUICE_NUM_FORMS:
+            break;
+        }
+        add(storage, &serve);
     }
-    add(&of[CROP][S], &step[CUT]);
-    add(&of[CROP][C], &step[CUT_TO_PIXELS]);
-    add(&of[CROP][B], &step[CUT_BYTES]);
-    add(&of[PACKED][S], &step[TO_PIXELS]);
-    add(&of[PACKED][S], &pack);
-    add(&of[PACKED][C], &unpack);
-    add(&of[PACKED][B], &step[PACKED_BYTES]);
-    for (int c = 0; c < SLUICE_NUM_CHOICES; c++)
-        add(&of[c][S], &serve);
 }
 
-struct sluice_choice_model sluice_choice_model_default(void)
+struct sluice_choice_model sluice_choice_model_default(const struct sluice_choices *choices)
 {
-    struct sluice_choice_model model = {.disk_s_per_sample = 20e-6, .disk_s_per_byte = 0.3e-9};
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++)
-        set_class(model.weights[class], steps[class]);
+    struct sluice_choice_model model = {
+        .choices = *choices, .disk_s_per_sample = 20e-6, .disk_s_per_byte = 0.3e-9};
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++)
+        set_class(choices, model.weights[file_class], steps[file_class]);
     return model;
 }
 
@@ -278,55 +292,65 @@ double sluice_choice_predict(const struct sluice_choice_weights *weights,
     return sum;
 }
 
-bool sluice_choice_has_exact_bytes(unsigned choice)
+bool sluice_choice_has_exact_bytes(struct sluice_choice choice)
 {
-    return choice < SLUICE_PROFILE_STAGES;
+    return sluice_choice_is_plain(choice);
 }
 
-static double bytes_of(const struct sluice_choice_weights *weights, unsigned choice,
+/* Pixels of the image that a choice's payload holds. */
+static double pixels_of(const struct sluice_choices *choices, unsigned choice,
+                        const struct sluice_sample_facts *facts,
+                        const double feature[SLUICE_NUM_CHOICE_FEATURES])
+{
+    const struct sluice_known_size known = choices->traits[choice].image;
+    if (known.square > 0 && known.square == choices->output_size)
+        return feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
+    return (double)sluice_known_size_pixels(known, facts->width, facts->height);
+}
+
+static double bytes_of(const struct sluice_choice_model *model, unsigned choice,
+                       const struct sluice_choice_weights *weights,
+                       const struct sluice_sample_facts *facts,
                        const double feature[SLUICE_NUM_CHOICE_FEATURES])
 {
     const double file = feature[SLUICE_CHOICE_PER_FILE_BYTE];
-    const double pixels = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
-    switch (choice) {
-    case 0:
+    const double pixels = 3 * pixels_of(&model->choices, choice, facts, feature);
+    switch ((enum sluice_form)model->choices.at[choice].form) {
+    case SLUICE_FORM_RAW:
         return file;
-    case 1:
-        return 3 * feature[SLUICE_CHOICE_PER_PIXEL];
-    case 2:
-    case 3:
+    case SLUICE_FORM_U8:
         return pixels;
-    case 4:
-    case 5:
+    case SLUICE_FORM_F32:
         return 4 * pixels;
-    default: {
-        /* No form is sent that is larger than what it stands for. */
-        const double most = choice == SLUICE_CHOICE_JPEG_CROP ? file : pixels;
-        const double bytes = sluice_choice_predict(weights, feature);
-        return bytes < most ? bytes : most;
-    }
+    /* No form is sent that is larger than what it stands for. */
+    case SLUICE_FORM_JPEG_CROP:
+        return fmin(sluice_choice_predict(weights, feature), file);
+    default:
+        return fmin(sluice_choice_predict(weights, feature), pixels);
     }
 }
 
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
-                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+                               double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    const enum sluice_choice_class class = sluice_choice_class_of(facts);
+    const enum sluice_file_class file_class = sluice_file_class_of(facts);
     double feature[SLUICE_NUM_CHOICE_FEATURES];
     sluice_choice_features(facts, feature);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        const struct sluice_choice_weights *weights = model->weights[class][c];
+    for (unsigned c = 0; c < model->choices.num; c++) {
+        const struct sluice_choice_weights *weights = model->weights[file_class][c];
         cost[c][SLUICE_DISK] = model->disk_s_per_sample +
                                model->disk_s_per_byte * sluice_choice_read_bytes(model, facts, c);
         cost[c][SLUICE_STORAGE_CPU] = sluice_choice_predict(&weights[SLUICE_STORAGE_CPU], feature);
         cost[c][SLUICE_NETWORK] =
-            bytes_of(&weights[SLUICE_NETWORK], c, feature) + SLUICE_REPLY_BYTES;
+            bytes_of(model, c, &weights[SLUICE_NETWORK], facts, feature) + SLUICE_REPLY_BYTES;
         cost[c][SLUICE_RECEIVE] = 0;
         cost[c][SLUICE_COMPUTE_CPU] = sluice_choice_predict(&weights[SLUICE_COMPUTE_CPU], feature);
         cost[c][SLUICE_PCIE] = 3 * feature[SLUICE_CHOICE_PER_OUTPUT_PIXEL];
         cost[c][SLUICE_GPU] = 1;
     }
-    if (class == SLUICE_CLASS_PNG)
-        memcpy(cost[SLUICE_CHOICE_JPEG_CROP], cost[0], sizeof(cost[0]));
+    for (unsigned c = 0; file_class == SLUICE_CLASS_PNG && c < model->choices.num; c++) {
+        if (model->choices.at[c].form == SLUICE_FORM_JPEG_CROP)
+            memcpy(cost[c], cost[0], sizeof(cost[0]));
+    }
 }

@@ -1,13 +1,13 @@
 #ifndef SLUICE_PLAN_CHOICE_COST_H
 #define SLUICE_PLAN_CHOICE_COST_H
 
-#include "plan/form_menu.h"
+#include "plan/choices.h"
 #include "plan/sample_facts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What each choice of form_menu.h costs a sample on every resource, as a function of what is known
+/* What each choice of a pipeline costs a sample on every resource, as a function of what is known
  * before the sample is fetched.
  *
  * A cost is a weighted sum of the features below, with one set of weights for each choice, each of
@@ -36,18 +36,18 @@ enum sluice_choice_feature {
     SLUICE_NUM_CHOICE_FEATURES,
 };
 
-enum sluice_choice_class {
+enum sluice_file_class {
     SLUICE_CLASS_WINDOW, /* JPEGs that image/jpeg_window.h covers, and what is not known */
     SLUICE_CLASS_JPEG,   /* other JPEGs: progressive, four components, unusual sampling */
     SLUICE_CLASS_PNG,
-    SLUICE_NUM_CHOICE_CLASSES,
+    SLUICE_NUM_FILE_CLASSES,
 };
 
 /* What a model has weights for: seconds of either CPU, and bytes of payload on the network. */
 #define SLUICE_MODELLED (1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_NETWORK)
 /* "storage_cpu", "compute_cpu", "bytes"; NULL: not modelled. */
 const char *sluice_modelled_name(enum sluice_resource resource);
-const char *sluice_choice_class_name(enum sluice_choice_class class);
+const char *sluice_file_class_name(enum sluice_file_class file_class);
 const char *sluice_choice_feature_name(enum sluice_choice_feature feature);
 
 struct sluice_choice_weights {
@@ -55,16 +55,18 @@ struct sluice_choice_weights {
 };
 
 struct sluice_choice_model {
-    struct sluice_choice_weights weights[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
+    struct sluice_choices choices; /* what the weights' second index counts */
+    struct sluice_choice_weights weights[SLUICE_NUM_FILE_CLASSES][SLUICE_MAX_CHOICES]
                                         [SLUICE_NUM_RESOURCES];
     double disk_s_per_sample, disk_s_per_byte; /* reading the file */
     bool has_jpeg_index; /* the storage node has one: see sluice_choice_read_bytes() */
 };
 
-/* Measured by one core of an AMD EPYC (Zen 4); the .c says how. */
-struct sluice_choice_model sluice_choice_model_default(void);
+/* For the choices of a pipeline, as measured by one core of an AMD EPYC (Zen 4); the .c says how.
+ */
+struct sluice_choice_model sluice_choice_model_default(const struct sluice_choices *choices);
 
-enum sluice_choice_class sluice_choice_class_of(const struct sluice_sample_facts *facts);
+enum sluice_file_class sluice_file_class_of(const struct sluice_sample_facts *facts);
 void sluice_choice_features(const struct sluice_sample_facts *facts,
                             double feature[SLUICE_NUM_CHOICE_FEATURES]);
 
@@ -73,7 +75,7 @@ double sluice_choice_predict(const struct sluice_choice_weights *weights,
                              const double feature[SLUICE_NUM_CHOICE_FEATURES]);
 
 /* Whether the bytes of a choice follow from sizes alone, whatever its weights say. */
-bool sluice_choice_has_exact_bytes(unsigned choice);
+bool sluice_choice_has_exact_bytes(struct sluice_choice choice);
 
 /* What the storage node reads of the file for a choice: all of it, but with an index of its JPEGs
  * (datasets/indexed_file.h), of one that the window decoder covers and where the crop is all that
@@ -85,10 +87,10 @@ double sluice_choice_read_bytes(const struct sluice_choice_model *model,
 /* What a reply has on the wire beside its payload. */
 #define SLUICE_REPLY_BYTES 40
 
-/* Fills the cost of every choice: finite, at least 0, in the units of menu.h (the GPU in samples).
- * A choice that a file cannot be asked for (a cut PNG) costs what its file does. */
+/* Fills the cost of every choice of the model: finite, at least 0, in the units of menu.h (the GPU
+ * in samples). A choice that a file cannot be asked for (a cut PNG) costs what its file does. */
 void sluice_choice_model_costs(const struct sluice_choice_model *model,
                                const struct sluice_sample_facts *facts,
-                               double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]);
+                               double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);
 
 #endif

@@ -1,12 +1,15 @@
 #include "plan/choice_fit.h"
 
+#include "plan/nnls.h"
+
 #include <math.h>
 #include <stdlib.h>
 
 #define F SLUICE_NUM_CHOICE_FEATURES
 
-/* Sweeps of coordinate descent: enough by far for ten weights. */
+/* Enough by far for ten weights. */
 #define NUM_SWEEPS 2000
+#define TOLERANCE 1e-9 /* in shares of the mean cost */
 
 /* How many samples a prior counts as.  Without one, enough to share weight among features that say
  * the same (a crop that is the whole image). */
@@ -41,28 +44,6 @@ void sluice_weights_fit_add(struct sluice_weights_fit *fit, const double feature
     fit->num_rows++;
 }
 
-/* The w >= 0 that minimises w'aw - 2 w'b + pull |w - prior|^2, from the prior on. */
-static void descend(double a[F][F], const double b[F], const double prior[F], double pull,
-                    double w[F])
-{
-    for (int f = 0; f < F; f++)
-        w[f] = prior[f];
-    for (int sweep = 0; sweep < NUM_SWEEPS; sweep++) {
-        double moved = 0;
-        for (int f = 0; f < F; f++) {
-            double gradient = b[f] + pull * (prior[f] - w[f]);
-            for (int g = 0; g < F; g++)
-                gradient -= a[f][g] * w[g];
-            double next = w[f] + gradient / (a[f][f] + pull);
-            next = next > 0 ? next : 0;
-            moved += fabs(next - w[f]);
-            w[f] = next;
-        }
-        if (moved < 1e-9)
-            break;
-    }
-}
-
 /* So that its predictions of all that was added sum up to the measurements. */
 static void bring_to_sum(const struct sluice_weights_fit *fit,
                          struct sluice_choice_weights *weights)
@@ -92,8 +73,18 @@ struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weight
             a[f][g] = fit->a[f][g] * unit[f] * unit[g];
         b[f] = fit->b[f] * unit[f];
         near[f] = weights.per[f] / unit[f];
+        w[f] = near[f];
     }
-    descend(a, b, near, prior ? PRIOR_WEIGHT : NO_PRIOR_WEIGHT, w);
+    const struct sluice_nnls problem = {
+        .num = F,
+        .a = &a[0][0],
+        .b = b,
+        .prior = near,
+        .pull = prior ? PRIOR_WEIGHT : NO_PRIOR_WEIGHT,
+        .max_sweeps = NUM_SWEEPS,
+        .tolerance = TOLERANCE,
+    };
+    sluice_nnls_solve(&problem, w);
     for (int f = 0; f < F; f++)
         weights.per[f] = w[f] * unit[f];
     bring_to_sum(fit, &weights);
@@ -103,8 +94,7 @@ struct sluice_choice_weights sluice_weights_fit_solve(const struct sluice_weight
 /* --- a model --- */
 
 struct fits {
-    struct sluice_weights_fit of[SLUICE_NUM_CHOICE_CLASSES][SLUICE_NUM_CHOICES]
-                                [SLUICE_NUM_RESOURCES];
+    struct sluice_weights_fit of[SLUICE_NUM_FILE_CLASSES][SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
 };
 
 /* One side of all choices.  A machine that is faster at what was measured is so at the rest; but
@@ -113,20 +103,20 @@ static void solve_side(const struct fits *fits, enum sluice_resource side,
                        struct sluice_choice_model *model)
 {
     double measured = 0, expected = 0;
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
-            const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        for (unsigned choice = 0; choice < model->choices.num; choice++) {
+            const struct sluice_weights_fit *fit = &fits->of[file_class][choice][side];
             measured += fit->sum_measured;
             expected +=
-                sluice_choice_predict(&model->weights[class][choice][side], fit->sum_feature);
+                sluice_choice_predict(&model->weights[file_class][choice][side], fit->sum_feature);
         }
     }
     const double speed =
         side != SLUICE_NETWORK && measured > 0 && expected > 0 ? measured / expected : 1;
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
-            const struct sluice_weights_fit *fit = &fits->of[class][choice][side];
-            struct sluice_choice_weights *weights = &model->weights[class][choice][side];
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        for (unsigned choice = 0; choice < model->choices.num; choice++) {
+            const struct sluice_weights_fit *fit = &fits->of[file_class][choice][side];
+            struct sluice_choice_weights *weights = &model->weights[file_class][choice][side];
             if (fit->num_rows > 0)
                 *weights = sluice_weights_fit_solve(fit, weights);
             for (int f = 0; fit->num_rows == 0 && f < F; f++)
@@ -150,9 +140,10 @@ sluice_status sluice_choice_model_fit(const struct sluice_form_table *table, con
         num_used++;
         double feature[F];
         sluice_choice_features(&row->facts, feature);
-        struct sluice_weights_fit *of = fits->of[sluice_choice_class_of(&row->facts)][row->choice];
+        struct sluice_weights_fit *of = fits->of[sluice_file_class_of(&row->facts)][row->choice];
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
-            if (side != SLUICE_NETWORK || !sluice_choice_has_exact_bytes(row->choice))
+            if (side != SLUICE_NETWORK ||
+                !sluice_choice_has_exact_bytes(prior->choices.at[row->choice]))
                 sluice_weights_fit_add(&of[side], feature, measured_of(row, side));
         }
     }
@@ -197,14 +188,14 @@ static double model_of(const struct sluice_choice_model *model,
                        const struct sluice_sample_facts *facts, unsigned choice,
                        enum sluice_resource side)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(model, facts, cost);
     return cost[choice][side] - (side == SLUICE_NETWORK ? SLUICE_REPLY_BYTES : 0);
 }
 
 sluice_status sluice_choice_model_try(const struct sluice_form_table *table, const bool *is_used,
                                       bool used, const struct sluice_choice_model *model,
-                                      enum sluice_choice_class class, unsigned choice,
+                                      enum sluice_file_class file_class, unsigned choice,
                                       enum sluice_resource side,
                                       struct sluice_choice_quality *quality, struct sluice_err *err)
 {
@@ -217,7 +208,8 @@ sluice_status sluice_choice_model_try(const struct sluice_form_table *table, con
         const struct sluice_form_row *row = &table->rows[i];
         if ((is_used && is_used[i] != used) || row->choice != choice)
             continue;
-        if (class != SLUICE_NUM_CHOICE_CLASSES && sluice_choice_class_of(&row->facts) != class)
+        if (file_class != SLUICE_NUM_FILE_CLASSES &&
+            sluice_file_class_of(&row->facts) != file_class)
             continue;
         const double measured = measured_of(row, side);
         if (!(measured > 0))

@@ -58,10 +58,11 @@ struct sluice_choice_quality {
     double mean;        /* of what was measured */
 };
 
-/* class: SLUICE_NUM_CHOICE_CLASSES for all of them.  num_rows is 0 where nothing was measured. */
+/* file_class: SLUICE_NUM_FILE_CLASSES for all of them.  num_rows is 0 where nothing was measured.
+ */
 SLUICE_MUST_USE sluice_status sluice_choice_model_try(
     const struct sluice_form_table *table, const bool *is_used, bool used,
-    const struct sluice_choice_model *model, enum sluice_choice_class class, unsigned choice,
+    const struct sluice_choice_model *model, enum sluice_file_class file_class, unsigned choice,
     enum sluice_resource side, struct sluice_choice_quality *quality, struct sluice_err *err);
 
 #endif

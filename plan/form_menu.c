@@ -9,59 +9,33 @@
 /* The crops of random_resized_crop have 0.42 of ImageNet's pixels in the mean. */
 #define TYPICAL_CROP_SHARE 0.42
 
-#define U8_SPLIT 3
-
 /* 37 MB of them. */
 #define MOST_MENUS_KEPT (1u << 18)
 
-static const struct {
-    const char *name;
-    unsigned split;
-} choices[SLUICE_NUM_CHOICES] = {
-    {"raw@0", 0},
-    {"u8@1", 1},
-    {"u8@2", 2},
-    {"u8@3", 3},
-    {"f32@4", 4},
-    {"f32@5", 5},
-    [SLUICE_CHOICE_JPEG_CROP] = {"jpeg_crop@0", 0},
-    [SLUICE_CHOICE_U8_PACKED] = {"u8_packed@3", U8_SPLIT},
-};
-
-_Static_assert(SLUICE_NUM_CHOICES <= SLUICE_MENU_CHOICES, "a menu has no room for a choice");
-
-const char *sluice_form_menu_name(unsigned choice)
+struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table,
+                                              const struct sluice_choices *choices)
 {
-    return choices[choice].name;
-}
-
-unsigned sluice_form_menu_split(unsigned choice)
-{
-    return choices[choice].split;
-}
-
-struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table)
-{
-    struct sluice_form_menu menu = {.table = table};
-    for (unsigned c = 0; c < SLUICE_PROFILE_STAGES; c++)
-        menu.has_choice[c] = true;
+    struct sluice_form_menu menu = {.table = table, .choices = *choices};
+    for (unsigned c = 0; c < choices->num; c++)
+        menu.has_choice[c] = sluice_choice_is_plain(choices->at[c]);
     return menu;
 }
 
 /* A row that a profiling run could not decode has its file's size at every stage. */
-static bool is_undecoded(const struct sluice_sample_cost *row)
+static bool is_undecoded(const struct sluice_choices *choices, const struct sluice_sample_cost *row)
 {
-    return row->bytes[1] == row->bytes[0] && row->bytes[U8_SPLIT] == row->bytes[0];
+    return row->bytes[1] == row->bytes[0] && row->bytes[choices->u8_split] == row->bytes[0];
 }
 
 /* A crop of the image's shape from its middle. */
-static struct sluice_sample_facts typical_facts(const struct sluice_sample_cost *row)
+static struct sluice_sample_facts typical_facts(const struct sluice_choices *choices,
+                                                const struct sluice_sample_cost *row)
 {
     struct sluice_sample_facts facts = {
         .file_bytes = row->bytes[0],
         .width = row->width,
         .height = row->height,
-        .output_size = (uint32_t)sqrt((double)row->bytes[U8_SPLIT] / 3),
+        .output_size = (uint32_t)sqrt((double)row->bytes[choices->u8_split] / 3),
     };
     if (facts.width == 0 || facts.height == 0) {
         const double side = sqrt((double)row->bytes[1] / 3);
@@ -77,117 +51,112 @@ static struct sluice_sample_facts typical_facts(const struct sluice_sample_cost 
 }
 
 /* By the row itself, which knows the plain forms. */
-static void cost_by_row(const struct sluice_sample_cost *row, unsigned split,
-                        double cost[SLUICE_NUM_RESOURCES])
+static void cost_by_row(const struct sluice_choices *choices, const struct sluice_sample_cost *row,
+                        unsigned split, double cost[SLUICE_NUM_RESOURCES])
 {
     memset(cost, 0, SLUICE_NUM_RESOURCES * sizeof(cost[0]));
-    for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++)
+    for (unsigned op = 1; op <= choices->num_ops; op++)
         cost[op <= split ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU] += row->op_s[op];
     cost[SLUICE_DISK] = row->op_s[0];
     cost[SLUICE_NETWORK] = (double)row->bytes[split];
-    cost[SLUICE_PCIE] = (double)row->bytes[U8_SPLIT];
+    cost[SLUICE_PCIE] = (double)row->bytes[choices->u8_split];
     cost[SLUICE_GPU] = 1;
 }
 
 /* The time that a row's pixels took says how fast the machine is. */
-static double speed_of(const struct sluice_sample_cost *row,
-                       double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+static double speed_of(const struct sluice_choices *choices, const struct sluice_sample_cost *row,
+                       double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
     double to_pixels_s = 0;
-    for (unsigned op = 1; op <= U8_SPLIT; op++)
+    for (unsigned op = 1; op <= choices->u8_split; op++)
         to_pixels_s += row->op_s[op];
     const double model_s = model[0][SLUICE_COMPUTE_CPU];
     return model_s > 0 ? to_pixels_s / model_s : 0;
 }
 
-/* Turns what the default model says of a form into what it costs a row whose plain form costs
- * `plain`. */
-static void adapt(unsigned choice, double speed,
-                  double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES], const double *plain,
+/* Turns the cost of a row's plain form into that of another form, by what the default model says of
+ * either. */
+static void adapt(const double model[SLUICE_NUM_RESOURCES],
+                  const double plain_model[SLUICE_NUM_RESOURCES], double speed,
                   double cost[SLUICE_NUM_RESOURCES])
 {
     enum { S = SLUICE_STORAGE_CPU, C = SLUICE_COMPUTE_CPU };
     enum { N = SLUICE_NETWORK, D = SLUICE_DISK };
-    const double *plain_model = model[choices[choice].split];
-    memcpy(cost, plain, SLUICE_NUM_RESOURCES * sizeof(cost[0]));
-    cost[D] *= model[choice][D] / plain_model[D];
-    cost[N] *= model[choice][N] / plain_model[N];
-    cost[S] += speed * (model[choice][S] - plain_model[S]);
-    cost[C] += speed * (model[choice][C] - plain_model[C]);
+    cost[D] *= model[D] / plain_model[D];
+    cost[N] *= model[N] / plain_model[N];
+    cost[S] += speed * (model[S] - plain_model[S]);
+    cost[C] += speed * (model[C] - plain_model[C]);
     /* A difference of sums may end a hair below nothing. */
     cost[S] = cost[S] > 0 ? cost[S] : 0;
     cost[C] = cost[C] > 0 ? cost[C] : 0;
 }
 
 /* What costs need beside the menu, made once for a pass over it. */
-struct pricer {
+struct cost_maker {
     const struct sluice_form_menu *menu;
     struct sluice_choice_model model; /* the menu's, or the usual one beside the rows */
 };
 
-static struct pricer pricer_init(const struct sluice_form_menu *menu)
+static struct cost_maker cost_maker_init(const struct sluice_form_menu *menu)
 {
-    struct pricer pricer = {
+    struct cost_maker maker = {
         .menu = menu,
-        .model = menu->model ? *menu->model : sluice_choice_model_default(),
+        .model = menu->model ? *menu->model : sluice_choice_model_default(&menu->choices),
     };
-    pricer.model.has_jpeg_index = menu->has_jpeg_index;
-    return pricer;
+    maker.model.has_jpeg_index = menu->has_jpeg_index;
+    return maker;
 }
 
 /* Of a row that was decoded. */
-static void costs_by_row(const struct pricer *pricer, const struct sluice_sample_cost *row,
+static void costs_by_row(const struct cost_maker *maker, const struct sluice_sample_cost *row,
                          const struct sluice_sample_facts *facts,
-                         double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+                         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
-    sluice_choice_model_costs(&pricer->model, facts, model);
-    const double speed = speed_of(row, model);
-    for (unsigned c = 0; c < SLUICE_PROFILE_STAGES; c++) {
-        cost_by_row(row, c, cost[c]);
-        cost[c][SLUICE_DISK] *= model[c][SLUICE_DISK] / model[0][SLUICE_DISK];
+    const struct sluice_choices *choices = &maker->menu->choices;
+    double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    sluice_choice_model_costs(&maker->model, facts, model);
+    const double speed = speed_of(choices, row, model);
+    for (unsigned c = 0; c < choices->num; c++) {
+        const struct sluice_choice choice = choices->at[c];
+        const unsigned plain = sluice_choices_find_split(choices, choice.split);
+        cost_by_row(choices, row, choice.split, cost[c]);
+        cost[c][SLUICE_DISK] *= model[plain][SLUICE_DISK] / model[0][SLUICE_DISK];
+        if (!sluice_choice_is_plain(choice))
+            adapt(model[c], model[plain], speed, cost[c]);
+        else if (choice.form == SLUICE_FORM_F32 && maker->menu->transport)
+            cost[c][SLUICE_COMPUTE_CPU] += speed * model[c][SLUICE_COMPUTE_CPU];
     }
-    for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++)
-        adapt(c, speed, model, cost[choices[c].split], cost[c]);
-    for (unsigned c = U8_SPLIT + 1; pricer->menu->transport && c < SLUICE_PROFILE_STAGES; c++)
-        cost[c][SLUICE_COMPUTE_CPU] += speed * model[c][SLUICE_COMPUTE_CPU];
 }
 
 /* Of row i, every choice. */
-static void costs_of(const struct pricer *pricer, size_t i,
-                     double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+static void costs_of(const struct cost_maker *maker, size_t i,
+                     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    const struct sluice_form_menu *menu = pricer->menu;
+    const struct sluice_form_menu *menu = maker->menu;
+    const struct sluice_choices *choices = &menu->choices;
     const struct sluice_sample_cost *row = &menu->table->rows[i];
-    if (is_undecoded(row)) {
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
-            cost_by_row(row, c < SLUICE_PROFILE_STAGES ? c : 0, cost[c]);
+    if (is_undecoded(choices, row)) {
+        for (unsigned c = 0; c < choices->num; c++)
+            cost_by_row(choices, row,
+                        sluice_choice_is_plain(choices->at[c]) ? choices->at[c].split : 0, cost[c]);
     } else {
-        const struct sluice_sample_facts facts = menu->facts ? menu->facts[i] : typical_facts(row);
+        const struct sluice_sample_facts facts =
+            menu->facts ? menu->facts[i] : typical_facts(choices, row);
         if (menu->model)
-            sluice_choice_model_costs(&pricer->model, &facts, cost);
+            sluice_choice_model_costs(&maker->model, &facts, cost);
         else
-            costs_by_row(pricer, row, &facts, cost);
+            costs_by_row(maker, row, &facts, cost);
     }
-    for (unsigned c = 0; menu->transport && c < SLUICE_NUM_CHOICES; c++)
-        sluice_transport_cost_add(menu->transport, c, cost[c]);
+    for (unsigned c = 0; menu->transport && c < choices->num; c++)
+        sluice_transport_cost_add(menu->transport, choices->at[c].form != SLUICE_FORM_RAW, cost[c]);
 }
 
-/* The GPU is counted in samples, the disk in seconds. */
+/* A table has the disk's seconds, whatever is known of its rate. */
 static struct sluice_capacities capacities_of(const struct sluice_rates *rates)
 {
-    return (struct sluice_capacities){
-        .per_s =
-            {
-                [SLUICE_DISK] = 1,
-                [SLUICE_STORAGE_CPU] = rates->storage_cores,
-                [SLUICE_NETWORK] = rates->link_bytes_per_s,
-                [SLUICE_RECEIVE] = 1,
-                [SLUICE_COMPUTE_CPU] = rates->compute_cores,
-                [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
-                [SLUICE_GPU] = rates->gpu_samples_per_s,
-            },
-    };
+    struct sluice_rates of_table = *rates;
+    of_table.disk_bytes_per_s = 0;
+    return sluice_capacities_of(&of_table);
 }
 
 struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form_menu *menu,
@@ -197,10 +166,10 @@ struct sluice_choice_forecast sluice_form_menu_forecast(const struct sluice_form
     const struct sluice_capacities capacities = capacities_of(rates);
     struct sluice_choice_forecast forecast = {0};
     double sum[SLUICE_NUM_RESOURCES] = {0};
-    const struct pricer pricer = pricer_init(menu);
+    const struct cost_maker maker = cost_maker_init(menu);
     for (size_t i = 0; i < menu->table->num_rows; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
-        costs_of(&pricer, i, cost);
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        costs_of(&maker, i, cost);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             sum[r] += cost[choice[i]][r];
         forecast.choices[choice[i]]++;
@@ -228,11 +197,11 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
 }
 
 /* Of the choices that the server offers, in order; *num_offered of them. */
-static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SLUICE_NUM_CHOICES],
+static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SLUICE_MAX_CHOICES],
                          unsigned *num_offered)
 {
     *num_offered = 0;
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < menu->choices.num; c++) {
         if (menu->has_choice[c])
             offered[(*num_offered)++] = (uint8_t)c;
     }
@@ -241,13 +210,13 @@ static void list_offered(const struct sluice_form_menu *menu, uint8_t offered[SL
 static const struct sluice_menu *get_menus(void *context, uint64_t first, size_t count,
                                            struct sluice_menu *scratch)
 {
-    const struct pricer *pricer = context;
-    uint8_t offered[SLUICE_NUM_CHOICES];
+    const struct cost_maker *maker = context;
+    uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
-    list_offered(pricer->menu, offered, &num_offered);
+    list_offered(maker->menu, offered, &num_offered);
     for (size_t i = 0; i < count; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
-        costs_of(pricer, (size_t)first + i, cost);
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        costs_of(maker, (size_t)first + i, cost);
         for (unsigned c = 0; c < num_offered; c++) /* offered[c] >= c */
             memmove(cost[c], cost[offered[c]], sizeof(cost[c]));
         sluice_menu_set(&scratch[i], num_offered, (const double(*)[SLUICE_NUM_RESOURCES])cost);
@@ -269,23 +238,24 @@ static struct sluice_menu *make_menus(const struct sluice_menu_source *source)
     return menus;
 }
 
-/* sum of min of the priced costs, in the table's own numbers: menus round theirs. */
-static double bound_at(const struct pricer *pricer, const struct sluice_capacities *capacities,
-                       const double price[SLUICE_NUM_RESOURCES])
+/* The dual bound: the sum of each sample's least cost at the duals, in the table's own numbers:
+ * menus round theirs. */
+static double bound_at(const struct cost_maker *maker, const struct sluice_capacities *capacities,
+                       const double dual[SLUICE_NUM_RESOURCES])
 {
-    uint8_t offered[SLUICE_NUM_CHOICES];
+    uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
-    list_offered(pricer->menu, offered, &num_offered);
+    list_offered(maker->menu, offered, &num_offered);
     double bound_s = 0;
-    for (size_t i = 0; i < pricer->menu->table->num_rows; i++) {
-        double costs[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES], least = INFINITY;
-        costs_of(pricer, i, costs);
+    for (size_t i = 0; i < maker->menu->table->num_rows; i++) {
+        double costs[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES], least = INFINITY;
+        costs_of(maker, i, costs);
         for (unsigned c = 0; c < num_offered; c++) {
             const double *cost = costs[offered[c]];
             double sum = 0;
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-                sum +=
-                    price[r] * (cost[r] / capacities->per_s[r]) + capacities->price_s[r] * cost[r];
+                sum += dual[r] * (cost[r] / capacities->per_s[r]) +
+                       capacities->external_cost_s[r] * cost[r];
             least = sum < least ? sum : least;
         }
         bound_s += least;
@@ -298,11 +268,11 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
                                     double *bound_s, struct sluice_err *err)
 {
     const struct sluice_capacities capacities = capacities_of(rates);
-    struct pricer pricer = pricer_init(menu);
+    struct cost_maker maker = cost_maker_init(menu);
     struct sluice_menu_source source = {
         .num_samples = menu->table->num_rows,
         .get = get_menus,
-        .context = &pricer,
+        .context = &maker,
     };
     struct sluice_menu *menus = make_menus(&source);
     if (menus)
@@ -312,11 +282,11 @@ sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,
     free(menus);
     if (status != SLUICE_OK)
         return status;
-    uint8_t offered[SLUICE_NUM_CHOICES];
+    uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
     list_offered(menu, offered, &num_offered);
     for (size_t i = 0; i < menu->table->num_rows; i++)
         choice[i] = offered[choice[i]];
-    *bound_s = bound_at(&pricer, &capacities, result.price);
+    *bound_s = bound_at(&maker, &capacities, result.dual);
     return SLUICE_OK;
 }

@@ -2,6 +2,7 @@
 #define SLUICE_PLAN_FORM_MENU_H
 
 #include "base/error.h"
+#include "plan/choices.h"
 #include "plan/menu.h"
 #include "plan/planner_lp.h"
 #include "plan/sample_cost.h"
@@ -14,50 +15,41 @@
 /* The splits and forms that a sample of a cost table may be asked for, and the
  * plan over all resources among them.
  *
- * Choice k < 6 is split k in its plain form, so a plan of splits is a plan of
- * choices.  Costs are either a model's (choice_cost.h), or the rows' own; those
- * do not know of cut files and packed pixels, which then cost as much more or less
- * than the row's decoding as they do by the default model.  A sample that was never
- * decoded is asked for as its file.
+ * Costs are either a model's (choice_cost.h), or the rows' own; those do not know of cut files and
+ * packed pixels, which then cost as much more or less than the row's decoding as they do by the
+ * default model.  A sample that was never decoded is asked for as its file.
  *
  * Threads: pure functions; a menu is read-only once made. */
-
-enum {
-    SLUICE_CHOICE_JPEG_CROP = SLUICE_PROFILE_STAGES, /* jpeg_crop@0 */
-    SLUICE_CHOICE_U8_PACKED,                         /* u8_packed@3 */
-    SLUICE_NUM_CHOICES,
-};
-
-/* "raw@0", "u8@3", "jpeg_crop@0" ... */
-const char *sluice_form_menu_name(unsigned choice);
-unsigned sluice_form_menu_split(unsigned choice);
 
 struct sluice_choice_model;
 struct sluice_sample_facts;
 
 struct sluice_form_menu {
-    const struct sluice_cost_table *table;   /* borrowed */
-    bool has_choice[SLUICE_NUM_CHOICES];     /* which the server offers */
-    const struct sluice_choice_model *model; /* borrowed; NULL: costs are the rows' own */
+    const struct sluice_cost_table *table; /* borrowed */
+    struct sluice_choices choices;
+    bool has_choice[SLUICE_MAX_CHOICES]; /* which the server offers */
+    /* Borrowed, and of these choices; NULL: costs are the rows' own. */
+    const struct sluice_choice_model *model;
     /* Borrowed; of every row.  NULL: those of a typical crop. */
     const struct sluice_sample_facts *facts;
-    /* Added to what the ops take, as is, by rows, what turning floats back into pixels takes; NULL:
-     * a plan counts the ops alone, as SOPHON does. */
-    const struct sluice_transport_cost *transport; /* borrowed */
+    /* Borrowed.  Added to what the ops take, as is, by rows, what turning floats back into pixels
+     * takes; NULL: a plan counts the ops alone, as SOPHON does. */
+    const struct sluice_transport_cost *transport;
     /* The storage node has an index of its JPEGs, whatever the model says of that.  A row's time of
      * the disk is that of the whole file; a part takes as much of it as by the usual model. */
     bool has_jpeg_index;
 };
 
 /* The plain forms alone, at the rows' own costs, the ops alone. */
-struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table);
+struct sluice_form_menu sluice_form_menu_init(const struct sluice_cost_table *table,
+                                              const struct sluice_choices *choices);
 
 struct sluice_choice_forecast {
     double busy_s[SLUICE_NUM_RESOURCES]; /* for one epoch */
     double primal_s;                     /* the slowest of them */
     enum sluice_resource slowest;
     uint64_t wire_bytes;
-    uint64_t choices[SLUICE_NUM_CHOICES];
+    uint64_t choices[SLUICE_MAX_CHOICES];
 };
 
 /* What the model says of any plan.  Cannot fail. */
@@ -72,7 +64,7 @@ double sluice_choice_forecast_fill_s(const struct sluice_choice_forecast *foreca
                                      uint64_t num_samples, uint64_t batch_size);
 
 /* Fills choice[0 .. num_rows) by sluice_plan_lp(); *bound_s is what no plan among these choices
- * can go below (its prices, applied to the table's own numbers).  Memory beside `choice` is
+ * can go below (its duals, applied to the table's own numbers).  Memory beside `choice` is
  * at most 40 MB.  SLUICE_E_INVALID, with the reason in err, if a rate is not positive;
  * SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_form_menu_plan(const struct sluice_form_menu *menu,

@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "image/coding.h"
 #include "plan/csv.h"
-#include "plan/form_menu.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -68,9 +67,15 @@ static void print_seconds(FILE *file, double seconds)
         fprintf(file, ";%.9f", seconds);
 }
 
+struct printed {
+    const struct sluice_form_table *table;
+    const struct sluice_choices *choices;
+};
+
 static void print_table(FILE *file, const void *ctx)
 {
-    const struct sluice_form_table *table = ctx;
+    const struct printed *printed = ctx;
+    const struct sluice_form_table *table = printed->table;
     fputs(FIRST_LINE "\n", file);
     for (int c = 0; c < NUM_COLUMNS; c++)
         fprintf(file, "%s%s", columns[c], c + 1 < NUM_COLUMNS ? ";" : "\n");
@@ -81,21 +86,23 @@ static void print_table(FILE *file, const void *ctx)
                 (unsigned long long)row->index, row->epoch, (unsigned long long)facts->file_bytes,
                 facts->width, facts->height, sluice_coding_name(facts->coding), facts->crop.top,
                 facts->crop.left, facts->crop.height, facts->crop.width, facts->output_size,
-                sluice_form_menu_name(row->choice), (unsigned long long)row->bytes);
+                sluice_choice_name(printed->choices->at[row->choice]),
+                (unsigned long long)row->bytes);
         print_seconds(file, row->storage_s);
         print_seconds(file, row->compute_s);
         fputc('\n', file);
     }
 }
 
-sluice_status sluice_form_table_write(const char *folder, const struct sluice_form_table *table,
-                                      struct sluice_err *err)
+sluice_status sluice_form_table_write(const char *folder, const struct sluice_choices *choices,
+                                      const struct sluice_form_table *table, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     const sluice_status status = sluice_path_in(folder, SLUICE_FORM_TABLE_FILE, path, err);
     if (status != SLUICE_OK)
         return status;
-    return sluice_file_print_atomic(path, print_table, table, err);
+    const struct printed printed = {table, choices};
+    return sluice_file_print_atomic(path, print_table, &printed, err);
 }
 
 /* --- reading --- */
@@ -122,20 +129,18 @@ static sluice_status read_optional_seconds(const struct sluice_csv *csv, enum co
     return sluice_csv_seconds(csv, column, value, err);
 }
 
-static sluice_status read_choice(const struct sluice_csv *csv, uint8_t *choice,
-                                 struct sluice_err *err)
+static sluice_status read_choice(const struct sluice_csv *csv, const struct sluice_choices *choices,
+                                 uint8_t *choice, struct sluice_err *err)
 {
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        if (strcmp(csv->fields[CHOICE], sluice_form_menu_name(c)) == 0) {
-            *choice = (uint8_t)c;
-            return SLUICE_OK;
-        }
-    }
-    return sluice_csv_fail(csv, CHOICE, "no such choice", err);
+    const int found = sluice_choices_find_name(choices, csv->fields[CHOICE]);
+    if (found < 0)
+        return sluice_csv_fail(csv, CHOICE, "no such choice", err);
+    *choice = (uint8_t)found;
+    return SLUICE_OK;
 }
 
-static sluice_status read_row(const struct sluice_csv *csv, struct sluice_form_row *row,
-                              struct sluice_err *err)
+static sluice_status read_row(const struct sluice_csv *csv, const struct sluice_choices *choices,
+                              struct sluice_form_row *row, struct sluice_err *err)
 {
     struct sluice_sample_facts *facts = &row->facts;
     const struct {
@@ -165,7 +170,7 @@ static sluice_status read_row(const struct sluice_csv *csv, struct sluice_form_r
     if (facts->crop.left + facts->crop.width > facts->width)
         return sluice_csv_fail(csv, CROP_WIDTH, "the crop is not within the image", err);
     facts->coding = sluice_coding_parse(csv->fields[CODING]);
-    status = read_choice(csv, &row->choice, err);
+    status = read_choice(csv, choices, &row->choice, err);
     if (status == SLUICE_OK)
         status = sluice_csv_number(csv, BYTES, INT64_MAX, &row->bytes, err);
     if (status == SLUICE_OK)
@@ -175,8 +180,8 @@ static sluice_status read_row(const struct sluice_csv *csv, struct sluice_form_r
     return status;
 }
 
-sluice_status sluice_form_table_read(const char *folder, struct sluice_form_table *table,
-                                     struct sluice_err *err)
+sluice_status sluice_form_table_read(const char *folder, const struct sluice_choices *choices,
+                                     struct sluice_form_table *table, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_path_in(folder, SLUICE_FORM_TABLE_FILE, path, err);
@@ -191,7 +196,7 @@ sluice_status sluice_form_table_read(const char *folder, struct sluice_form_tabl
         if (status != SLUICE_OK || is_end)
             break;
         struct sluice_form_row row = {0};
-        status = read_row(&csv, &row, err);
+        status = read_row(&csv, choices, &row, err);
         if (status == SLUICE_OK)
             status = sluice_form_table_add(&read, &row, err);
     }

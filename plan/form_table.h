@@ -2,6 +2,7 @@
 #define SLUICE_PLAN_FORM_TABLE_H
 
 #include "base/error.h"
+#include "plan/choices.h"
 #include "plan/sample_facts.h"
 
 #include <stddef.h>
@@ -15,7 +16,7 @@
  *   choice;bytes;storage_s;compute_s
  *
  * index is the sample's place in the training subset; coding and choice are names
- * (image/coding.h, form_menu.h); what was not measured is "-".
+ * (image/coding.h, choices.h); what was not measured is "-".
  *
  * Threads: a table belongs to one thread at a time. */
 
@@ -25,7 +26,7 @@ struct sluice_form_row {
     uint64_t index;
     uint32_t epoch;
     struct sluice_sample_facts facts;
-    uint8_t choice;
+    uint8_t choice;              /* its place among the pipeline's choices */
     uint64_t bytes;              /* of payload */
     double storage_s, compute_s; /* of one core; NAN: not measured */
 };
@@ -43,12 +44,14 @@ SLUICE_MUST_USE sluice_status sluice_form_table_add(struct sluice_form_table *ta
 
 /* FOLDER/prep_forms.csv, whole or not at all; the folder must exist. */
 SLUICE_MUST_USE sluice_status sluice_form_table_write(const char *folder,
+                                                      const struct sluice_choices *choices,
                                                       const struct sluice_form_table *table,
                                                       struct sluice_err *err);
 
 /* SLUICE_E_NOT_FOUND: there is no such file; SLUICE_E_CORRUPT names line and column.  *table is
  * untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_form_table_read(const char *folder,
+                                                     const struct sluice_choices *choices,
                                                      struct sluice_form_table *table,
                                                      struct sluice_err *err);
 

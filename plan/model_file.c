@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,37 +29,42 @@ static json_t *weights_to_json(const struct sluice_choice_weights *weights)
 static json_t *model_to_json(const struct sluice_choice_model *model)
 {
     json_t *classes = json_object();
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
         json_t *choices = json_object();
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < model->choices.num; c++) {
             json_t *sides = json_object();
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED)
                 json_object_set_new(sides, sluice_modelled_name((enum sluice_resource)side),
-                                    weights_to_json(&model->weights[class][c][side]));
-            json_object_set_new(choices, sluice_form_menu_name(c), sides);
+                                    weights_to_json(&model->weights[file_class][c][side]));
+            json_object_set_new(choices, sluice_choice_name(model->choices.at[c]), sides);
         }
-        json_object_set_new(classes, sluice_choice_class_name(class), choices);
+        json_object_set_new(classes, sluice_file_class_name(file_class), choices);
     }
     return classes;
 }
 
-sluice_status sluice_model_file_write(const char *folder, const struct sluice_model_file *file,
-                                      struct sluice_err *err)
+sluice_status sluice_model_file_write(const char *folder, const struct sluice_pipeline *pipeline,
+                                      const struct sluice_model_file *file, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     sluice_status status = sluice_path_in(folder, SLUICE_MODEL_FILE, path, err);
     if (status != SLUICE_OK)
         return status;
     const struct sluice_transport_cost *transport = &file->transport;
+    char fingerprint[20];
+    snprintf(fingerprint, sizeof(fingerprint), "%016llx",
+             (unsigned long long)sluice_pipeline_fingerprint(pipeline));
     json_t *json = json_pack(
-        "{s:i, s:I, s:f, s:f, s:f, s:b, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, "
+        "{s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:I, s:b, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, "
+        "s:f, s:f, s:f}, "
         "s:o}",
         "sluice_cost_model", VERSION, "samples", (json_int_t)file->num_samples, "link_bytes_per_s",
         file->link_bytes_per_s, "storage_cores", file->storage_cores, "compute_cores",
-        file->compute_cores, "jpeg_index", file->model.has_jpeg_index, "disk", "sample",
-        file->model.disk_s_per_sample, "file_byte", file->model.disk_s_per_byte, "transport",
-        "storage_sample", transport->storage_s_per_sample, "storage_job",
-        transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
+        file->compute_cores, "pipeline", sluice_pipeline_spec(pipeline), "fingerprint", fingerprint,
+        "output_size", (json_int_t)sluice_pipeline_output_size(pipeline), "jpeg_index",
+        file->model.has_jpeg_index, "disk", "sample", file->model.disk_s_per_sample, "file_byte",
+        file->model.disk_s_per_byte, "transport", "storage_sample", transport->storage_s_per_sample,
+        "storage_job", transport->storage_s_per_job, "storage_byte", transport->storage_s_per_byte,
         "compute_sample", transport->compute_s_per_sample, "compute_byte",
         transport->compute_s_per_byte, "compute_job", transport->compute_s_per_job,
         "receive_sample", transport->receive_s_per_sample, "receive_byte",
@@ -112,15 +118,16 @@ static uint64_t count_of(struct reader *reader, const json_t *json, const char *
 static void read_model(struct reader *reader, const json_t *weights,
                        struct sluice_choice_model *model)
 {
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        const json_t *choices = json_object_get(weights, sluice_choice_class_name(class));
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            const json_t *sides = json_object_get(choices, sluice_form_menu_name(c));
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        const json_t *choices = json_object_get(weights, sluice_file_class_name(file_class));
+        for (unsigned c = 0; c < model->choices.num; c++) {
+            const json_t *sides =
+                json_object_get(choices, sluice_choice_name(model->choices.at[c]));
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 const json_t *per =
                     json_object_get(sides, sluice_modelled_name((enum sluice_resource)side));
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++)
-                    model->weights[class][c][side].per[f] =
+                    model->weights[file_class][c][side].per[f] =
                         number_of(reader, per, sluice_choice_feature_name(f));
             }
         }
@@ -141,8 +148,7 @@ static struct sluice_transport_cost read_transport(struct reader *reader, const 
     };
 }
 
-static sluice_status read_file(const json_t *json, const char *path, struct sluice_model_file *file,
-                               struct sluice_err *err)
+static sluice_status check_version(const json_t *json, const char *path, struct sluice_err *err)
 {
     const json_t *version = json_object_get(json, "sluice_cost_model");
     if (!json_is_integer(version))
@@ -150,6 +156,13 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
     if (json_integer_value(version) != VERSION)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: a cost model of version %lld, not %d",
                            path, (long long)json_integer_value(version), VERSION);
+    return SLUICE_OK;
+}
+
+static sluice_status read_file(const json_t *json, const char *path,
+                               const struct sluice_choices *choices, struct sluice_model_file *file,
+                               struct sluice_err *err)
+{
     struct reader reader = {.path = path, .err = err};
     const json_t *disk = json_object_get(json, "disk");
     struct sluice_model_file read = {
@@ -157,7 +170,8 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
         .link_bytes_per_s = number_of(&reader, json, "link_bytes_per_s"),
         .storage_cores = number_of(&reader, json, "storage_cores"),
         .compute_cores = number_of(&reader, json, "compute_cores"),
-        .model = {.disk_s_per_sample = number_of(&reader, disk, "sample"),
+        .model = {.choices = *choices,
+                  .disk_s_per_sample = number_of(&reader, disk, "sample"),
                   .disk_s_per_byte = number_of(&reader, disk, "file_byte"),
                   .has_jpeg_index = flag_of(&reader, json, "jpeg_index")},
     };
@@ -171,10 +185,37 @@ static sluice_status read_file(const json_t *json, const char *path, struct slui
     return SLUICE_OK;
 }
 
-sluice_status sluice_model_file_read(const char *folder, struct sluice_model_file *file,
-                                     struct sluice_err *err)
+static sluice_status read_origin(const json_t *json, const char *path,
+                                 struct sluice_model_origin *origin, struct sluice_err *err)
 {
-    char path[SLUICE_MAX_PATH_BYTES];
+    struct reader reader = {.path = path, .err = err};
+    const json_t *pipeline = json_object_get(json, "pipeline");
+    const json_t *fingerprint = json_object_get(json, "fingerprint");
+    struct sluice_model_origin read = {0};
+    if (pipeline) {
+        unsigned long long value;
+        int used = 0;
+        const char *text = json_string_value(pipeline);
+        if (!text || !text[0] || strlen(text) >= sizeof(read.pipeline))
+            return sluice_fail(err, SLUICE_E_CORRUPT, "%s: \"pipeline\" is not a pipeline's text",
+                               path);
+        if (!json_is_string(fingerprint) || json_string_length(fingerprint) != 16 ||
+            sscanf(json_string_value(fingerprint), "%16llx%n", &value, &used) != 1 || used != 16)
+            return sluice_fail(err, SLUICE_E_CORRUPT,
+                               "%s: \"fingerprint\" is not 16 hexadecimal digits", path);
+        strcpy(read.pipeline, text);
+        read.fingerprint = value;
+        read.output_size = (uint32_t)fmin(number_of(&reader, json, "output_size"), UINT32_MAX);
+    }
+    if (reader.status == SLUICE_OK)
+        *origin = read;
+    return reader.status;
+}
+
+/* FOLDER/cost_model.json; *json is the caller's to give back. */
+static sluice_status load(const char *folder, char path[SLUICE_MAX_PATH_BYTES], json_t **json,
+                          struct sluice_err *err)
+{
     struct sluice_buf *text = NULL;
     sluice_status status = sluice_path_in(folder, SLUICE_MODEL_FILE, path, err);
     if (status == SLUICE_OK)
@@ -182,11 +223,38 @@ sluice_status sluice_model_file_read(const char *folder, struct sluice_model_fil
     if (status != SLUICE_OK)
         return status;
     json_error_t why;
-    json_t *json = json_loadb((const char *)text->data, text->len, JSON_REJECT_DUPLICATES, &why);
+    json_t *loaded = json_loadb((const char *)text->data, text->len, JSON_REJECT_DUPLICATES, &why);
     sluice_buf_unref(text);
-    if (!json)
+    if (!loaded)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%d: %s", path, why.line, why.text);
-    status = read_file(json, path, file, err);
+    status = check_version(loaded, path, err);
+    if (status != SLUICE_OK)
+        json_decref(loaded);
+    else
+        *json = loaded;
+    return status;
+}
+
+sluice_status sluice_model_file_read(const char *folder, const struct sluice_choices *choices,
+                                     struct sluice_model_file *file, struct sluice_err *err)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    json_t *json = NULL;
+    sluice_status status = load(folder, path, &json, err);
+    if (status == SLUICE_OK)
+        status = read_file(json, path, choices, file, err);
+    json_decref(json);
+    return status;
+}
+
+sluice_status sluice_model_file_read_origin(const char *folder, struct sluice_model_origin *origin,
+                                            struct sluice_err *err)
+{
+    char path[SLUICE_MAX_PATH_BYTES];
+    json_t *json = NULL;
+    sluice_status status = load(folder, path, &json, err);
+    if (status == SLUICE_OK)
+        status = read_origin(json, path, origin, err);
     json_decref(json);
     return status;
 }

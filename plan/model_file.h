@@ -1,6 +1,7 @@
 #ifndef SLUICE_PLAN_MODEL_FILE_H
 #define SLUICE_PLAN_MODEL_FILE_H
 
+#include "pipeline/pipeline.h"
 #include "plan/choice_cost.h"
 #include "plan/transport_cost.h"
 
@@ -8,14 +9,16 @@
  * like when it was.
  *
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
- *      "compute_cores": 8, "jpeg_index": false, "disk": {"sample": .., "file_byte": ..},
+ *      "compute_cores": 8, "pipeline": "decode,..", "fingerprint": "0123456789abcdef",
+ *      "output_size": 224, "jpeg_index": false, "disk": {"sample": .., "file_byte": ..},
  *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
  *                    "compute_sample": .., "compute_job": .., "compute_byte": ..,
  *                    "receive_sample": .., "receive_byte": ..},
  *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
  * A weight that is not there is 0; without "transport" it is the usual one, without "jpeg_index"
- * there is none.
+ * there is none.  "pipeline" is the canonical text of the ops that were profiled; files of before
+ * lack it (cost_folder.h).
  *
  * Threads: pure but for the file. */
 
@@ -31,14 +34,28 @@ struct sluice_model_file {
 
 /* Whole or not at all; the folder must exist. */
 SLUICE_MUST_USE sluice_status sluice_model_file_write(const char *folder,
+                                                      const struct sluice_pipeline *pipeline,
                                                       const struct sluice_model_file *file,
                                                       struct sluice_err *err);
 
-/* SLUICE_E_NOT_FOUND: the folder has none; SLUICE_E_UNSUPPORTED: of another version;
+/* For these choices; those of another pipeline are left out.  SLUICE_E_NOT_FOUND: the folder has
+ * none; SLUICE_E_UNSUPPORTED: of another version;
  * SLUICE_E_CORRUPT: not such a file, or a number in it is negative or not finite.  *file is
  * untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_model_file_read(const char *folder,
+                                                     const struct sluice_choices *choices,
                                                      struct sluice_model_file *file,
                                                      struct sluice_err *err);
+
+/* Of which pipeline a file says it is.  An empty text: it does not say; the rest is 0 then. */
+struct sluice_model_origin {
+    char pipeline[1024];
+    uint64_t fingerprint;
+    uint32_t output_size;
+};
+/* The same errors. */
+SLUICE_MUST_USE sluice_status sluice_model_file_read_origin(const char *folder,
+                                                            struct sluice_model_origin *origin,
+                                                            struct sluice_err *err);
 
 #endif

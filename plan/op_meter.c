@@ -48,7 +48,7 @@ static sluice_status measure_by_op(struct sluice_op_meter *meter,
                                    struct sluice_sample *sample, struct sluice_sample_cost *row,
                                    struct sluice_err *err)
 {
-    for (unsigned op = 0; op + 1 < SLUICE_PROFILE_STAGES; op++) {
+    for (unsigned op = 0; op < sluice_pipeline_num_ops(pipeline); op++) {
         const sluice_status status =
             sluice_pipeline_run(pipeline, meter->by_op, sample, op + 1, err);
         if (status != SLUICE_OK)
@@ -69,6 +69,7 @@ static sluice_status measure_whole(struct sluice_op_meter *meter,
                                    struct sluice_sample_cost *row, struct sluice_err *err)
 {
     const unsigned u8_split = sluice_pipeline_u8_split(pipeline);
+    const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     uint64_t start_ns = sluice_thread_cpu_ns();
     sluice_status status = sluice_pipeline_run(pipeline, meter->whole, sample, u8_split, err);
     double rest_s = (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
@@ -85,9 +86,9 @@ static sluice_status measure_whole(struct sluice_op_meter *meter,
         memcpy(pixels, sample->data->data, pixels_len);
 
     start_ns = sluice_thread_cpu_ns();
-    status = sluice_pipeline_run(pipeline, meter->whole, sample, SLUICE_PROFILE_STAGES - 1, err);
+    status = sluice_pipeline_run(pipeline, meter->whole, sample, num_ops, err);
     rest_s = (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
-    for (unsigned op = u8_split + 1; op < SLUICE_PROFILE_STAGES; op++) {
+    for (unsigned op = u8_split + 1; op <= num_ops; op++) {
         row->op_s[op] = rest_s;
         rest_s = 0;
     }
@@ -100,13 +101,8 @@ sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
                                       size_t pixels_len, struct sluice_sample_cost *row,
                                       struct sluice_err *err)
 {
-    if (sluice_pipeline_num_ops(pipeline) + 1 != SLUICE_PROFILE_STAGES)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "the tables have columns for %d ops (decode, crop, flip, to_tensor, "
-                           "normalize), not for %u",
-                           SLUICE_PROFILE_STAGES - 1, sluice_pipeline_num_ops(pipeline));
     struct sluice_sample_cost lost = {.op_s = {row->op_s[0]}}, seen = lost;
-    for (int stage = 0; stage < SLUICE_PROFILE_STAGES; stage++)
+    for (unsigned stage = 0; stage <= sluice_pipeline_num_ops(pipeline); stage++)
         lost.bytes[stage] = file->data->len;
     seen.bytes[0] = file->data->len;
     *row = lost;

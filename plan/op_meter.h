@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Measures what each op of a pipeline makes of a sample and what it takes, as a row of the
- * original's tables.
+ * tables of sample_cost.h.
  *
  * Every op runs by itself once, for its bytes and its time; then all run as they do when nobody
  * measures, where a decoder that knows the crop does less, and to_tensor and normalize are one. The
@@ -30,8 +30,8 @@ void sluice_op_meter_clear(struct sluice_op_meter *meter); /* idempotent; fine o
 
 /* Fills all of *row but op_s[0] from a file, a sample at split 0, which stays as it is, and writes
  * its u8 pixels to pixels[0 .. pixels_len) (NULL: does not).  On failure the row is one that never
- * pays: the file's bytes at every stage, and no time.  SLUICE_E_INVALID: not a pipeline of five
- * ops, or its pixels have another size. */
+ * pays: the file's bytes at every stage, and no time.  SLUICE_E_INVALID: its pixels have
+ * another size. */
 SLUICE_MUST_USE sluice_status sluice_op_meter_measure(struct sluice_op_meter *meter,
                                                       const struct sluice_pipeline *pipeline,
                                                       const struct sluice_sample *file,

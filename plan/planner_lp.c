@@ -11,7 +11,7 @@
 #define MAX_CUTS 96
 #define MAX_PASSES 400
 
-/* Prices are first found on a part of the samples: this many, then 16 times as many, and so on. */
+/* Duals are first found on a part of the samples: this many, then 16 times as many, and so on. */
 #define FIRST_PART 4096
 #define PART_GROWTH 16
 
@@ -25,13 +25,29 @@
  * than the cheapest. */
 #define BOUND_SLACK 4e-6
 
+struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates)
+{
+    return (struct sluice_capacities){
+        .per_s =
+            {
+                [SLUICE_DISK] = rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : 1,
+                [SLUICE_STORAGE_CPU] = rates->storage_cores,
+                [SLUICE_NETWORK] = rates->link_bytes_per_s,
+                [SLUICE_RECEIVE] = 1,
+                [SLUICE_COMPUTE_CPU] = rates->compute_cores,
+                [SLUICE_PCIE] = rates->pcie_bytes_per_s > 0 ? rates->pcie_bytes_per_s : INFINITY,
+                [SLUICE_GPU] = rates->gpu_samples_per_s,
+            },
+    };
+}
+
 /* --- one pass over the samples --- */
 
 struct problem {
     const struct sluice_menu_source *source;
-    struct sluice_menu *scratch;  /* SLUICE_MENU_BLOCK */
-    double per_unit_s[NUM_LOADS]; /* 1 / capacity; 0: left out of the search */
-    double price_s[NUM_LOADS];    /* of a unit, from outside */
+    struct sluice_menu *scratch;       /* SLUICE_MENU_BLOCK */
+    double per_unit_s[NUM_LOADS];      /* 1 / capacity; 0: left out of the search */
+    double external_cost_s[NUM_LOADS]; /* of a unit, from outside */
 };
 
 /* The loads that no choice changes.  They are in every plan's time and in no decision: they would
@@ -59,21 +75,21 @@ static bool is_given(const struct given *given, int load)
     return memchr(given->load, load, given->num_loads) != NULL;
 }
 
-/* A plan of least priced cost: what it loads (seconds) and at which prices.  Since the plan is
- * cheapest there, loads . p is D(p), and above D at all other prices.  What the plan costs at the
- * prices from outside is in every load: the prices p sum to 1, so it is in loads . p once. */
+/* A plan of least cost at some duals: what it loads (seconds) and at which duals.  Since the plan
+ * is cheapest there, loads . p is D(p), and above D at all other duals.  What the plan costs at the
+ * external costs is in every load: the duals p sum to 1, so it is in loads . p once. */
 struct cut {
     double load_s[NUM_LOADS];
-    double price[NUM_LOADS];
+    double dual[NUM_LOADS];
     bool is_estimate; /* made from a part of the samples */
 };
 
-static void weights_at(const struct problem *problem, const double price[NUM_LOADS],
+static void weights_at(const struct problem *problem, const double dual[NUM_LOADS],
                        float weight[NUM_LOADS])
 {
     double w[NUM_LOADS], most = 0;
     for (int r = 0; r < NUM_LOADS; r++) {
-        w[r] = price[r] * problem->per_unit_s[r] + problem->price_s[r];
+        w[r] = dual[r] * problem->per_unit_s[r] + problem->external_cost_s[r];
         most = w[r] > most ? w[r] : most;
     }
     /* Only ratios matter; near 1 they are far from the ends of a float's range. */
@@ -123,13 +139,14 @@ static unsigned find_active(const float weight[NUM_LOADS], unsigned char active[
     return num_active;
 }
 
-/* choice[0 .. num_menus) at the prices in weight.
+/* choice[0 .. num_menus) at the duals in weight.
  *
- * Apart from its callers because of gcc 12: where this is merged into add_loads(), the loop that
- * adds up is rewritten (-fivopts) to store through an integer, and the analysis that follows
- * (-fipa-modref and pure-const) no longer sees the parameter in it, calls the function pure, and
- * its callers go on with the sums from before the call.  Without -fivopts or -fipa-modref, or
- * with the attribute here, the sums are right; noinline on add_loads() does not help. */
+ * Apart from its callers because of gcc 12.2, which made wrong code of this file once: with this
+ * merged into add_loads() callers went on with the sums from before the call, unless -fivopts or
+ * -fipa-modref was off.  No report of it in gcc's bugzilla is known to us.  With keep_given() in
+ * add_loads() it no longer shows (-O1 to -O3, -Os, ASan, TSan; clang 14 never had it), nor do the
+ * dumps of modref and pure-const call add_loads() pure.  The attribute guards against its return.
+ */
 static SLUICE_NO_IPA void choose_cheapest(const struct sluice_menu *menus, size_t num_menus,
                                           const float weight[NUM_LOADS], uint8_t *choice)
 {
@@ -152,15 +169,15 @@ static void add_loads(const struct sluice_menu *menus, size_t num_menus,
     }
 }
 
-static double priced(const struct problem *problem, const double units[NUM_LOADS])
+static double external_of(const struct problem *problem, const double units[NUM_LOADS])
 {
     double sum_s = 0;
     for (int r = 0; r < NUM_LOADS; r++)
-        sum_s += units[r] * problem->price_s[r];
+        sum_s += units[r] * problem->external_cost_s[r];
     return sum_s;
 }
 
-/* Fills cut->load_s for cut->price, from one sample in `stride`, scaled up.  *given, unless it is
+/* Fills cut->load_s for cut->dual, from one sample in `stride`, scaled up.  *given, unless it is
  * NULL, keeps what these samples agree with. */
 static void evaluate(const struct problem *problem, uint64_t stride, struct cut *cut,
                      struct given *given)
@@ -168,7 +185,7 @@ static void evaluate(const struct problem *problem, uint64_t stride, struct cut 
     const struct sluice_menu_source *source = problem->source;
     const uint64_t n = source->num_samples;
     float weight[NUM_LOADS];
-    weights_at(problem, cut->price, weight);
+    weights_at(problem, cut->dual, weight);
 
     double units[NUM_LOADS] = {0};
     double scale = 1;
@@ -188,17 +205,17 @@ static void evaluate(const struct problem *problem, uint64_t stride, struct cut 
         }
         scale = (double)n / (double)num_taken;
     }
-    const double priced_s = priced(problem, units) * scale;
+    const double external_s = external_of(problem, units) * scale;
     for (int r = 0; r < NUM_LOADS; r++)
-        cut->load_s[r] = units[r] * scale * problem->per_unit_s[r] + priced_s;
+        cut->load_s[r] = units[r] * scale * problem->per_unit_s[r] + external_s;
     cut->is_estimate = stride != 1;
 }
 
-static double value_at(const struct cut *cut, const double price[NUM_LOADS])
+static double value_at(const struct cut *cut, const double dual[NUM_LOADS])
 {
     double value = 0;
     for (int r = 0; r < NUM_LOADS; r++)
-        value += cut->load_s[r] * price[r];
+        value += cut->load_s[r] * dual[r];
     return value;
 }
 
@@ -213,16 +230,16 @@ static double slowest_of(const double busy_s[NUM_LOADS])
 }
 
 struct mixture {
-    double part[MAX_CUTS];   /* of each cut; sum to 1 */
-    double price[NUM_LOADS]; /* where the lowest of the planes is highest */
-    double worst_s;          /* the slowest resource under the mixture */
+    double part[MAX_CUTS];  /* of each cut; sum to 1 */
+    double dual[NUM_LOADS]; /* where the lowest of the planes is highest */
+    double worst_s;         /* the slowest resource under the mixture */
 };
 
 /* min over mixtures of the slowest resource: a matrix game.  With v its value and y = part / v,
  *
  *     maximise  sum y   so that   sum_k load[k][r] y[k] <= 1  for every r,   y >= 0
  *
- * and the multipliers are price / v.  Seven rows, so a dense tableau; y = 0 is where it starts.
+ * and the multipliers are dual / v.  Seven rows, so a dense tableau; y = 0 is where it starts.
  * Dantzig's rule, Bland's after a while so that it must end. */
 static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_estimates,
                           struct mixture *mixture)
@@ -239,7 +256,7 @@ static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_es
         const double slowest_s = slowest_of(cuts[k].load_s);
         if (slowest_s == 0) { /* nothing is better than a plan that costs nothing */
             mixture->part[k] = 1;
-            memcpy(mixture->price, cuts[k].price, sizeof(mixture->price));
+            memcpy(mixture->dual, cuts[k].dual, sizeof(mixture->dual));
             return;
         }
         scale = slowest_s < scale ? slowest_s : scale;
@@ -295,15 +312,15 @@ static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_es
         basis[out] = in;
     }
 
-    double sum_part = 0, sum_price = 0;
+    double sum_part = 0, sum_dual = 0;
     for (int r = 0; r < NUM_LOADS; r++) {
         if (basis[r] < num_cuts && row[r][rhs] > 0) {
             mixture->part[basis[r]] = row[r][rhs];
             sum_part += row[r][rhs];
         }
         const double multiplier = -row[NUM_LOADS][num_cuts + r];
-        mixture->price[r] = multiplier > 0 ? multiplier : 0;
-        sum_price += mixture->price[r];
+        mixture->dual[r] = multiplier > 0 ? multiplier : 0;
+        sum_dual += mixture->dual[r];
     }
     double mixed_s[NUM_LOADS] = {0};
     for (unsigned k = 0; k < num_cuts; k++) {
@@ -312,23 +329,23 @@ static void solve_mixture(const struct cut *cuts, unsigned num_cuts, bool has_es
             mixed_s[r] += mixture->part[k] * cuts[k].load_s[r];
     }
     for (int r = 0; r < NUM_LOADS; r++) {
-        mixture->price[r] /= sum_price;
+        mixture->dual[r] /= sum_dual;
         mixture->worst_s = mixed_s[r] > mixture->worst_s ? mixed_s[r] : mixture->worst_s;
     }
 }
 
-/* --- the search for the prices --- */
+/* --- the search for the duals --- */
 
 struct search {
     struct cut cuts[MAX_CUTS];
     unsigned num_cuts;
     double best_s; /* highest D so far, of this stride */
-    double best_price[NUM_LOADS];
+    double best_dual[NUM_LOADS];
     unsigned num_passes;
     struct mixture mixture; /* of the last step */
 };
 
-/* Makes room by dropping the plane that is highest above the best prices and not in use. */
+/* Makes room by dropping the plane that is highest above the best duals and not in use. */
 static struct cut *add_cut(struct search *search)
 {
     if (search->num_cuts < MAX_CUTS)
@@ -336,7 +353,7 @@ static struct cut *add_cut(struct search *search)
     unsigned drop = 0;
     double highest = -1;
     for (unsigned k = 0; k < search->num_cuts; k++) {
-        const double value = value_at(&search->cuts[k], search->best_price);
+        const double value = value_at(&search->cuts[k], search->best_dual);
         if (search->mixture.part[k] == 0 && value > highest) {
             highest = value;
             drop = k;
@@ -345,40 +362,40 @@ static struct cut *add_cut(struct search *search)
     return &search->cuts[drop];
 }
 
-/* Evaluates `cut` at its prices; true if the bound rose. */
+/* Evaluates `cut` at its duals; true if the bound rose. */
 static bool probe(const struct problem *problem, uint64_t stride, struct search *search,
                   struct cut *cut, struct given *given)
 {
     evaluate(problem, stride, cut, given);
     if (stride == 1)
         search->num_passes++;
-    const double value_s = value_at(cut, cut->price);
+    const double value_s = value_at(cut, cut->dual);
     if (value_s <= search->best_s)
         return false;
     search->best_s = value_s;
-    memcpy(search->best_price, cut->price, sizeof(search->best_price));
+    memcpy(search->best_dual, cut->dual, sizeof(search->best_dual));
     return true;
 }
 
 /* False: some load that was left out is not given, and *given says what is; the search is to begin
  * anew. */
-static bool search_prices(const struct problem *problem, uint64_t stride, double tolerance,
-                          struct search *search, struct given *given)
+static bool search_duals(const struct problem *problem, uint64_t stride, double tolerance,
+                         struct search *search, struct given *given)
 {
     const unsigned num_given = given->num_loads;
-    /* The bound of a part says nothing about the whole: only its prices and its planes, as
+    /* The bound of a part says nothing about the whole: only its duals and its planes, as
      * estimates, are of use. */
     search->best_s = -1;
     for (unsigned k = 0; k < search->num_cuts; k++)
         search->cuts[k].is_estimate = true;
     struct cut *cut = add_cut(search);
-    memcpy(cut->price, search->best_price, sizeof(cut->price));
+    memcpy(cut->dual, search->best_dual, sizeof(cut->dual));
     probe(problem, stride, search, cut, given);
     if (given->num_loads < num_given)
         return false;
     cut->is_estimate = false;
 
-    double inward = 0.5; /* how far to stay on the side of the best prices */
+    double inward = 0.5; /* how far to stay on the side of the best duals */
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         struct mixture *mixture = &search->mixture;
         solve_mixture(search->cuts, search->num_cuts, true, mixture);
@@ -399,12 +416,12 @@ static bool search_prices(const struct problem *problem, uint64_t stride, double
             break;
         cut = add_cut(search);
         for (int r = 0; r < NUM_LOADS; r++)
-            cut->price[r] = inward * search->best_price[r] + (1 - inward) * mixture->price[r];
+            cut->dual[r] = inward * search->best_dual[r] + (1 - inward) * mixture->dual[r];
         const bool is_better = probe(problem, stride, search, cut, NULL);
         cut->is_estimate = false;
-        /* A plane that does not reach the mixture's prices leaves them where they are: go there. */
+        /* A plane that does not reach the mixture's duals leaves them where they are: go there. */
         const bool cuts_off =
-            value_at(cut, mixture->price) < mixture->worst_s * (1 - tolerance / 16);
+            value_at(cut, mixture->dual) < mixture->worst_s * (1 - tolerance / 16);
         if (!is_better && !cuts_off) {
             if (inward == 0)
                 break; /* the limit of double */
@@ -418,7 +435,7 @@ static bool search_prices(const struct problem *problem, uint64_t stride, double
     return true;
 }
 
-/* Leaves the given loads out and begins where the others have equal prices. */
+/* Leaves the given loads out and begins where the others have equal duals. */
 static void begin_search(struct problem *problem, const struct sluice_capacities *capacities,
                          const struct given *given, struct search *search)
 {
@@ -427,9 +444,9 @@ static void begin_search(struct problem *problem, const struct sluice_capacities
     for (int r = 0; r < NUM_LOADS; r++) {
         const bool is_left_out = is_given(given, r);
         problem->per_unit_s[r] = is_left_out ? 0 : 1 / capacities->per_s[r];
-        search->best_price[r] = num_searched == 0 ? 1.0 / NUM_LOADS
-                                : is_left_out     ? 0
-                                                  : 1.0 / num_searched;
+        search->best_dual[r] = num_searched == 0 ? 1.0 / NUM_LOADS
+                               : is_left_out     ? 0
+                                                 : 1.0 / num_searched;
     }
 }
 
@@ -451,7 +468,7 @@ static void search_all(struct problem *problem, const struct sluice_capacities *
     begin_search(problem, capacities, given, search);
     while (stride > 0) {
         const double tolerance = stride > 1 ? PART_TOLERANCE : WHOLE_TOLERANCE;
-        if (search_prices(problem, stride, tolerance, search, given)) {
+        if (search_duals(problem, stride, tolerance, search, given)) {
             stride /= PART_GROWTH;
         } else {
             begin_search(problem, capacities, given, search);
@@ -462,39 +479,40 @@ static void search_all(struct problem *problem, const struct sluice_capacities *
 
 /* --- from a mixture to a plan --- */
 
-static void make_price_plan(const struct problem *problem, const struct search *search,
-                            struct sluice_price_plan *plan)
+static void make_dual_plan(const struct problem *problem, const struct search *search,
+                           struct sluice_dual_plan *plan)
 {
     double mixed_s[NUM_LOADS] = {0};
     memset(plan, 0, sizeof(*plan));
     double sum = 0;
     for (unsigned k = 0; k < search->num_cuts; k++) {
         const double part = search->mixture.part[k];
-        if (part <= 1e-12 || plan->num_prices == NUM_LOADS + 1)
+        if (part <= 1e-12 || plan->num_duals == NUM_LOADS + 1)
             continue;
-        weights_at(problem, search->cuts[k].price, plan->weight[plan->num_prices]);
-        plan->part[plan->num_prices++] = part;
+        weights_at(problem, search->cuts[k].dual, plan->weight[plan->num_duals]);
+        plan->part[plan->num_duals++] = part;
         sum += part;
         for (int r = 0; r < NUM_LOADS; r++)
             mixed_s[r] += part * search->cuts[k].load_s[r];
     }
-    for (unsigned k = 0; k < plan->num_prices; k++)
+    for (unsigned k = 0; k < plan->num_duals; k++)
         plan->part[k] /= sum;
     for (int r = 0; r < NUM_LOADS; r++) {
         /* A resource with time to spare may take an error for the sake of the others, unless it
          * is paid for. */
         const bool is_tight = mixed_s[r] > 0.99 * search->mixture.worst_s;
-        plan->scale[r] = problem->per_unit_s[r] * (is_tight ? 1 : 0x1p-10) + problem->price_s[r];
+        plan->scale[r] =
+            problem->per_unit_s[r] * (is_tight ? 1 : 0x1p-10) + problem->external_cost_s[r];
     }
 }
 
-unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
-                                  struct sluice_price_balance *balance,
-                                  const struct sluice_menu *menu)
+unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
+                                 struct sluice_dual_balance *balance,
+                                 const struct sluice_menu *menu)
 {
     uint8_t wanted[NUM_LOADS + 1] = {0};
     bool is_agreed = true;
-    for (unsigned k = 0; k < plan->num_prices; k++) {
+    for (unsigned k = 0; k < plan->num_duals; k++) {
         choose_cheapest(menu, 1, plan->weight[k], &wanted[k]);
         is_agreed = is_agreed && wanted[k] == wanted[0];
     }
@@ -506,12 +524,12 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
     double due[NUM_LOADS];
     for (int r = 0; r < NUM_LOADS; r++) {
         due[r] = balance->error[r];
-        for (unsigned k = 0; k < plan->num_prices; k++)
+        for (unsigned k = 0; k < plan->num_duals; k++)
             due[r] += plan->part[k] * sluice_menu_cost(menu, (enum sluice_resource)r, wanted[k]);
     }
     unsigned best = wanted[0];
     double least = INFINITY;
-    for (unsigned k = 0; k < plan->num_prices; k++) {
+    for (unsigned k = 0; k < plan->num_duals; k++) {
         double owed = 0;
         for (int r = 0; r < NUM_LOADS; r++) {
             const double error =
@@ -530,18 +548,18 @@ unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
 }
 
 /* *choice gets the plan, unless it is NULL; units[] what it loads. */
-static void round_plan(const struct problem *problem, const struct sluice_price_plan *plan,
+static void round_plan(const struct problem *problem, const struct sluice_dual_plan *plan,
                        uint8_t *choice, double units[NUM_LOADS])
 {
     const struct sluice_menu_source *source = problem->source;
     const uint64_t n = source->num_samples;
-    struct sluice_price_balance balance = {0};
+    struct sluice_dual_balance balance = {0};
     memset(units, 0, NUM_LOADS * sizeof(*units));
     for (uint64_t i = 0; i < n; i += SLUICE_MENU_BLOCK) {
         const size_t count = n - i < SLUICE_MENU_BLOCK ? (size_t)(n - i) : SLUICE_MENU_BLOCK;
         const struct sluice_menu *menus = source->get(source->context, i, count, problem->scratch);
         for (size_t j = 0; j < count; j++) {
-            const unsigned c = sluice_price_plan_choose(plan, &balance, &menus[j]);
+            const unsigned c = sluice_dual_plan_choose(plan, &balance, &menus[j]);
             if (choice)
                 choice[i + j] = (uint8_t)c;
             for (int r = 0; r < NUM_LOADS; r++)
@@ -564,20 +582,20 @@ static double excess_of(const double busy_s[NUM_LOADS], double bound_s)
 
 /* Again and again the one change of one sample that helps most. */
 static void repair(const struct problem *problem, double bound_s, uint8_t *choice,
-                   double busy_s[NUM_LOADS], double *priced_s)
+                   double busy_s[NUM_LOADS], double *external_s)
 {
     enum { MAX_CHANGES = 64 };
     const double good_enough_s = bound_s * (1 + ROUNDED_TOLERANCE);
     const uint64_t n = problem->source->num_samples;
     uint64_t samples_left = 1u << 22; /* about a tenth of a second */
     for (int change = 0; change < MAX_CHANGES; change++) {
-        if (slowest_of(busy_s) + *priced_s <= good_enough_s || samples_left < n)
+        if (slowest_of(busy_s) + *external_s <= good_enough_s || samples_left < n)
             return;
         samples_left -= n;
-        double least = excess_of(busy_s, bound_s - *priced_s) * (1 - 1e-9);
+        double least = excess_of(busy_s, bound_s - *external_s) * (1 - 1e-9);
         uint64_t best = n;
         unsigned best_choice = 0;
-        double best_busy_s[NUM_LOADS], best_priced_s = 0;
+        double best_busy_s[NUM_LOADS], best_external_s = 0;
         for (uint64_t i = 0; i < n; i++) {
             /* One at a time: choice[] and menus stay side by side. */
             const struct sluice_menu *menu =
@@ -585,20 +603,20 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
             for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
                 if (c == choice[i])
                     continue;
-                double after_s[NUM_LOADS], after_priced_s = *priced_s;
+                double after_s[NUM_LOADS], after_external_s = *external_s;
                 for (int r = 0; r < NUM_LOADS; r++) {
                     const int shares = menu->share[r][c] - menu->share[r][choice[i]];
                     const double units = (double)menu->unit[r] * shares;
                     after_s[r] = busy_s[r] + problem->per_unit_s[r] * units;
-                    after_priced_s += problem->price_s[r] * units;
+                    after_external_s += problem->external_cost_s[r] * units;
                 }
-                const double excess = excess_of(after_s, bound_s - after_priced_s);
+                const double excess = excess_of(after_s, bound_s - after_external_s);
                 if (excess < least) {
                     least = excess;
                     best = i;
                     best_choice = c;
                     memcpy(best_busy_s, after_s, sizeof(best_busy_s));
-                    best_priced_s = after_priced_s;
+                    best_external_s = after_external_s;
                 }
             }
         }
@@ -606,7 +624,7 @@ static void repair(const struct problem *problem, double bound_s, uint8_t *choic
             return;
         choice[best] = (uint8_t)best_choice;
         memcpy(busy_s, best_busy_s, sizeof(best_busy_s));
-        *priced_s = best_priced_s;
+        *external_s = best_external_s;
     }
 }
 
@@ -619,10 +637,11 @@ static sluice_status check_capacities(const struct sluice_capacities *capacities
         if (!(capacities->per_s[r] > 0))
             return sluice_fail(err, SLUICE_E_INVALID, "the capacity of %s must be above 0, not %g",
                                sluice_resource_name((enum sluice_resource)r), capacities->per_s[r]);
-        if (!(capacities->price_s[r] >= 0 && isfinite(capacities->price_s[r])))
-            return sluice_fail(
-                err, SLUICE_E_INVALID, "the price of %s must be finite and at least 0, not %g",
-                sluice_resource_name((enum sluice_resource)r), capacities->price_s[r]);
+        if (!(capacities->external_cost_s[r] >= 0 && isfinite(capacities->external_cost_s[r])))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "the external cost of %s must be finite and at least 0, not %g",
+                               sluice_resource_name((enum sluice_resource)r),
+                               capacities->external_cost_s[r]);
     }
     return SLUICE_OK;
 }
@@ -642,38 +661,38 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
         free(problem.scratch);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to plan");
     }
-    bool is_priced = false;
+    bool has_external_costs = false;
     for (int r = 0; r < NUM_LOADS; r++) {
-        problem.price_s[r] = capacities->price_s[r];
-        is_priced |= capacities->price_s[r] > 0;
+        problem.external_cost_s[r] = capacities->external_cost_s[r];
+        has_external_costs |= capacities->external_cost_s[r] > 0;
     }
-    /* With prices from outside, how far it is worth to unburden the rest depends on the time that
+    /* With external costs, how far it is worth to unburden the rest depends on the time that
      * is given. */
     struct given given = {0};
-    for (unsigned r = 0; r < NUM_LOADS && !is_priced; r++)
+    for (unsigned r = 0; r < NUM_LOADS && !has_external_costs; r++)
         given.load[given.num_loads++] = (unsigned char)r;
     search_all(&problem, capacities, search, &given);
 
     struct sluice_lp_result made = {0};
     double units[NUM_LOADS];
-    make_price_plan(&problem, search, &made.plan);
+    make_dual_plan(&problem, search, &made.plan);
     round_plan(&problem, &made.plan, choice, units);
-    made.priced_s = priced(&problem, units);
+    made.external_s = external_of(&problem, units);
     for (int r = 0; r < NUM_LOADS; r++)
         made.busy_s[r] = units[r] * problem.per_unit_s[r];
     made.num_passes = search->num_passes + 1;
     made.dual_s = search->best_s > 0 ? search->best_s * (1 - BOUND_SLACK) : 0;
     if (choice)
-        repair(&problem, made.dual_s, choice, made.busy_s, &made.priced_s);
-    memcpy(made.price, search->best_price, sizeof(made.price));
+        repair(&problem, made.dual_s, choice, made.busy_s, &made.external_s);
+    memcpy(made.dual, search->best_dual, sizeof(made.dual));
     for (int r = 0; r < NUM_LOADS; r++) {
         if (!is_given(&given, r))
             continue;
         made.busy_s[r] = units[r] / capacities->per_s[r];
         if (made.busy_s[r] * (1 - BOUND_SLACK) > made.dual_s) {
             made.dual_s = made.busy_s[r] * (1 - BOUND_SLACK);
-            memset(made.price, 0, sizeof(made.price));
-            made.price[r] = 1;
+            memset(made.dual, 0, sizeof(made.dual));
+            made.dual[r] = 1;
         }
     }
     for (int r = 0; r < NUM_LOADS; r++) {
@@ -682,7 +701,7 @@ sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
             made.slowest = (enum sluice_resource)r;
         }
     }
-    made.primal_s += made.priced_s;
+    made.primal_s += made.external_s;
     made.gap = made.dual_s > 0 ? made.primal_s / made.dual_s - 1 : 0;
     *result = made;
     free(search);

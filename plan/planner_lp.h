@@ -12,23 +12,23 @@
  *
  *     minimise  T   so that   sum_i a[i][c(i)][r] <= T b[r]   for every resource r
  *
- * Give every resource a price, p >= 0 and sum p = 1, the share that a second of
+ * Give every resource a dual, p >= 0 and sum p = 1, the share that a second of
  * it has in a second of T.  Then
  *
  *     D(p) = sum_i  min_c  sum_r  p[r] a[i][c][r] / b[r]   <=   T of any plan,
  *
  * and the highest D is what T would be if samples could be divided.  It is found
- * by cutting planes: each pass over the samples at some prices gives a plan, its
+ * by cutting planes: each pass over the samples at some duals gives a plan, its
  * loads, and a plane above D.  The best mixture of those plans is rounded sample
  * by sample, so that the error stays at the size of a few samples.
  *
- * What is shared with others may have a price q from outside, in seconds of T for
+ * What is shared with others may have an external cost q, in seconds of T for
  * each unit of a load.  Then T + sum_r q[r] load[r] is minimised, and
  *
  *     D(p) = sum_i  min_c  sum_r  (p[r] / b[r] + q[r]) a[i][c][r].
  *
  * A resource that every choice of each sample loads the same (PCIe; the GPU; the disk, where all of
- * them read the whole file) has a part in T that no plan changes.  Without prices from outside, T
+ * them read the whole file) has a part in T that no plan changes.  Without external costs, T
  * is minimised over the others by themselves: where such a resource is the limit, and all plans
  * below it as fast, the one is taken whose slowest other resource is the fastest.
  *
@@ -36,33 +36,39 @@
  * input gives the equal plan on every machine. */
 
 struct sluice_capacities {
-    double per_s[SLUICE_NUM_RESOURCES];   /* units of the load; > 0; INFINITY: never the limit */
-    double price_s[SLUICE_NUM_RESOURCES]; /* q: of a unit of the load, from outside; >= 0, finite */
+    /* Units of the load; > 0; INFINITY: never the limit. */
+    double per_s[SLUICE_NUM_RESOURCES];
+    /* q: of a unit of the load, from outside; >= 0, finite. */
+    double external_cost_s[SLUICE_NUM_RESOURCES];
 };
 
-/* A plan in a few hundred bytes: prices, each with its share of the samples on
+/* Where costs are in seconds of the disk, or, if disk_bytes_per_s is above 0, bytes of files, and
+ * in samples of the GPU; nothing has an external cost. */
+struct sluice_capacities sluice_capacities_of(const struct sluice_rates *rates);
+
+/* A plan in a few hundred bytes: duals, each with its share of the samples on
  * which they disagree.  Everything else follows from a sample's menu. */
-struct sluice_price_plan {
-    unsigned num_prices;
+struct sluice_dual_plan {
+    unsigned num_duals;
     float weight[SLUICE_NUM_RESOURCES + 1][SLUICE_NUM_RESOURCES]; /* of a unit of each load */
     double part[SLUICE_NUM_RESOURCES + 1];                        /* sum to 1 */
     double scale[SLUICE_NUM_RESOURCES]; /* what an error on each load counts for in rounding */
 };
 
 struct sluice_lp_result {
-    double primal_s; /* the slowest resource under this plan, plus priced_s */
-    double dual_s;   /* no plan has less */
-    double priced_s; /* what its loads cost at the prices from outside; 0 without any */
-    double gap;      /* primal_s / dual_s - 1; 0 if both are 0 */
+    double primal_s;   /* the slowest resource under this plan, plus external_s */
+    double dual_s;     /* no plan has less */
+    double external_s; /* the external cost of its loads; 0 without any */
+    double gap;        /* primal_s / dual_s - 1; 0 if both are 0 */
     double busy_s[SLUICE_NUM_RESOURCES];
-    double price[SLUICE_NUM_RESOURCES]; /* at dual_s; sum to 1: all of it where no choice counts */
+    double dual[SLUICE_NUM_RESOURCES]; /* at dual_s; sum to 1: all of it where no choice counts */
     enum sluice_resource slowest;
     unsigned num_passes; /* over all the samples */
-    struct sluice_price_plan plan;
+    struct sluice_dual_plan plan;
 };
 
 /* choice[0 .. num_samples) gets the plan; if it is NULL, memory stays constant
- * whatever the number of samples, and sluice_price_plan_choose() gives the
+ * whatever the number of samples, and sluice_dual_plan_choose() gives the
  * choices later.  With `choice`, the last few samples are exchanged one by one
  * while that helps, so primal_s may be lower then.
  *
@@ -71,8 +77,8 @@ struct sluice_lp_result {
  * divides them).  dual_s is lowered by 4e-6 of itself, more than the rounding of
  * the sums can be.
  *
- * SLUICE_E_INVALID, with the reason in err, if a capacity is not positive or a price
- * negative or not finite;
+ * SLUICE_E_INVALID, with the reason in err, if a capacity is not positive or an
+ * external cost negative or not finite;
  * SLUICE_E_NO_MEMORY. */
 SLUICE_MUST_USE sluice_status sluice_plan_lp(const struct sluice_menu_source *source,
                                              const struct sluice_capacities *capacities,
@@ -81,11 +87,11 @@ SLUICE_MUST_USE sluice_status sluice_plan_lp(const struct sluice_menu_source *so
 
 /* Chooses for samples one after the other: carries the rounding error along, {0} at
  * the start.  In the order 0, 1, ... this is exactly the plan that was forecast. */
-struct sluice_price_balance {
+struct sluice_dual_balance {
     double error[SLUICE_NUM_RESOURCES];
 };
-unsigned sluice_price_plan_choose(const struct sluice_price_plan *plan,
-                                  struct sluice_price_balance *balance,
-                                  const struct sluice_menu *menu);
+unsigned sluice_dual_plan_choose(const struct sluice_dual_plan *plan,
+                                 struct sluice_dual_balance *balance,
+                                 const struct sluice_menu *menu);
 
 #endif

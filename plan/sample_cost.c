@@ -3,8 +3,8 @@
 #include "base/file.h"
 #include "plan/csv.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +13,60 @@
 #define SIZES_FILE "prep_sizes.csv"
 #define TIMES_FILE "prep_times.csv"
 
-/* Column names in the original's order; original_shape stands between stages 1 and 2. */
-static const char *const size_columns[] = {"index",
-                                           "raw",
-                                           "decoding",
-                                           "original_shape",
-                                           "RandomResizedCrop",
-                                           "RandomHorizontalFlip",
-                                           "ToTensor",
-                                           "Normalize"};
-static const char *const time_columns[] = {
-    "index",    "loader",   "decoding", "RandomResizedCrop", "RandomHorizontalFlip",
-    "ToTensor", "Normalize"};
-
-#define NUM_SIZE_COLUMNS SLUICE_ARRAY_LEN(size_columns)
-#define NUM_TIME_COLUMNS SLUICE_ARRAY_LEN(time_columns)
 #define SHAPE_COLUMN 3
+#define MAX_COLUMNS (SLUICE_MAX_OPS + 3)
+
+_Static_assert(MAX_COLUMNS <= SLUICE_CSV_MAX_COLUMNS, "the ops have more columns than a file may");
+
+struct columns {
+    const char *names[MAX_COLUMNS];
+    size_t num;
+};
+
+/* The original's name of the stage that an op makes, or torchvision's of the op. */
+static const char *column_of(const char *op)
+{
+    static const struct {
+        const char *op, *column;
+    } names[] = {
+        {"decode", "decoding"},
+        {"random_resized_crop", "RandomResizedCrop"},
+        {"resize", "Resize"},
+        {"center_crop", "CenterCrop"},
+        {"hflip", "RandomHorizontalFlip"},
+        {"to_tensor", "ToTensor"},
+        {"normalize", "Normalize"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(names); i++) {
+        if (strcmp(names[i].op, op) == 0)
+            return names[i].column;
+    }
+    return op;
+}
+
+static struct columns columns_of(const struct sluice_pipeline *pipeline, const char *first)
+{
+    struct columns columns = {.names = {"index", first}, .num = 2};
+    for (unsigned op = 0; op < sluice_pipeline_num_ops(pipeline); op++)
+        columns.names[columns.num++] = column_of(sluice_pipeline_op_name(pipeline, op));
+    return columns;
+}
+
+/* original_shape stands between stages 1 and 2. */
+static struct columns size_columns(const struct sluice_pipeline *pipeline)
+{
+    struct columns columns = columns_of(pipeline, "raw");
+    memmove(&columns.names[SHAPE_COLUMN + 1], &columns.names[SHAPE_COLUMN],
+            (columns.num - SHAPE_COLUMN) * sizeof(columns.names[0]));
+    columns.names[SHAPE_COLUMN] = "original_shape";
+    columns.num++;
+    return columns;
+}
+
+static struct columns time_columns(const struct sluice_pipeline *pipeline)
+{
+    return columns_of(pipeline, "loader");
+}
 
 void sluice_cost_table_clear(struct sluice_cost_table *table)
 {
@@ -54,7 +92,7 @@ static sluice_status read_size_row(const struct sluice_csv *csv, size_t index,
     if (status == SLUICE_OK && given != index)
         return sluice_csv_fail(csv, 0, "rows must count up from 0", err);
     size_t stage = 0;
-    for (size_t column = 1; status == SLUICE_OK && column < NUM_SIZE_COLUMNS; column++) {
+    for (size_t column = 1; status == SLUICE_OK && column < csv->num_columns; column++) {
         if (column == SHAPE_COLUMN) {
             unsigned width, height;
             int used = 0;
@@ -70,14 +108,14 @@ static sluice_status read_size_row(const struct sluice_csv *csv, size_t index,
     return status;
 }
 
-sluice_status sluice_cost_table_read_sizes(const char *path, struct sluice_cost_table *table,
-                                           struct sluice_err *err)
+sluice_status sluice_cost_table_read_sizes(const char *path, const struct sluice_pipeline *pipeline,
+                                           struct sluice_cost_table *table, struct sluice_err *err)
 {
     struct sluice_csv csv;
-    struct sluice_cost_table read = {0};
+    const struct columns columns = size_columns(pipeline);
+    struct sluice_cost_table read = {.num_stages = sluice_pipeline_num_ops(pipeline) + 1};
     size_t capacity = 0;
-    sluice_status status =
-        sluice_csv_open(&csv, path, NULL, ';', size_columns, NUM_SIZE_COLUMNS, err);
+    sluice_status status = sluice_csv_open(&csv, path, NULL, ';', columns.names, columns.num, err);
     while (status == SLUICE_OK) {
         bool is_end;
         status = sluice_csv_next(&csv, &is_end, err);
@@ -108,12 +146,12 @@ sluice_status sluice_cost_table_read_sizes(const char *path, struct sluice_cost_
     return SLUICE_OK;
 }
 
-sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_table *table,
-                                           struct sluice_err *err)
+sluice_status sluice_cost_table_read_times(const char *path, const struct sluice_pipeline *pipeline,
+                                           struct sluice_cost_table *table, struct sluice_err *err)
 {
     struct sluice_csv csv;
-    sluice_status status =
-        sluice_csv_open(&csv, path, NULL, ',', time_columns, NUM_TIME_COLUMNS, err);
+    const struct columns columns = time_columns(pipeline);
+    sluice_status status = sluice_csv_open(&csv, path, NULL, ',', columns.names, columns.num, err);
     size_t row = 0;
     while (status == SLUICE_OK) {
         bool is_end;
@@ -130,7 +168,7 @@ sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_
         status = sluice_csv_number(&csv, 0, INT64_MAX, &given, err);
         if (status == SLUICE_OK && given != row)
             status = sluice_csv_fail(&csv, 0, "rows must count up from 0", err);
-        for (size_t k = 0; status == SLUICE_OK && k < SLUICE_PROFILE_STAGES; k++)
+        for (size_t k = 0; status == SLUICE_OK && k < table->num_stages; k++)
             status = sluice_csv_seconds(&csv, k + 1, &table->rows[row].op_s[k], err);
         row++;
     }
@@ -141,14 +179,14 @@ sluice_status sluice_cost_table_read_times(const char *path, struct sluice_cost_
     return status;
 }
 
-sluice_status sluice_cost_table_read(const char *folder, struct sluice_cost_table *table,
-                                     struct sluice_err *err)
+sluice_status sluice_cost_table_read(const char *folder, const struct sluice_pipeline *pipeline,
+                                     struct sluice_cost_table *table, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     struct sluice_cost_table read = {0};
     sluice_status status = sluice_path_in(folder, SIZES_FILE, path, err);
     if (status == SLUICE_OK)
-        status = sluice_cost_table_read_sizes(path, &read, err);
+        status = sluice_cost_table_read_sizes(path, pipeline, &read, err);
     if (status == SLUICE_OK)
         status = sluice_path_in(folder, TIMES_FILE, path, err);
     if (status == SLUICE_OK && access(path, F_OK) != 0 && errno == ENOENT)
@@ -159,7 +197,7 @@ sluice_status sluice_cost_table_read(const char *folder, struct sluice_cost_tabl
                         "plan --times-model)",
                         path);
     if (status == SLUICE_OK)
-        status = sluice_cost_table_read_times(path, &read, err);
+        status = sluice_cost_table_read_times(path, pipeline, &read, err);
     if (status != SLUICE_OK) {
         sluice_cost_table_clear(&read);
         return status;
@@ -183,34 +221,50 @@ sluice_status sluice_cost_table_read(const char *folder, struct sluice_cost_tabl
 #define TO_TENSOR_S_PER_BYTE (110e-6 / 602112)
 #define NORMALIZE_S_PER_BYTE (48e-6 / 602112)
 
-void sluice_cost_table_model_times(struct sluice_cost_table *table)
+static double model_op_s(const char *op, const struct sluice_sample_cost *row, unsigned stage)
+{
+    const double pixels = row->width ? (double)row->width * row->height : (double)row->bytes[1] / 3;
+    const double bytes = (double)row->bytes[stage];
+    if (strcmp(op, "decode") == 0)
+        return HUFFMAN_S_PER_BYTE * (double)row->bytes[0] + RECONSTRUCT_S_PER_PIXEL * pixels;
+    if (strcmp(op, "to_tensor") == 0)
+        return TO_TENSOR_S_PER_BYTE * bytes;
+    if (strcmp(op, "normalize") == 0)
+        return NORMALIZE_S_PER_BYTE * bytes;
+    if (strcmp(op, "random_resized_crop") == 0 || strcmp(op, "resize") == 0)
+        return RESIZE_S_PER_PIXEL * pixels;
+    return FLIP_S_PER_BYTE * bytes; /* copies */
+}
+
+void sluice_cost_table_model_times(struct sluice_cost_table *table,
+                                   const struct sluice_pipeline *pipeline)
 {
     for (size_t i = 0; i < table->num_rows; i++) {
         struct sluice_sample_cost *row = &table->rows[i];
-        const double file_bytes = (double)row->bytes[0];
-        const double pixels =
-            row->width ? (double)row->width * row->height : (double)row->bytes[1] / 3;
-        row->op_s[0] = READ_S_PER_BYTE * file_bytes;
-        row->op_s[1] = HUFFMAN_S_PER_BYTE * file_bytes + RECONSTRUCT_S_PER_PIXEL * pixels;
-        row->op_s[2] = RESIZE_S_PER_PIXEL * pixels;
-        row->op_s[3] = FLIP_S_PER_BYTE * (double)row->bytes[3];
-        row->op_s[4] = TO_TENSOR_S_PER_BYTE * (double)row->bytes[4];
-        row->op_s[5] = NORMALIZE_S_PER_BYTE * (double)row->bytes[5];
+        row->op_s[0] = READ_S_PER_BYTE * (double)row->bytes[0];
+        for (unsigned stage = 1; stage < table->num_stages; stage++)
+            row->op_s[stage] = model_op_s(sluice_pipeline_op_name(pipeline, stage - 1), row, stage);
     }
 }
 
 /* --- writing --- */
 
+struct written {
+    const struct sluice_cost_table *table;
+    struct columns columns;
+};
+
 static void write_sizes(FILE *file, const void *ctx)
 {
-    const struct sluice_cost_table *table = ctx;
-    for (size_t i = 0; i < NUM_SIZE_COLUMNS; i++)
-        fprintf(file, "%s;", size_columns[i]);
+    const struct written *written = ctx;
+    const struct sluice_cost_table *table = written->table;
+    for (size_t i = 0; i < written->columns.num; i++)
+        fprintf(file, "%s;", written->columns.names[i]);
     for (size_t i = 0; i < table->num_rows; i++) {
         const struct sluice_sample_cost *row = &table->rows[i];
         fprintf(file, "\n%zu;%llu;%llu;(%u, %u);", i, (unsigned long long)row->bytes[0],
                 (unsigned long long)row->bytes[1], row->width, row->height);
-        for (size_t k = 2; k < SLUICE_PROFILE_STAGES; k++)
+        for (size_t k = 2; k < table->num_stages; k++)
             fprintf(file, "%llu;", (unsigned long long)row->bytes[k]);
     }
     fputc('\n', file);
@@ -218,35 +272,39 @@ static void write_sizes(FILE *file, const void *ctx)
 
 static void write_times(FILE *file, const void *ctx)
 {
-    const struct sluice_cost_table *table = ctx;
-    for (size_t i = 0; i < NUM_TIME_COLUMNS; i++)
-        fprintf(file, "%s%s", i ? "," : "", time_columns[i]);
+    const struct written *written = ctx;
+    const struct sluice_cost_table *table = written->table;
+    for (size_t i = 0; i < written->columns.num; i++)
+        fprintf(file, "%s%s", i ? "," : "", written->columns.names[i]);
     for (size_t i = 0; i < table->num_rows; i++) {
         fprintf(file, "\n%zu", i);
-        for (size_t k = 0; k < SLUICE_PROFILE_STAGES; k++)
+        for (size_t k = 0; k < table->num_stages; k++)
             fprintf(file, ",%.9f", table->rows[i].op_s[k]);
     }
     fputc('\n', file);
 }
 
 static sluice_status write_file(const char *folder, const char *name,
-                                void (*print)(FILE *file, const void *table),
-                                const struct sluice_cost_table *table, struct sluice_err *err)
+                                void (*print)(FILE *file, const void *written),
+                                const struct written *written, struct sluice_err *err)
 {
     char path[SLUICE_MAX_PATH_BYTES];
     const sluice_status status = sluice_path_in(folder, name, path, err);
     if (status != SLUICE_OK)
         return status;
-    return sluice_file_print_atomic(path, print, table, err);
+    return sluice_file_print_atomic(path, print, written, err);
 }
 
-sluice_status sluice_cost_table_write(const char *folder, const struct sluice_cost_table *table,
-                                      struct sluice_err *err)
+sluice_status sluice_cost_table_write(const char *folder, const struct sluice_pipeline *pipeline,
+                                      const struct sluice_cost_table *table, struct sluice_err *err)
 {
+    assert(table->num_stages == sluice_pipeline_num_ops(pipeline) + 1);
+    const struct written sizes = {table, size_columns(pipeline)};
+    const struct written times = {table, time_columns(pipeline)};
     sluice_status status = sluice_mkdirs(folder, err);
     if (status == SLUICE_OK)
-        status = write_file(folder, SIZES_FILE, write_sizes, table, err);
+        status = write_file(folder, SIZES_FILE, write_sizes, &sizes, err);
     if (status == SLUICE_OK)
-        status = write_file(folder, TIMES_FILE, write_times, table, err);
+        status = write_file(folder, TIMES_FILE, write_times, &times, err);
     return status;
 }

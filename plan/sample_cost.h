@@ -2,37 +2,43 @@
 #define SLUICE_PLAN_SAMPLE_COST_H
 
 #include "base/error.h"
+#include "pipeline/pipeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a profile knows of each sample, and the two files it is kept in, in the
- * original implementation's formats:
+/* What a profile knows of each sample, and the two files it is kept in, in the formats of the
+ * original implementation:
  *
- *   prep_sizes.csv  ';'-separated: index, raw, decoding, original_shape,
- *                   RandomResizedCrop, RandomHorizontalFlip, ToTensor, Normalize
- *                   (bytes at each stage; original_shape is "(width, height)")
+ *   prep_sizes.csv  ';'-separated: index, raw, decoding, original_shape, RandomResizedCrop,
+ *                   RandomHorizontalFlip, ToTensor, Normalize (bytes at each stage;
+ *                   original_shape is "(width, height)")
  *   prep_times.csv  ','-separated: index, loader, decoding, RandomResizedCrop,
- *                   RandomHorizontalFlip, ToTensor, Normalize (seconds; `loader`
- *                   is reading the file)
+ *                   RandomHorizontalFlip, ToTensor, Normalize (seconds; `loader` is reading the
+ *                   file)
+ *
+ * These are the columns of the default pipeline.  Another one has a column for each of its ops, in
+ * their order, named after torchvision's class (Resize, CenterCrop).
  *
  * Row i is sample i of the training subset.
  *
  * Threads: a table belongs to one thread at a time; reading it is pure. */
 
-#define SLUICE_PROFILE_STAGES 6 /* raw, decoding, crop, flip, to_tensor, normalize */
+/* Stage k is the sample at split k. */
+#define SLUICE_MAX_STAGES (SLUICE_MAX_OPS + 1)
 
 struct sluice_sample_cost {
-    uint64_t bytes[SLUICE_PROFILE_STAGES]; /* [k]: payload at split k; [0] is the file */
-    double op_s[SLUICE_PROFILE_STAGES]; /* [0]: reading the file; [k]: the op that makes stage k */
-    uint32_t width, height;             /* of the decoded image; 0: not known */
-    uint8_t coding;                     /* image/coding.h; not in the files */
+    uint64_t bytes[SLUICE_MAX_STAGES]; /* of payload; [0] is the file */
+    double op_s[SLUICE_MAX_STAGES];    /* [0]: reading the file; [k]: the op that makes stage k */
+    uint32_t width, height;            /* of the decoded image; 0: not known */
+    uint8_t coding;                    /* image/coding.h; not in the files */
 };
 
 struct sluice_cost_table {
     struct sluice_sample_cost *rows; /* owned */
     size_t num_rows;
+    unsigned num_stages; /* ops of the pipeline + 1 */
 };
 
 void sluice_cost_table_clear(struct sluice_cost_table *table);
@@ -40,28 +46,33 @@ void sluice_cost_table_clear(struct sluice_cost_table *table);
 /* Whether row i is one of num_samples of num_rows that are spread evenly; 0: all are. */
 bool sluice_cost_table_is_sampled(uint64_t i, uint64_t num_rows, uint64_t num_samples);
 
-/* Reads FOLDER/prep_sizes.csv and FOLDER/prep_times.csv.  An error names file,
- * line and column.  A missing prep_times.csv is SLUICE_E_NOT_FOUND and says what
- * can be done (profile, or model the times). */
+/* Reads FOLDER/prep_sizes.csv and FOLDER/prep_times.csv of this pipeline.  An error names file,
+ * line and column.  A missing prep_times.csv is SLUICE_E_NOT_FOUND and says what can be done
+ * (profile, or model the times).  cost_folder.h tells whether they are of this pipeline. */
 SLUICE_MUST_USE sluice_status sluice_cost_table_read(const char *folder,
+                                                     const struct sluice_pipeline *pipeline,
                                                      struct sluice_cost_table *table,
                                                      struct sluice_err *err);
 
 /* The two halves by themselves; times needs the rows that sizes made. */
 SLUICE_MUST_USE sluice_status sluice_cost_table_read_sizes(const char *path,
+                                                           const struct sluice_pipeline *pipeline,
                                                            struct sluice_cost_table *table,
                                                            struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_cost_table_read_times(const char *path,
+                                                           const struct sluice_pipeline *pipeline,
                                                            struct sluice_cost_table *table,
                                                            struct sluice_err *err);
 
 /* Fills op_s from bytes and pixels by a linear model (the constants and their
  * origin stand in the .c). */
-void sluice_cost_table_model_times(struct sluice_cost_table *table);
+void sluice_cost_table_model_times(struct sluice_cost_table *table,
+                                   const struct sluice_pipeline *pipeline);
 
 /* Writes both files into `folder`, which is made if it is missing; each appears
  * whole or not at all (written beside, then renamed). */
 SLUICE_MUST_USE sluice_status sluice_cost_table_write(const char *folder,
+                                                      const struct sluice_pipeline *pipeline,
                                                       const struct sluice_cost_table *table,
                                                       struct sluice_err *err);
 

@@ -1,6 +1,7 @@
 #include "plan/sample_facts.h"
 
 #include "image/coding.h"
+#include "image/image.h"
 
 #include <math.h>
 
@@ -38,12 +39,13 @@ struct sluice_sample_facts sluice_sample_facts_make(const struct sluice_pipeline
         facts.height = guess_side(sqrt(pixels / GUESSED_SHAPE));
         facts.is_size_guessed = true;
     }
-    const struct sluice_draws draws =
-        sluice_pipeline_draws(pipeline, key, facts.width, facts.height);
-    facts.crop.top = draws.top;
-    facts.crop.left = draws.left;
-    facts.crop.height = draws.height;
-    facts.crop.width = draws.width;
+    struct sluice_box box = {0, 0, facts.width, facts.height};
+    (void)sluice_pipeline_file_box(pipeline, key, facts.width, facts.height,
+                                   sluice_pipeline_u8_split(pipeline), SLUICE_FORM_U8, &box);
+    facts.crop.top = box.top;
+    facts.crop.left = box.left;
+    facts.crop.height = box.height;
+    facts.crop.width = box.width;
     return facts;
 }
 

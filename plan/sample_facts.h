@@ -19,7 +19,8 @@ struct sluice_sample_facts {
     bool is_size_guessed;
     uint32_t output_size; /* side of the square that it ends as; 0: the image's own size */
     struct {
-        uint32_t top, left, height, width; /* the whole image if the pipeline draws none */
+        uint32_t top, left, height,
+            width; /* all that the ops look at; the whole image if they begin with no crop */
     } crop;
 };
 

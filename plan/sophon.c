@@ -13,12 +13,13 @@ struct candidate {
     uint8_t stage;
 };
 
-static struct candidate find_candidate(const struct sluice_sample_cost *row, size_t index)
+static struct candidate find_candidate(const struct sluice_sample_cost *row, unsigned num_stages,
+                                       size_t index)
 {
     struct candidate best = {.index = index};
-    for (uint8_t stage = 1; stage < SLUICE_PROFILE_STAGES; stage++) {
+    for (unsigned stage = 1; stage < num_stages; stage++) {
         if (row->bytes[stage] < row->bytes[best.stage])
-            best.stage = stage;
+            best.stage = (uint8_t)stage;
     }
     for (uint8_t op = 1; op <= best.stage; op++)
         best.op_s += row->op_s[op];
@@ -69,7 +70,7 @@ sluice_status sluice_plan_sophon(const struct sluice_cost_table *table,
                            table->num_rows);
     uint64_t net_bytes = 0;
     for (size_t i = 0; i < table->num_rows; i++) {
-        candidates[i] = find_candidate(&table->rows[i], i);
+        candidates[i] = find_candidate(&table->rows[i], table->num_stages, i);
         net_bytes += table->rows[i].bytes[0];
     }
     qsort(candidates, table->num_rows, sizeof(*candidates), compare_candidates);
@@ -87,9 +88,4 @@ sluice_status sluice_plan_sophon(const struct sluice_cost_table *table,
     }
     free(candidates);
     return SLUICE_OK;
-}
-
-void sluice_plan_fixed(const struct sluice_cost_table *table, uint8_t split, uint8_t *out)
-{
-    memset(out, split, table->num_rows);
 }

@@ -27,14 +27,11 @@
  * Pure: no I/O, clock, randomness or threads.  Equal input gives the equal plan
  * on every machine.  O(n log n). */
 
-/* Fills split[0 .. table->num_rows) with values in [0, SLUICE_PROFILE_STAGES).
+/* Fills split[0 .. table->num_rows) with values in [0, table->num_stages).
  * SLUICE_E_INVALID, with the reason in err and split untouched, if a rate is not
  * positive; SLUICE_E_NO_MEMORY for the order. */
 SLUICE_MUST_USE sluice_status sluice_plan_sophon(const struct sluice_cost_table *table,
                                                  const struct sluice_rates *rates, uint8_t *split,
                                                  struct sluice_err *err);
-
-/* The same split for all: no-off (0), resize-off (3), all-off (5). */
-void sluice_plan_fixed(const struct sluice_cost_table *table, uint8_t split, uint8_t *out);
 
 #endif

@@ -12,7 +12,7 @@
  * could not be decoded says nothing.  facts and is_measured have a value for each row.
  *
  * Threads: pure. */
-void sluice_cost_table_fill(struct sluice_cost_table *table,
+void sluice_cost_table_fill(struct sluice_cost_table *table, const struct sluice_pipeline *pipeline,
                             const struct sluice_sample_facts *facts, const bool *is_measured);
 
 #endif

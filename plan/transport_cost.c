@@ -1,7 +1,8 @@
 #include "plan/transport_cost.h"
 
+#include "plan/nnls.h"
+
 #include <math.h>
-#include <stdbool.h>
 
 /* On the machine of the defaults. */
 #define PROBED_S_PER_BYTE 0.2e-9
@@ -72,17 +73,21 @@ static void solve(const struct squares *squares, double prior_weight, const doub
                   double w[NUM_COSTS])
 {
     const double factor = squares->expected > 0 ? squares->seen / squares->expected : 1;
-    const double prior = fmin(fmax(factor, 0.25), 4);
-    for (int f = 0; f < NUM_COSTS; f++)
-        w[f] = fmax(prior, low[f]);
-    for (int sweep = 0; sweep < NUM_SWEEPS; sweep++) {
-        for (int f = 0; f < NUM_COSTS; f++) {
-            double gradient = squares->b[f] + prior_weight * (prior - w[f]);
-            for (int g = 0; g < NUM_COSTS; g++)
-                gradient -= squares->a[f][g] * w[g];
-            w[f] = fmax(w[f] + gradient / (squares->a[f][f] + prior_weight), low[f]);
-        }
+    double prior[NUM_COSTS];
+    for (int f = 0; f < NUM_COSTS; f++) {
+        prior[f] = fmin(fmax(factor, 0.25), 4);
+        w[f] = fmax(prior[f], low[f]);
     }
+    const struct sluice_nnls problem = {
+        .num = NUM_COSTS,
+        .a = &squares->a[0][0],
+        .b = squares->b,
+        .prior = prior,
+        .pull = prior_weight,
+        .low = low,
+        .max_sweeps = NUM_SWEEPS,
+    };
+    sluice_nnls_solve(&problem, w);
 }
 
 /* One node's costs, from the usual ones on. */
@@ -132,15 +137,15 @@ void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double r
     fit_side(compute, false, 0, seen, num_seen);
 }
 
-void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
+void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bool is_job,
                                double cost[SLUICE_NUM_RESOURCES])
 {
     const double bytes = cost[SLUICE_NETWORK];
     cost[SLUICE_STORAGE_CPU] += transport->storage_s_per_sample +
-                                (choice ? transport->storage_s_per_job : 0) +
+                                (is_job ? transport->storage_s_per_job : 0) +
                                 transport->storage_s_per_byte * bytes;
     cost[SLUICE_COMPUTE_CPU] += transport->compute_s_per_sample +
-                                (choice ? transport->compute_s_per_job : 0) +
+                                (is_job ? transport->compute_s_per_job : 0) +
                                 transport->compute_s_per_byte * bytes;
     cost[SLUICE_RECEIVE] += transport->receive_s_per_sample + transport->receive_s_per_byte * bytes;
 }

@@ -3,6 +3,7 @@
 
 #include "plan/menu.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* CPU time that a sample takes on either node beside its ops: reading the file, handing it from
@@ -15,15 +16,18 @@
  * Threads: pure functions; a plain value. */
 
 struct sluice_transport_cost {
-    double
-        storage_s_per_sample;  /* reading is in it; a file takes no more than this and its bytes */
-    double storage_s_per_job;  /* more for what a prep worker has worked on */
-    double storage_s_per_byte; /* of payload */
+    /* Reading is in it; a file takes no more than this and its bytes. */
+    double storage_s_per_sample;
+    /* More for what a prep worker has worked on. */
+    double storage_s_per_job;
+    /* Of payload, like the other bytes. */
+    double storage_s_per_byte;
     double compute_s_per_sample;
-    double compute_s_per_job; /* more for what a prep worker sent: it comes one by one */
+    /* More for what a prep worker sent: it comes one by one. */
+    double compute_s_per_job;
     double compute_s_per_byte;
-    double receive_s_per_sample; /* of these, the receiving thread's while there is always more */
-    double receive_s_per_byte;
+    /* Of these, the receiving thread's while there is always more. */
+    double receive_s_per_sample, receive_s_per_byte;
 };
 
 /* Of one core of an AMD EPYC (Zen 4); the .c says how it was measured. */
@@ -41,23 +45,23 @@ struct sluice_transport_seen {
     size_t num_samples, num_jobs; /* a job: for a prep worker */
     double bytes;                 /* of payload */
     double storage_s, compute_s;  /* CPU time, that of reading files included; NAN: not known */
-    double storage_share,
-        compute_share; /* of the node's cores that its process kept busy: 0 to 1 */
+    /* Of the node's cores that its process kept busy: 0 to 1. */
+    double storage_share, compute_share;
 };
 
 /* Brings it to machines, and a link between them, that a profile has seen; reading a file takes the
  * storage node read_s, and a sample no less.
  *
- * The least squares of what a sample takes, each phase weighted by the square of how busy the node
- * was: messages that come one by one cost more than those that wait in a row, and what matters is
- * what they cost where that node's CPU is the limit.  The usual costs, brought to these by one
- * factor (a quarter to four), decide where little was seen. */
+ * Non-negative least squares (nnls.h) of what a sample takes, each phase weighted by the square of
+ * how busy the node was: messages that come one by one cost more than those that wait in a row, and
+ * what matters is what they cost where that node's CPU is the limit.  The usual costs, brought to
+ * these by one factor (a quarter to four), decide where little was seen. */
 void sluice_transport_cost_fit(struct sluice_transport_cost *transport, double read_s,
                                const struct sluice_transport_seen *seen, size_t num_seen);
 
-/* Adds to the cost of a choice of form_menu.h's list, whose payload is cost[SLUICE_NETWORK].
- */
-void sluice_transport_cost_add(const struct sluice_transport_cost *transport, unsigned choice,
+/* Adds to the cost of a choice, whose payload is cost[SLUICE_NETWORK]; is_job: a prep worker has
+ * it, as in every choice but the plain file. */
+void sluice_transport_cost_add(const struct sluice_transport_cost *transport, bool is_job,
                                double cost[SLUICE_NUM_RESOURCES]);
 
 #endif

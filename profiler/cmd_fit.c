@@ -8,12 +8,16 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const char *const op_names[SLUICE_PROFILE_STAGES] = {"read",  "decode",    "crop",
-                                                            "hflip", "to_tensor", "normalize"};
-
-/* What is fitted of the tables' ops: each, then all after reading. */
-enum { TOTAL = SLUICE_PROFILE_STAGES, NUM_TARGETS };
+/* What is fitted of the tables' ops: each stage's, then all after reading. */
+static const char *name_target(const struct sluice_pipeline *pipeline, unsigned target)
+{
+    if (target > sluice_pipeline_num_ops(pipeline))
+        return "all ops";
+    const char *name = target ? sluice_pipeline_op_name(pipeline, target - 1) : "read";
+    return strcmp(name, "random_resized_crop") == 0 ? "crop" : name;
+}
 
 /* Which samples are fitted to, and which are held out. */
 struct halves {
@@ -22,8 +26,8 @@ struct halves {
 
 static bool is_known(const struct halves *halves, uint64_t i)
 {
-    return sluice_cost_table_is_sampled(i % halves->num_samples, halves->num_samples,
-                                        halves->num_known);
+    const size_t n = halves->num_samples; /* a table has rows */
+    return n > 0 && sluice_cost_table_is_sampled(i % n, n, halves->num_known);
 }
 
 static struct halves divide(size_t num_samples, uint64_t num_known)
@@ -37,12 +41,13 @@ static struct halves divide(size_t num_samples, uint64_t num_known)
 
 /* --- ops --- */
 
-static double op_seconds(const struct sluice_sample_cost *row, int target)
+static double op_seconds(const struct sluice_cost_table *table, size_t i, unsigned target)
 {
-    if (target != TOTAL)
+    const struct sluice_sample_cost *row = &table->rows[i];
+    if (target < table->num_stages)
         return row->op_s[target];
     double sum = 0;
-    for (int op = 1; op < SLUICE_PROFILE_STAGES; op++)
+    for (unsigned op = 1; op < table->num_stages; op++)
         sum += row->op_s[op];
     return sum;
 }
@@ -60,14 +65,14 @@ static int compare(const void *a, const void *b)
 
 static sluice_status try_op(const struct sluice_cost_table *table,
                             const struct sluice_sample_facts *facts, const struct halves *halves,
-                            int target, struct quality *quality, struct sluice_err *err)
+                            unsigned target, struct quality *quality, struct sluice_err *err)
 {
     struct sluice_weights_fit fit = {0};
     double feature[SLUICE_NUM_CHOICE_FEATURES];
     for (size_t i = 0; i < table->num_rows; i++) {
         sluice_choice_features(&facts[i], feature);
         if (is_known(halves, i))
-            sluice_weights_fit_add(&fit, feature, op_seconds(&table->rows[i], target));
+            sluice_weights_fit_add(&fit, feature, op_seconds(table, i, target));
     }
     const struct sluice_choice_weights weights = sluice_weights_fit_solve(&fit, NULL);
     double *errors = calloc(table->num_rows + 1, sizeof(*errors));
@@ -77,7 +82,7 @@ static sluice_status try_op(const struct sluice_cost_table *table,
     double predicted_sum = 0, measured_sum = 0;
     *quality = (struct quality){0};
     for (size_t i = 0; i < table->num_rows; i++) {
-        const double measured = op_seconds(&table->rows[i], target);
+        const double measured = op_seconds(table, i, target);
         if (is_known(halves, i) || !(measured > 0))
             continue;
         sluice_choice_features(&facts[i], feature);
@@ -117,18 +122,19 @@ static void print_op(const char *name, bool is_json, const struct halves *halves
 }
 
 static sluice_status fit_ops(const struct sluice_profile_source *source,
-                             const struct sluice_cost_table *table,
+                             const struct sluice_profile *profile,
                              const struct sluice_form_table *forms, uint64_t num_known,
                              bool is_json, struct sluice_err *err)
 {
+    const struct sluice_cost_table *table = &profile->table;
     const struct halves halves = divide(table->num_rows, num_known);
     struct sluice_sample_facts *facts = NULL;
-    sluice_status status = sluice_profile_find_facts(source, table, forms, &facts, err);
-    for (int target = 0; status == SLUICE_OK && target < NUM_TARGETS; target++) {
+    sluice_status status = sluice_profile_find_facts(source, profile, forms, &facts, err);
+    for (unsigned target = 0; status == SLUICE_OK && target <= table->num_stages; target++) {
         struct quality quality = {0};
         status = try_op(table, facts, &halves, target, &quality, err);
         if (status == SLUICE_OK && quality.num_held_out > 0) /* else it counts under another op */
-            print_op(target == TOTAL ? "all ops" : op_names[target], is_json, &halves, &quality);
+            print_op(name_target(profile->pipeline, target), is_json, &halves, &quality);
     }
     free(facts);
     return status;
@@ -160,42 +166,46 @@ static void print_form(const char *choice, enum sluice_resource side, bool is_js
     json_decref(json);
 }
 
-static sluice_status try_forms(const struct sluice_form_table *forms, const bool *is_used,
+static sluice_status try_forms(const struct sluice_choices *choices,
+                               const struct sluice_form_table *forms, const bool *is_used,
                                const struct halves *halves, bool is_json, struct sluice_err *err)
 {
-    const struct sluice_choice_model preset = sluice_choice_model_default();
+    const struct sluice_choice_model preset = sluice_choice_model_default(choices);
     struct sluice_choice_model fitted;
     sluice_status status = sluice_choice_model_fit(forms, is_used, &preset, &fitted, err);
     if (status == SLUICE_OK && !is_json)
         printf("\n%-12s %-12s %8s %15s %8s %8s %8s %11s %8s %8s\n", "choice", "side", "held out",
                "mean", "median", "p90", "sum", "by default", "p90", "sum");
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < choices->num; c++) {
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
             struct sluice_choice_quality good = {0}, plain = {0};
             if (status == SLUICE_OK)
                 status = sluice_choice_model_try(forms, is_used, false, &fitted,
-                                                 SLUICE_NUM_CHOICE_CLASSES, c, side, &good, err);
+                                                 SLUICE_NUM_FILE_CLASSES, c, side, &good, err);
             if (status == SLUICE_OK)
                 status = sluice_choice_model_try(forms, is_used, false, &preset,
-                                                 SLUICE_NUM_CHOICE_CLASSES, c, side, &plain, err);
+                                                 SLUICE_NUM_FILE_CLASSES, c, side, &plain, err);
             if (status == SLUICE_OK && good.num_rows > 0)
-                print_form(sluice_form_menu_name(c), side, is_json, halves, &good, &plain);
+                print_form(sluice_choice_name(choices->at[c]), side, is_json, halves, &good,
+                           &plain);
         }
     }
     return status;
 }
 
-static sluice_status fit_forms(const struct sluice_form_table *forms, size_t num_samples,
-                               uint64_t num_known, bool is_json, struct sluice_err *err)
+static sluice_status fit_forms(const struct sluice_profile *profile,
+                               const struct sluice_form_table *forms, uint64_t num_known,
+                               bool is_json, struct sluice_err *err)
 {
     /* Samples may be a part of the subset: they count by their order. */
-    const struct halves halves = divide(num_samples, num_known);
+    const struct halves halves = divide(profile->table.num_rows, num_known);
     bool *is_used = calloc(forms->num_rows, sizeof(*is_used));
     if (!is_used)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to fit %zu rows", forms->num_rows);
     for (size_t i = 0; i < forms->num_rows; i++)
         is_used[i] = is_known(&halves, forms->rows[i].index);
-    const sluice_status status = try_forms(forms, is_used, &halves, is_json, err);
+    const sluice_status status =
+        try_forms(&profile->choices, forms, is_used, &halves, is_json, err);
     free(is_used);
     return status;
 }
@@ -232,7 +242,8 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &fit.source.pipeline,
      .arg = "SPEC",
-     .help = "Preprocessing steps that were profiled."},
+     .help = "Preprocessing steps that were profiled.",
+     .default_text = "as the folder says"},
     {.name = "seed",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
@@ -257,20 +268,20 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     if (parsed.should_exit)
         return parsed.exit_code;
 
-    struct sluice_cost_table table = {0};
+    struct sluice_profile profile = {0};
     struct sluice_form_table forms = {0};
     struct sluice_err err = {0};
-    sluice_status status = sluice_profile_load(&fit.source, &table, &err);
+    sluice_status status = sluice_profile_load(&fit.source, &profile, &err);
     if (status == SLUICE_OK)
-        status = sluice_profile_load_forms(&fit.source, &forms, &err);
+        status = sluice_profile_load_forms(&fit.source, &profile, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
         printf("%-12s %-12s %8s %15s %8s %8s %8s\n", "op", "", "held out", "mean", "median", "p90",
                "sum");
     if (status == SLUICE_OK)
-        status = fit_ops(&fit.source, &table, &forms, fit.num_known, parsed.is_json, &err);
+        status = fit_ops(&fit.source, &profile, &forms, fit.num_known, parsed.is_json, &err);
     if (status == SLUICE_OK && forms.num_rows > 0)
-        status = fit_forms(&forms, table.num_rows, fit.num_known, parsed.is_json, &err);
+        status = fit_forms(&profile, &forms, fit.num_known, parsed.is_json, &err);
     sluice_form_table_clear(&forms);
-    sluice_cost_table_clear(&table);
+    sluice_profile_clear(&profile);
     return sluice_cli_exit_code(status, &err);
 }

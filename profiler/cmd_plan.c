@@ -11,30 +11,30 @@
 
 const char *const sluice_profile_planners[] = {"lp", "greedy", "nooff", "alloff", "piloff", NULL};
 
-#define PILOFF_SPLIT 3
-#define ALLOFF_SPLIT 5
-
 sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_form_menu *menu,
                                        const struct sluice_rates *rates, uint8_t **choice,
                                        struct sluice_err *err)
 {
     const struct sluice_cost_table *table = menu->table;
+    const struct sluice_choices *choices = &menu->choices;
     uint8_t *plan = malloc(table->num_rows ? table->num_rows : 1);
     if (!plan)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
                            table->num_rows);
     sluice_status status = SLUICE_OK;
     double bound_s;
-    if (strcmp(planner, "lp") == 0)
+    if (strcmp(planner, "lp") == 0) {
         status = sluice_form_menu_plan(menu, rates, plan, &bound_s, err);
-    else if (strcmp(planner, "greedy") == 0)
+    } else if (strcmp(planner, "greedy") == 0) {
         status = sluice_plan_sophon(table, rates, plan, err);
-    else if (strcmp(planner, "alloff") == 0)
-        sluice_plan_fixed(table, ALLOFF_SPLIT, plan);
-    else if (strcmp(planner, "piloff") == 0)
-        sluice_plan_fixed(table, PILOFF_SPLIT, plan);
-    else
-        sluice_plan_fixed(table, 0, plan);
+        for (size_t i = 0; status == SLUICE_OK && i < table->num_rows; i++)
+            plan[i] = (uint8_t)sluice_choices_find_split(choices, plan[i]);
+    } else {
+        const unsigned split = strcmp(planner, "alloff") == 0   ? choices->num_ops
+                               : strcmp(planner, "piloff") == 0 ? choices->u8_split
+                                                                : 0;
+        memset(plan, (int)sluice_choices_find_split(choices, split), table->num_rows);
+    }
     if (status != SLUICE_OK) {
         free(plan);
         return status;
@@ -66,6 +66,7 @@ struct results {
     size_t num_items;
     double bound_s; /* no plan among the same choices is faster */
     const char *costs;
+    struct sluice_choices choices;
 };
 
 /* Of the epoch. */
@@ -93,9 +94,9 @@ static void print_json(const struct results *results, const struct result *resul
 {
     const struct sluice_choice_forecast *forecast = &result->forecast;
     json_t *choices = json_object();
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < results->choices.num; c++) {
         if (forecast->choices[c])
-            json_object_set_new(choices, sluice_form_menu_name(c),
+            json_object_set_new(choices, sluice_choice_name(results->choices.at[c]),
                                 json_integer((json_int_t)forecast->choices[c]));
     }
     json_t *json = json_pack(
@@ -117,9 +118,9 @@ static void print_plans(const struct results *results)
         printf("%-8s %10.3f s  %8.3f%%  %12.6f GB  %-12s", results->items[i].planner,
                seconds_of(&results->items[i]), 100 * gap_of(results, &results->items[i]),
                (double)forecast->wire_bytes / 1e9, sluice_resource_name(forecast->slowest));
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < results->choices.num; c++) {
             if (forecast->choices[c])
-                printf(" %s:%llu", sluice_form_menu_name(c),
+                printf(" %s:%llu", sluice_choice_name(results->choices.at[c]),
                        (unsigned long long)forecast->choices[c]);
         }
         printf("\n");
@@ -155,7 +156,7 @@ static bool offers(const struct request *request, const char *form)
 
 /* The plan asked for first, then the others to compare it with. */
 static sluice_status make_results(const struct request *request,
-                                  const struct sluice_cost_table *table,
+                                  const struct sluice_profile *profile,
                                   const struct sluice_profile_costs *costs, struct results *results,
                                   struct sluice_err *err)
 {
@@ -166,10 +167,13 @@ static sluice_status make_results(const struct request *request,
         .gpu_samples_per_s = request->gpu_rate > 0 ? request->gpu_rate : INFINITY,
         .pcie_bytes_per_s = request->pcie_bw > 0 ? request->pcie_bw : INFINITY,
     };
+    const struct sluice_cost_table *table = &profile->table;
     results->costs = costs->name;
-    struct sluice_form_menu menu = sluice_profile_menu(table, costs);
-    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = offers(request, "jpeg_crop");
-    menu.has_choice[SLUICE_CHOICE_U8_PACKED] = offers(request, "u8_packed");
+    results->choices = profile->choices;
+    struct sluice_form_menu menu = sluice_profile_menu(profile, costs);
+    for (unsigned c = 0; c < menu.choices.num; c++)
+        menu.has_choice[c] |=
+            offers(request, sluice_form_name((enum sluice_form)menu.choices.at[c].form));
     uint8_t *choice = malloc(table->num_rows ? table->num_rows : 1);
     if (!choice)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
@@ -285,7 +289,8 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.source.pipeline,
      .arg = "SPEC",
-     .help = "Preprocessing steps, from which the crops follow."},
+     .help = "Preprocessing steps that were profiled, from which the crops follow.",
+     .default_text = "the folder's, else the default pipeline"},
     {.name = "seed",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
@@ -364,25 +369,25 @@ static bool parse_request(int argc, char **argv, const char *summary, bool has_p
 
 static int answer(const struct request *request, bool is_whatif)
 {
-    struct sluice_cost_table table = {0};
+    struct sluice_profile profile = {0};
     struct sluice_profile_costs costs = {0};
     struct results results = {0};
     struct sluice_err err = {0};
-    sluice_status status = sluice_profile_load(&request->source, &table, &err);
+    sluice_status status = sluice_profile_load(&request->source, &profile, &err);
     if (status == SLUICE_OK)
-        status = sluice_profile_load_costs(&request->source, &table, &costs, &err);
+        status = sluice_profile_load_costs(&request->source, &profile, &costs, &err);
     if (status == SLUICE_OK)
-        status = make_results(request, &table, &costs, &results, &err);
+        status = make_results(request, &profile, &costs, &results, &err);
     if (status == SLUICE_OK && request->is_json) {
         for (size_t i = 0; i < (is_whatif ? results.num_items : 1); i++)
-            print_json(&results, &results.items[i], table.num_rows);
+            print_json(&results, &results.items[i], profile.table.num_rows);
     } else if (status == SLUICE_OK && is_whatif) {
         print_whatif(&results);
     } else if (status == SLUICE_OK) {
         print_plans(&results);
     }
     sluice_profile_costs_clear(&costs);
-    sluice_cost_table_clear(&table);
+    sluice_profile_clear(&profile);
     return sluice_cli_exit_code(status, &err);
 }
 

@@ -28,13 +28,21 @@ static int compare_bytes(const void *a, const void *b)
 }
 
 /* How the sizes of all samples spread at each stage; stages with equal sizes are one line. */
-static sluice_status draw_sizes(const char *folder, const struct sluice_cost_table *table,
+static sluice_status draw_sizes(const char *folder, const struct sluice_profile *profile,
                                 struct sluice_err *err)
 {
-    static const struct {
+    const struct sluice_cost_table *table = &profile->table;
+    const unsigned num_ops = profile->choices.num_ops, u8_split = profile->choices.u8_split;
+    const struct {
         unsigned stage;
         const char *title;
-    } lines[] = {{0, "file"}, {1, "decoded"}, {3, "cropped, u8"}, {5, "float32"}};
+        bool is_drawn;
+    } lines[] = {
+        {0, "file", true},
+        {1, "decoded", true},
+        {u8_split, "cropped, u8", u8_split > 1},
+        {num_ops, "float32", num_ops > u8_split},
+    };
     enum { NUM_POINTS = 400 };
 
     struct sluice_figure figure;
@@ -48,6 +56,8 @@ static sluice_status draw_sizes(const char *folder, const struct sluice_cost_tab
     }
     char plot[1024] = "plot ";
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lines); i++) {
+        if (!lines[i].is_drawn)
+            continue;
         for (size_t row = 0; row < table->num_rows; row++)
             sorted[row] = table->rows[row].bytes[lines[i].stage];
         qsort(sorted, table->num_rows, sizeof(*sorted), compare_bytes);
@@ -72,7 +82,7 @@ static sluice_status draw_sizes(const char *folder, const struct sluice_cost_tab
 
 /* One line per planner over a rate that `set` puts into the rates. */
 static sluice_status draw_over_rate(const char *folder, const char *name, const char *title,
-                                    const char *xlabel, const struct sluice_cost_table *table,
+                                    const char *xlabel, const struct sluice_profile *profile,
                                     const struct sluice_profile_costs *costs,
                                     const struct sluice_rates *rates, const double *values,
                                     size_t num_values, void (*set)(struct sluice_rates *, double),
@@ -83,8 +93,9 @@ static sluice_status draw_over_rate(const char *folder, const char *name, const 
     if (status != SLUICE_OK)
         return status;
     char plot[1024] = "plot ";
-    struct sluice_form_menu menu = sluice_profile_menu(table, costs);
-    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = menu.has_choice[SLUICE_CHOICE_U8_PACKED] = true;
+    struct sluice_form_menu menu = sluice_profile_menu(profile, costs);
+    for (unsigned c = 0; c < menu.choices.num; c++)
+        menu.has_choice[c] = true;
     fprintf(figure.script, "$data << EOD\n");
     for (size_t i = 0; i < num_values; i++) {
         struct sluice_rates at = *rates;
@@ -125,25 +136,25 @@ static void set_storage_cores(struct sluice_rates *rates, double cores)
     rates->storage_cores = cores;
 }
 
-static sluice_status draw_table(const char *folder, const struct sluice_cost_table *table,
+static sluice_status draw_table(const char *folder, const struct sluice_profile *profile,
                                 const struct sluice_profile_costs *costs,
                                 const struct sluice_rates *rates, struct sluice_err *err)
 {
     static const double mbits[] = {50, 100, 200, 350, 500, 750, 1000, 2000, 5000, 10000};
     static const double cores[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
     char title[200];
-    sluice_status status = draw_sizes(folder, table, err);
+    sluice_status status = draw_sizes(folder, profile, err);
     if (status != SLUICE_OK)
         return status;
     snprintf(title, sizeof(title), "Epoch time over bandwidth (%g storage, %g compute cores)",
              rates->storage_cores, rates->compute_cores);
-    status = draw_over_rate(folder, "time_over_bandwidth", title, "bandwidth, Mbit/s", table, costs,
-                            rates, mbits, SLUICE_ARRAY_LEN(mbits), set_bandwidth, err);
+    status = draw_over_rate(folder, "time_over_bandwidth", title, "bandwidth, Mbit/s", profile,
+                            costs, rates, mbits, SLUICE_ARRAY_LEN(mbits), set_bandwidth, err);
     if (status != SLUICE_OK)
         return status;
     snprintf(title, sizeof(title), "Epoch time over storage cores (%g Mbit/s, %g compute cores)",
              rates->link_bytes_per_s * 8 / 1e6, rates->compute_cores);
-    return draw_over_rate(folder, "time_over_storage_cores", title, "storage cores", table, costs,
+    return draw_over_rate(folder, "time_over_storage_cores", title, "storage cores", profile, costs,
                           rates, cores, SLUICE_ARRAY_LEN(cores), set_storage_cores, err);
 }
 
@@ -386,19 +397,19 @@ int sluice_profile_cmd_report(int argc, char **argv)
         .compute_cores = (double)given.local_cpus,
         .gpu_samples_per_s = INFINITY,
     };
-    struct sluice_cost_table table = {0};
+    struct sluice_profile profile = {0};
     struct sluice_profile_costs costs = {0};
     struct sluice_err err = {0};
     sluice_status status = sluice_mkdirs(given.out_folder, &err);
     if (status == SLUICE_OK && has_table)
-        status = sluice_profile_load(&given.source, &table, &err);
+        status = sluice_profile_load(&given.source, &profile, &err);
     if (status == SLUICE_OK && has_table)
-        status = sluice_profile_load_costs(&given.source, &table, &costs, &err);
+        status = sluice_profile_load_costs(&given.source, &profile, &costs, &err);
     if (status == SLUICE_OK && has_table)
-        status = draw_table(given.out_folder, &table, &costs, &rates, &err);
+        status = draw_table(given.out_folder, &profile, &costs, &rates, &err);
     if (status == SLUICE_OK && given.runs_path)
         status = report_runs(given.runs_path, given.out_folder, &err);
     sluice_profile_costs_clear(&costs);
-    sluice_cost_table_clear(&table);
+    sluice_profile_clear(&profile);
     return sluice_cli_exit_code(status, &err);
 }

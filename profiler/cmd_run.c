@@ -9,6 +9,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "plan/choice_fit.h"
+#include "plan/cost_folder.h"
 #include "plan/model_file.h"
 #include "plan/op_meter.h"
 #include "profiler/form_meter.h"
@@ -84,17 +85,19 @@ static sluice_status measure(struct run *run, const char *root, const char *name
 }
 
 /* The model that the measurements make, beside the tables. */
-static sluice_status write_model(const char *folder, const struct sluice_form_table *forms,
+static sluice_status write_model(const char *folder, const struct sluice_pipeline *pipeline,
+                                 const struct sluice_form_table *forms,
                                  const struct sluice_cost_table *table, struct sluice_err *err)
 {
-    const struct sluice_choice_model preset = sluice_choice_model_default();
+    const struct sluice_choices choices = sluice_choices_of(pipeline);
+    const struct sluice_choice_model preset = sluice_choice_model_default(&choices);
     struct sluice_model_file file = {.num_samples = table->num_rows,
                                      .transport = sluice_transport_cost_default()};
     const sluice_status status = sluice_choice_model_fit(forms, NULL, &preset, &file.model, err);
     if (status != SLUICE_OK)
         return status;
     sluice_choice_model_set_disk(&file.model, table, table->num_rows);
-    return sluice_model_file_write(folder, &file, err);
+    return sluice_model_file_write(folder, pipeline, &file, err);
 }
 
 static sluice_status profile(const struct run_options *options, struct sluice_err *err)
@@ -105,6 +108,7 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     sluice_status status = run_init(&run, options, err);
     if (status != SLUICE_OK)
         return status;
+    table.num_stages = sluice_pipeline_num_ops(run.pipeline) + 1;
     status = sluice_manifest_open(options->root, &manifest, err);
     if (status == SLUICE_OK) {
         table.rows = calloc(manifest->num_entries, sizeof(*table.rows));
@@ -139,11 +143,11 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
                                  options->root, table.num_rows);
     }
     if (status == SLUICE_OK)
-        status = sluice_cost_table_write(options->out_folder, &table, err);
+        status = sluice_cost_table_write(options->out_folder, run.pipeline, &table, err);
     if (status == SLUICE_OK)
-        status = sluice_form_table_write(options->out_folder, &run.forms, err);
+        status = sluice_form_table_write(options->out_folder, &run.meter.choices, &run.forms, err);
     if (status == SLUICE_OK)
-        status = write_model(options->out_folder, &run.forms, &table, err);
+        status = write_model(options->out_folder, run.pipeline, &run.forms, &table, err);
     if (status == SLUICE_OK)
         printf("%s: %zu samples, %zu undecodable\n", options->out_folder, table.num_rows,
                num_failed);
@@ -196,8 +200,7 @@ static const struct sluice_option options[] = {
 
 int sluice_profile_cmd_run(int argc, char **argv)
 {
-    given = (struct run_options){
-        .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"};
+    given = (struct run_options){.pipeline = SLUICE_DEFAULT_PIPELINE};
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "Measure, on one core of this machine, the size of each sample of DIR after "

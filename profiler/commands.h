@@ -28,7 +28,8 @@ struct sluice_profile_source {
     bool has_modelled_times; /* no times file is read */
     const char *costs;       /* of sluice_profile_costs_names */
     const char *jpeg_index;  /* of sluice_profile_index_names */
-    const char *pipeline;    /* with seed and epoch: whose crops the rows have */
+    /* With seed and epoch: whose crops the rows have.  NULL: the folder's, else the default. */
+    const char *pipeline;
     uint64_t seed, epoch;
 };
 struct sluice_profile_source sluice_profile_source_init(void);
@@ -65,23 +66,32 @@ extern const char *const sluice_profile_index_names[];
         .help = "Predict the times of the steps from the sizes instead of reading them."           \
     }
 
+/* A pipeline and what was measured of it. */
+struct sluice_profile {
+    struct sluice_pipeline *pipeline;
+    struct sluice_choices choices;
+    struct sluice_cost_table table;
+};
+/* Clear it, whatever this returns. */
 SLUICE_MUST_USE sluice_status sluice_profile_load(const struct sluice_profile_source *source,
-                                                  struct sluice_cost_table *table,
+                                                  struct sluice_profile *profile,
                                                   struct sluice_err *err);
+void sluice_profile_clear(struct sluice_profile *profile); /* idempotent; fine on {0} */
 
 /* prep_forms.csv; no rows if there is none. */
 SLUICE_MUST_USE sluice_status sluice_profile_load_forms(const struct sluice_profile_source *source,
+                                                        const struct sluice_profile *profile,
                                                         struct sluice_form_table *forms,
                                                         struct sluice_err *err);
 
 /* Facts of every row, malloc'ed; how a file is coded is known where its forms were measured. */
 SLUICE_MUST_USE sluice_status sluice_profile_find_facts(const struct sluice_profile_source *source,
-                                                        const struct sluice_cost_table *table,
+                                                        const struct sluice_profile *profile,
                                                         const struct sluice_form_table *forms,
                                                         struct sluice_sample_facts **facts,
                                                         struct sluice_err *err);
 
-/* What plans are priced by. */
+/* The costs that plans go by. */
 struct sluice_profile_costs {
     const char *name; /* "model", "rows", "default" */
     bool has_model;
@@ -91,13 +101,13 @@ struct sluice_profile_costs {
     bool has_jpeg_index;
 };
 SLUICE_MUST_USE sluice_status sluice_profile_load_costs(const struct sluice_profile_source *source,
-                                                        const struct sluice_cost_table *table,
+                                                        const struct sluice_profile *profile,
                                                         struct sluice_profile_costs *costs,
                                                         struct sluice_err *err);
 void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
 
-/* The plain forms of a table at these costs, the transport's among them; borrows both. */
-struct sluice_form_menu sluice_profile_menu(const struct sluice_cost_table *table,
+/* The plain forms of a profile at these costs, the transport's among them; borrows both. */
+struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
                                             const struct sluice_profile_costs *costs);
 
 /* The plans that can be asked for by name; NULL ends the list. */

@@ -3,7 +3,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "image/coding.h"
-#include "plan/form_menu.h"
 
 #include <stdlib.h>
 
@@ -12,13 +11,15 @@ sluice_status sluice_form_meter_init(struct sluice_form_meter *meter,
                                      struct sluice_buf_pool *pool, uint64_t max_image_pixels,
                                      struct sluice_err *err)
 {
-    *meter = (struct sluice_form_meter){.pipeline = pipeline};
+    *meter = (struct sluice_form_meter){
+        .pipeline = pipeline,
+        .choices = sluice_choices_of(pipeline),
+    };
     const size_t row_bytes = sluice_pipeline_u8_bytes(pipeline);
-    if (sluice_pipeline_num_ops(pipeline) + 1 != SLUICE_PROFILE_STAGES || row_bytes == 0)
+    if (row_bytes == 0)
         return sluice_fail(err, SLUICE_E_INVALID,
-                           "only pipelines of %d ops that crop to one size can be measured, not "
-                           "\"%s\"",
-                           SLUICE_PROFILE_STAGES - 1, sluice_pipeline_spec(pipeline));
+                           "only pipelines that crop to one size can be measured, not \"%s\"",
+                           sluice_pipeline_spec(pipeline));
     const struct sluice_scratch_options options = {.pool = pool,
                                                    .max_image_pixels = max_image_pixels};
     sluice_status status = sluice_scratch_create(&options, &meter->storage, err);
@@ -40,33 +41,31 @@ void sluice_form_meter_clear(struct sluice_form_meter *meter)
 }
 
 /* What the storage side does.  A form that it would not send is *is_refused. */
-static sluice_status make_payload(const struct sluice_form_meter *meter, unsigned choice,
-                                  struct sluice_sample *sample, bool *is_refused,
-                                  struct sluice_err *err)
+static sluice_status make_payload(const struct sluice_form_meter *meter,
+                                  struct sluice_choice choice, struct sluice_sample *sample,
+                                  bool *is_refused, struct sluice_err *err)
 {
     sluice_status status;
     *is_refused = false;
-    if (choice == SLUICE_CHOICE_JPEG_CROP) {
+    switch ((enum sluice_form)choice.form) {
+    case SLUICE_FORM_JPEG_CROP:
         status = sluice_pipeline_crop_jpeg(meter->pipeline, meter->storage, sample, false, NULL);
         *is_refused = status != SLUICE_OK;
         return SLUICE_OK;
+    case SLUICE_FORM_U8_PACKED:
+        status = sluice_pipeline_pack(meter->pipeline, meter->storage, sample, choice.split, err);
+        return status == SLUICE_E_AGAIN ? SLUICE_OK : status;
+    default:
+        return sluice_pipeline_run(meter->pipeline, meter->storage, sample, choice.split, err);
     }
-    const unsigned split = sluice_form_menu_split(choice);
-    if (choice != SLUICE_CHOICE_U8_PACKED)
-        return sluice_pipeline_run(meter->pipeline, meter->storage, sample, split, err);
-    if (split != sluice_pipeline_u8_split(meter->pipeline)) {
-        *is_refused = true;
-        return SLUICE_OK;
-    }
-    status = sluice_pipeline_pack(meter->pipeline, meter->storage, sample, split, err);
-    return status == SLUICE_E_AGAIN ? SLUICE_OK : status;
 }
 
 static sluice_status measure(const struct sluice_form_meter *meter, struct sluice_sample *sample,
                              struct sluice_form_row *row, bool *is_refused, struct sluice_err *err)
 {
     uint64_t start_ns = sluice_thread_cpu_ns();
-    sluice_status status = make_payload(meter, row->choice, sample, is_refused, err);
+    sluice_status status =
+        make_payload(meter, meter->choices.at[row->choice], sample, is_refused, err);
     row->storage_s = (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
     if (status != SLUICE_OK || *is_refused)
         return status;
@@ -93,7 +92,7 @@ sluice_status sluice_form_meter_add(struct sluice_form_meter *meter, struct slui
         .facts = sluice_sample_facts_make(meter->pipeline, file->len, info.width, info.height,
                                           sluice_coding_of(&info), key),
     };
-    for (uint8_t choice = 0; status == SLUICE_OK && choice < SLUICE_NUM_CHOICES; choice++) {
+    for (uint8_t choice = 0; status == SLUICE_OK && choice < meter->choices.num; choice++) {
         struct sluice_sample sample = {.key = *key, .data = sluice_buf_ref(file)};
         bool is_refused;
         row.choice = choice;

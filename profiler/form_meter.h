@@ -3,12 +3,13 @@
 
 #include "base/error.h"
 #include "pipeline/pipeline.h"
+#include "plan/choices.h"
 #include "plan/form_table.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Takes a sample's file through every choice of form_menu.h as two machines would, both sides on
+/* Takes a sample's file through every choice of its pipeline as two machines would, both sides on
  * this thread: the storage side from the file to the payload, the compute side from there to u8
  * pixels.
  *
@@ -16,12 +17,12 @@
 
 struct sluice_form_meter {
     const struct sluice_pipeline *pipeline; /* borrowed */
+    struct sluice_choices choices;
     struct sluice_scratch *storage, *compute;
     uint8_t *pixels;
 };
 
-/* Borrows pipeline and pool.  SLUICE_E_INVALID: the pipeline has not the five ops that choices are
- * made of, or no fixed output size. */
+/* Borrows pipeline and pool.  SLUICE_E_INVALID: the pipeline has no fixed output size. */
 SLUICE_MUST_USE sluice_status sluice_form_meter_init(struct sluice_form_meter *meter,
                                                      const struct sluice_pipeline *pipeline,
                                                      struct sluice_buf_pool *pool,

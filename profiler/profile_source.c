@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "image/coding.h"
+#include "plan/cost_folder.h"
 #include "plan/form_table.h"
 #include "plan/model_file.h"
 
@@ -18,12 +19,12 @@ struct sluice_profile_source sluice_profile_source_init(void)
     return (struct sluice_profile_source){
         .costs = "auto",
         .jpeg_index = "auto",
-        .pipeline = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet",
     };
 }
 
-sluice_status sluice_profile_load(const struct sluice_profile_source *source,
-                                  struct sluice_cost_table *table, struct sluice_err *err)
+static sluice_status load_table(const struct sluice_profile_source *source,
+                                const struct sluice_pipeline *pipeline,
+                                struct sluice_cost_table *table, struct sluice_err *err)
 {
     char in_folder[SLUICE_MAX_PATH_BYTES];
     const char *sizes = source->sizes_path;
@@ -39,63 +40,89 @@ sluice_status sluice_profile_load(const struct sluice_profile_source *source,
     const bool needs_times = strcmp(source->costs, "default") != 0;
     if (needs_times && !source->has_modelled_times && !source->times_path) {
         if (source->folder && !source->sizes_path)
-            return sluice_cost_table_read(source->folder, table, err);
+            return sluice_cost_table_read(source->folder, pipeline, table, err);
         return sluice_fail(err, SLUICE_E_INVALID,
                            "--sizes alone has no times: give --times FILE or --times-model");
     }
-    sluice_status status = sluice_cost_table_read_sizes(sizes, table, err);
+    sluice_status status = sluice_cost_table_read_sizes(sizes, pipeline, table, err);
     if (status != SLUICE_OK)
         return status;
     if (source->has_modelled_times || (!needs_times && !source->times_path))
-        sluice_cost_table_model_times(table);
+        sluice_cost_table_model_times(table, pipeline);
     else
-        status = sluice_cost_table_read_times(source->times_path, table, err);
-    if (status != SLUICE_OK)
-        sluice_cost_table_clear(table);
+        status = sluice_cost_table_read_times(source->times_path, pipeline, table, err);
     return status;
+}
+
+/* The one that was asked for, which must be the folder's; else the folder's, else the default. */
+static sluice_status find_pipeline(const struct sluice_profile_source *source,
+                                   struct sluice_pipeline **pipeline, struct sluice_err *err)
+{
+    const bool has_folder = source->folder && !source->sizes_path;
+    if (has_folder && !source->pipeline)
+        return sluice_cost_folder_pipeline(source->folder, pipeline, err);
+    sluice_status status = sluice_pipeline_parse(
+        source->pipeline ? source->pipeline : SLUICE_DEFAULT_PIPELINE, pipeline, err);
+    if (status == SLUICE_OK && has_folder)
+        status = sluice_cost_folder_check(source->folder, *pipeline, err);
+    return status;
+}
+
+sluice_status sluice_profile_load(const struct sluice_profile_source *source,
+                                  struct sluice_profile *profile, struct sluice_err *err)
+{
+    *profile = (struct sluice_profile){0};
+    const sluice_status status = find_pipeline(source, &profile->pipeline, err);
+    if (status != SLUICE_OK)
+        return status;
+    profile->choices = sluice_choices_of(profile->pipeline);
+    return load_table(source, profile->pipeline, &profile->table, err);
+}
+
+void sluice_profile_clear(struct sluice_profile *profile)
+{
+    sluice_cost_table_clear(&profile->table);
+    sluice_pipeline_destroy(profile->pipeline);
+    *profile = (struct sluice_profile){0};
 }
 
 /* Absent in folders of the original. */
 sluice_status sluice_profile_load_forms(const struct sluice_profile_source *source,
+                                        const struct sluice_profile *profile,
                                         struct sluice_form_table *forms, struct sluice_err *err)
 {
     if (!source->folder)
         return SLUICE_OK;
     struct sluice_err why = {0};
-    const sluice_status status = sluice_form_table_read(source->folder, forms, &why);
+    const sluice_status status =
+        sluice_form_table_read(source->folder, &profile->choices, forms, &why);
     if (status == SLUICE_OK || status == SLUICE_E_NOT_FOUND)
         return SLUICE_OK;
     return sluice_fail(err, status, "%s", why.text);
 }
 
 sluice_status sluice_profile_find_facts(const struct sluice_profile_source *source,
-                                        const struct sluice_cost_table *table,
+                                        const struct sluice_profile *profile,
                                         const struct sluice_form_table *forms,
                                         struct sluice_sample_facts **out, struct sluice_err *err)
 {
-    struct sluice_pipeline *pipeline = NULL;
-    const sluice_status status = sluice_pipeline_parse(source->pipeline, &pipeline, err);
-    if (status != SLUICE_OK)
-        return status;
+    const struct sluice_cost_table *table = &profile->table;
     struct sluice_sample_facts *facts = calloc(table->num_rows + 1, sizeof(*facts));
-    if (!facts) {
-        sluice_pipeline_destroy(pipeline);
+    if (!facts)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for facts of %zu samples",
                            table->num_rows);
-    }
     for (size_t i = 0; i < table->num_rows; i++) {
         const struct sluice_sample_cost *row = &table->rows[i];
         const struct sluice_draw_key key = {
             .seed = source->seed, .epoch = (uint32_t)source->epoch, .sample_id = i};
-        facts[i] = sluice_sample_facts_make(pipeline, row->bytes[0], row->width, row->height,
-                                            SLUICE_CODING_UNKNOWN, &key);
+        facts[i] = sluice_sample_facts_make(profile->pipeline, row->bytes[0], row->width,
+                                            row->height, SLUICE_CODING_UNKNOWN, &key);
     }
     for (size_t i = 0; i < forms->num_rows; i++) {
         const struct sluice_form_row *row = &forms->rows[i];
         if (row->index < table->num_rows)
             facts[row->index].coding = row->facts.coding;
     }
-    sluice_pipeline_destroy(pipeline);
     *out = facts;
     return SLUICE_OK;
 }
@@ -107,6 +134,7 @@ void sluice_profile_costs_clear(struct sluice_profile_costs *costs)
 }
 
 static sluice_status load_model(const struct sluice_profile_source *source,
+                                const struct sluice_profile *profile,
                                 struct sluice_profile_costs *costs, struct sluice_err *err)
 {
     costs->name = "rows";
@@ -115,7 +143,7 @@ static sluice_status load_model(const struct sluice_profile_source *source,
     if (strcmp(source->costs, "default") == 0) {
         costs->name = "default";
         costs->has_model = true;
-        costs->model = sluice_choice_model_default();
+        costs->model = sluice_choice_model_default(&profile->choices);
         return SLUICE_OK;
     }
     const bool is_asked_for = strcmp(source->costs, "model") == 0;
@@ -128,7 +156,8 @@ static sluice_status load_model(const struct sluice_profile_source *source,
         return SLUICE_OK;
     struct sluice_model_file file;
     struct sluice_err why = {0};
-    const sluice_status status = sluice_model_file_read(source->folder, &file, &why);
+    const sluice_status status =
+        sluice_model_file_read(source->folder, &profile->choices, &file, &why);
     if (status == SLUICE_E_NOT_FOUND && !is_asked_for)
         return SLUICE_OK;
     if (status != SLUICE_OK)
@@ -141,29 +170,29 @@ static sluice_status load_model(const struct sluice_profile_source *source,
 }
 
 sluice_status sluice_profile_load_costs(const struct sluice_profile_source *source,
-                                        const struct sluice_cost_table *table,
+                                        const struct sluice_profile *profile,
                                         struct sluice_profile_costs *costs, struct sluice_err *err)
 {
     struct sluice_form_table forms = {0};
     *costs = (struct sluice_profile_costs){.transport = sluice_transport_cost_default()};
-    sluice_status status = load_model(source, costs, err);
+    sluice_status status = load_model(source, profile, costs, err);
     costs->has_jpeg_index = strcmp(source->jpeg_index, "auto") == 0
                                 ? costs->model.has_jpeg_index
                                 : strcmp(source->jpeg_index, "yes") == 0;
     if (status == SLUICE_OK)
-        status = sluice_profile_load_forms(source, &forms, err);
+        status = sluice_profile_load_forms(source, profile, &forms, err);
     if (status == SLUICE_OK)
-        status = sluice_profile_find_facts(source, table, &forms, &costs->facts, err);
+        status = sluice_profile_find_facts(source, profile, &forms, &costs->facts, err);
     sluice_form_table_clear(&forms);
     if (status != SLUICE_OK)
         sluice_profile_costs_clear(costs);
     return status;
 }
 
-struct sluice_form_menu sluice_profile_menu(const struct sluice_cost_table *table,
+struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
                                             const struct sluice_profile_costs *costs)
 {
-    struct sluice_form_menu menu = sluice_form_menu_init(table);
+    struct sluice_form_menu menu = sluice_form_menu_init(&profile->table, &profile->choices);
     menu.facts = costs->facts;
     menu.model = costs->has_model ? &costs->model : NULL;
     menu.transport = &costs->transport;

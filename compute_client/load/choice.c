@@ -1,6 +1,6 @@
 #include "compute_client/load/choice.h"
 
-#include "plan/form_menu.h"
+#include "plan/cost_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,33 +36,6 @@ bool sluice_mode_is_planned(enum sluice_mode mode)
     return mode == SLUICE_MODE_SOPHON || mode == SLUICE_MODE_AUTO;
 }
 
-struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split)
-{
-    enum sluice_form form = SLUICE_FORM_RAW;
-    if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_U8)
-        form = SLUICE_FORM_U8;
-    else if (sluice_pipeline_kind(pipeline, split) == SLUICE_KIND_F32)
-        form = SLUICE_FORM_F32;
-    return (struct sluice_choice){.split = (uint8_t)split, .form = (uint8_t)form};
-}
-
-struct sluice_choice sluice_choice_listed(unsigned k)
-{
-    enum sluice_form form = SLUICE_FORM_F32;
-    if (k == SLUICE_CHOICE_JPEG_CROP)
-        form = SLUICE_FORM_JPEG_CROP;
-    else if (k == SLUICE_CHOICE_U8_PACKED)
-        form = SLUICE_FORM_U8_PACKED;
-    else if (k == 0)
-        form = SLUICE_FORM_RAW;
-    else if (k <= sluice_form_menu_split(SLUICE_CHOICE_U8_PACKED))
-        form = SLUICE_FORM_U8;
-    return (struct sluice_choice){
-        .split = (uint8_t)sluice_form_menu_split(k),
-        .form = (uint8_t)form,
-    };
-}
-
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline)
 {
@@ -84,7 +57,7 @@ struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
 struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
                                           struct sluice_choice choice)
 {
-    if (choice.split == 0 && sluice_pipeline_can_crop_jpeg(pipeline))
+    if (choice.split == 0 && sluice_pipeline_packs_box(pipeline))
         return (struct sluice_choice){.split = 1, .form = SLUICE_FORM_U8_PACKED};
     if (choice.form == SLUICE_FORM_U8)
         choice.form = SLUICE_FORM_U8_PACKED;
@@ -112,13 +85,11 @@ sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
                                  const struct sluice_pipeline *pipeline,
                                  struct sluice_choice *choices, struct sluice_err *err)
 {
-    if (sluice_pipeline_num_ops(pipeline) + 1 != SLUICE_PROFILE_STAGES)
-        return sluice_fail(err, SLUICE_E_INVALID,
-                           "a profile knows pipelines of %d ops, and this one has %u",
-                           SLUICE_PROFILE_STAGES - 1, sluice_pipeline_num_ops(pipeline));
     struct sluice_cost_table table = {0};
     uint8_t *split = NULL;
-    sluice_status status = sluice_cost_table_read(request->folder, &table, err);
+    sluice_status status = sluice_cost_folder_check(request->folder, pipeline, err);
+    if (status == SLUICE_OK)
+        status = sluice_cost_table_read(request->folder, pipeline, &table, err);
     if (status != SLUICE_OK)
         goto end;
     if (table.num_rows != request->num_samples && table.num_rows != request->num_total) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
+#include "plan/choices.h"
 #include "plan/sophon.h"
 
 #include <stdbool.h>
@@ -30,17 +31,6 @@ bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
 /* Whether a plan says what is asked for: SOPHON's, or remote_auto's. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
 
-struct sluice_choice {
-    uint8_t split;
-    uint8_t form; /* enum sluice_form */
-};
-
-/* The plain form of what a sample is at a split: raw, u8 or f32. */
-struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
-
-/* Choice k of form_menu.h's list. */
-struct sluice_choice sluice_choice_listed(unsigned k);
-
 /* The same choice for all: every mode that is not planned. */
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline);
@@ -63,7 +53,7 @@ size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice
 
 /* SOPHON's plan for choices[0 .. num_samples), from the profile in `folder`, which must have
  * num_samples rows, or num_total of which the first are taken.  SLUICE_E_INVALID if the profile has
- * other rows, or if the pipeline has not the five stages that a profile knows. */
+ * other rows, or is of another pipeline. */
 struct sluice_choice_request {
     const char *folder;
     struct sluice_rates rates;

@@ -385,7 +385,7 @@ static bool connect_or_wait(struct fetcher *f)
     uint64_t wait = 0;
     const uint64_t now = sluice_clock_ns();
     if (!sluice_retry_failed(&f->retry, now, &wait)) {
-        char text[320];
+        char text[sizeof(err.text) + 64];
         snprintf(text, sizeof(text), "%s (tried for %.0f s)", err.text,
                  sluice_client_retry_for_s(f->client));
         give_up(f, status, text);

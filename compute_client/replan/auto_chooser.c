@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/log.h"
-#include "plan/form_menu.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -37,12 +36,13 @@ struct sluice_auto_chooser {
 
     /* The loader thread's, while an epoch runs. */
     struct sluice_auto_plan *plan;
+    struct sluice_choices choices;
     struct sluice_row_seen *looked_at; /* MAX_ROWS; swapped with rows */
     uint64_t begin_ns, last_tick_ns;
     struct sluice_plan_stats stats;
     uint64_t num_choices;
     enum sluice_resource limit;         /* as last said */
-    uint64_t asked[SLUICE_NUM_CHOICES]; /* since the last look */
+    uint64_t asked[SLUICE_MAX_CHOICES]; /* since the last look */
 };
 
 struct text {
@@ -91,10 +91,10 @@ static struct text rates_text(const struct sluice_rates *rates)
 static struct text corrections_text(const struct sluice_auto_chooser *chooser)
 {
     struct text text = {0};
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < chooser->choices.num; c++) {
         if (!chooser->asked[c])
             continue;
-        append(&text, " %s", sluice_form_menu_name(c));
+        append(&text, " %s", sluice_choice_name(chooser->choices.at[c]));
         SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
             append(&text, " x%.3f",
                    sluice_auto_plan_correction(chooser->plan, c, (enum sluice_resource)s));
@@ -145,9 +145,9 @@ static void look(struct sluice_auto_chooser *chooser, size_t index, uint64_t now
     }
     if (sluice_log_is_enabled(SLUICE_LOG_DEBUG)) {
         struct text text = {0};
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < chooser->choices.num; c++) {
             if (chooser->asked[c])
-                append(&text, " %s %llu", sluice_form_menu_name(c),
+                append(&text, " %s %llu", sluice_choice_name(chooser->choices.at[c]),
                        (unsigned long long)chooser->asked[c]);
         }
         const struct sluice_rates rates = sluice_auto_plan_rates(chooser->plan);
@@ -195,7 +195,7 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
     const struct sluice_auto_bounds bounds =
         sluice_auto_plan_bounds(chooser->plan, rows_in(chooser));
     return (struct sluice_ask){
-        .choice = sluice_choice_listed(choice),
+        .choice = chooser->choices.at[choice],
         .max_away = bounds.max_away,
         .max_unfinished = bounds.max_unfinished,
         .storage_worth = sluice_auto_plan_storage_worth(chooser->plan),
@@ -291,6 +291,7 @@ sluice_status sluice_auto_chooser_create(const struct sluice_auto_plan_options *
     sluice_status status = SLUICE_OK;
     if (!chooser->rows || !chooser->looked_at)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a chooser");
+    chooser->choices = options->model.choices;
     if (status == SLUICE_OK)
         status = sluice_auto_plan_create(options, &chooser->plan, err);
     if (status != SLUICE_OK) {

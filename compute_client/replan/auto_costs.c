@@ -21,15 +21,16 @@ struct sluice_auto_costs sluice_auto_costs_init(const struct sluice_choice_model
 
 void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
                           const struct sluice_sample_facts *facts,
-                          double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+                          double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
     sluice_choice_model_costs(&costs->model, facts, cost);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < costs->model.choices.num; c++) {
         const double read = sluice_choice_read_bytes(&costs->model, facts, c);
         cost[c][SLUICE_DISK] = fmin(read * costs->read_factor, (double)facts->file_bytes);
         SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
             cost[c][s] *= costs->factor[c][s];
-        sluice_transport_cost_add(&costs->transport, c, cost[c]);
+        sluice_transport_cost_add(&costs->transport,
+                                  costs->model.choices.at[c].form != SLUICE_FORM_RAW, cost[c]);
     }
 }
 
@@ -43,7 +44,7 @@ void sluice_auto_costs_learn(struct sluice_auto_costs *costs, unsigned choice,
         costs->read.expected += part;
         costs->read.rows++;
     }
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&costs->model, facts, cost);
     SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED) {
         const double expected = cost[choice][s];
@@ -84,13 +85,13 @@ void sluice_auto_costs_settle(struct sluice_auto_costs *costs)
     forget(&costs->read);
     SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED) {
         struct sluice_cost_correction all = {0};
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < costs->model.choices.num; c++) {
             all.seen += costs->corrections[c][s].seen;
             all.expected += costs->corrections[c][s].expected;
             all.rows += costs->corrections[c][s].rows;
         }
         costs->side_factor[s] = s == SLUICE_NETWORK ? 1 : with_prior(&all, 1);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < costs->model.choices.num; c++) {
             costs->factor[c][s] = with_prior(&costs->corrections[c][s], costs->side_factor[s]);
             forget(&costs->corrections[c][s]);
         }

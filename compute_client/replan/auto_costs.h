@@ -34,11 +34,11 @@ struct sluice_auto_costs {
     struct sluice_transport_cost transport;
     struct sluice_cost_correction {
         double seen, expected, rows;
-    } corrections[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    } corrections[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     struct sluice_cost_correction read; /* bytes of files of which a part is expected to be read */
     double read_factor;
     double side_factor[SLUICE_NUM_RESOURCES];
-    double factor[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]; /* as of the last settle */
+    double factor[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]; /* as of the last settle */
 };
 
 /* Every factor is 1. */
@@ -48,7 +48,7 @@ struct sluice_auto_costs sluice_auto_costs_init(const struct sluice_choice_model
 /* As sluice_choice_model_costs, corrected and with the transport. */
 void sluice_auto_costs_of(const struct sluice_auto_costs *costs,
                           const struct sluice_sample_facts *facts,
-                          double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]);
+                          double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);
 
 /* A row of the choice took so much: CPU seconds as the nodes' workers measure them, bytes of
  * payload; and so many bytes of the file were read.  Counts from the next settle on. */

@@ -78,12 +78,12 @@ struct sluice_auto_plan {
     struct sluice_auto_queues queues;
 
     struct sluice_auto_epoch epoch;
-    uint8_t offered[SLUICE_NUM_CHOICES];
+    uint8_t offered[SLUICE_MAX_CHOICES];
     unsigned num_offered;
 
     bool has_prices;
-    struct sluice_price_plan prices;
-    struct sluice_price_balance balance;
+    struct sluice_dual_plan prices;
+    struct sluice_dual_balance balance;
     uint64_t since_ns;     /* the prices are in force */
     double forecast_per_s; /* items */
     double seen_per_s;     /* items, in the last interval */
@@ -133,7 +133,7 @@ static void learn_costs(struct sluice_auto_plan *plan, const struct sluice_row_s
 {
     unsigned k = 0;
     while (k < plan->num_offered) {
-        const struct sluice_choice choice = sluice_choice_listed(plan->offered[k]);
+        const struct sluice_choice choice = plan->costs.model.choices.at[plan->offered[k]];
         if (choice.split == row->asked.split && choice.form == row->asked.form)
             break;
         k++;
@@ -159,23 +159,14 @@ double sluice_auto_plan_correction(const struct sluice_auto_plan *plan, unsigned
 
 static struct sluice_capacities capacities_of(const struct sluice_auto_plan *plan)
 {
-    const struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
-    const double pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
-    struct sluice_capacities capacities = {
-        .per_s = {
-            [SLUICE_DISK] = rates.disk_bytes_per_s,
-            [SLUICE_STORAGE_CPU] = rates.storage_cores,
-            [SLUICE_NETWORK] = rates.link_bytes_per_s,
-            [SLUICE_RECEIVE] = 1,
-            [SLUICE_COMPUTE_CPU] = rates.compute_cores,
-            [SLUICE_PCIE] = pcie_bytes_per_s > 0 ? pcie_bytes_per_s : INFINITY,
-            [SLUICE_GPU] = rates.gpu_samples_per_s,
-        }};
+    struct sluice_rates rates = sluice_rate_watch_rates(&plan->watch);
+    rates.pcie_bytes_per_s = plan->options.rates.pcie_bytes_per_s;
+    struct sluice_capacities capacities = sluice_capacities_of(&rates);
     if (!(plan->price.heard > 0))
         return capacities;
-    capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / rates.storage_cores;
-    capacities.price_s[SLUICE_COMPUTE_CPU] = THRIFT / rates.compute_cores;
-    capacities.price_s[SLUICE_NETWORK] = THRIFT / rates.link_bytes_per_s;
+    capacities.external_cost_s[SLUICE_STORAGE_CPU] = THRIFT / rates.storage_cores;
+    capacities.external_cost_s[SLUICE_COMPUTE_CPU] = THRIFT / rates.compute_cores;
+    capacities.external_cost_s[SLUICE_NETWORK] = THRIFT / rates.link_bytes_per_s;
     return capacities;
 }
 
@@ -191,8 +182,8 @@ static struct sluice_capacities planned_capacities(const struct sluice_auto_plan
 static void fill_menu(const struct sluice_auto_plan *plan, const struct sluice_auto_costs *costs,
                       size_t index, struct sluice_menu *menu)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
-    double offered[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    double offered[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     const struct sluice_sample_facts facts = facts_of(plan, index);
     sluice_auto_costs_of(costs, &facts, cost);
     for (unsigned k = 0; k < plan->num_offered; k++)
@@ -222,12 +213,12 @@ static size_t fill_menus(struct sluice_auto_plan *plan, size_t next, size_t max_
 static void find_load(const struct sluice_auto_plan *plan, size_t count,
                       double load[SLUICE_NUM_RESOURCES])
 {
-    struct sluice_price_balance balance = {0};
+    struct sluice_dual_balance balance = {0};
     memset(load, 0, SLUICE_NUM_RESOURCES * sizeof(*load));
     for (size_t k = 0; k < count; k++) {
         struct sluice_menu menu;
         fill_menu(plan, &plan->taken_costs, plan->menu_items[k], &menu);
-        const unsigned c = sluice_price_plan_choose(&plan->prices, &balance, &menu);
+        const unsigned c = sluice_dual_plan_choose(&plan->prices, &balance, &menu);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             load[r] += sluice_menu_cost(&plan->menus[k], (enum sluice_resource)r, c);
     }
@@ -240,7 +231,7 @@ static double priced_s(const double load[SLUICE_NUM_RESOURCES],
 {
     double priced_s = 0;
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        priced_s += load[r] * capacities->price_s[r];
+        priced_s += load[r] * capacities->external_cost_s[r];
     return priced_s;
 }
 
@@ -254,12 +245,12 @@ static void take(struct sluice_auto_plan *plan, const struct sluice_lp_result *r
     plan->taken_costs = plan->costs;
     plan->has_prices = true;
     plan->since_ns = now_ns;
-    const double slowest_s = result->primal_s - result->priced_s;
+    const double slowest_s = result->primal_s - result->external_s;
     plan->forecast_per_s = slowest_s > 0 ? (double)count / slowest_s : INFINITY;
     plan->limit = result->slowest;
     plan->past_limit = 0;
     find_load(plan, count, plan->burden.load);
-    memcpy(plan->burden.price, result->price, sizeof(plan->burden.price));
+    memcpy(plan->burden.price, result->dual, sizeof(plan->burden.price));
 }
 
 static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *plan,
@@ -268,15 +259,15 @@ static struct sluice_auto_forecast forecast_of(const struct sluice_auto_plan *pl
 {
     const double scale = count ? (double)left / (double)count : 0;
     struct sluice_auto_forecast forecast = {
-        .rest_s = scale * (result->primal_s - result->priced_s),
-        .bound_s = scale * (result->dual_s - result->priced_s),
+        .rest_s = scale * (result->primal_s - result->external_s),
+        .bound_s = scale * (result->dual_s - result->external_s),
         .kept_s = scale * kept_s,
         .gap = result->gap,
         .wire_bytes = scale * result->busy_s[SLUICE_NETWORK] * plan->watch.per_s[SLUICE_NETWORK],
         .slowest = result->slowest,
         .rates = sluice_auto_plan_rates(plan),
     };
-    memcpy(forecast.price, result->price, sizeof(forecast.price));
+    memcpy(forecast.price, result->dual, sizeof(forecast.price));
     return forecast;
 }
 
@@ -297,7 +288,7 @@ static sluice_status solve_priced(struct sluice_auto_plan *plan, size_t count, u
     double *cores = &capacities.per_s[SLUICE_STORAGE_CPU];
     const double use = sluice_auto_price_next_use(&plan->price, now_ns, *cores);
     if (use > 0) {
-        capacities.price_s[SLUICE_STORAGE_CPU] = THRIFT / use;
+        capacities.external_cost_s[SLUICE_STORAGE_CPU] = THRIFT / use;
         *cores = use;
     }
     const sluice_status status = solve(plan, count, &capacities, result, err);
@@ -312,19 +303,10 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
 {
     plan->epoch = *epoch;
     plan->num_offered = 0;
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-        const struct sluice_choice choice = sluice_choice_listed(c);
-        if (choice.split > sluice_pipeline_num_ops(epoch->pipeline))
-            continue;
-        /* The plain forms, and of the others those that are meant for this pipeline. */
-        const struct sluice_choice plain = sluice_choice_at(epoch->pipeline, choice.split);
-        const bool is_plain = choice.form == plain.form;
-        const bool is_cut =
-            choice.form == SLUICE_FORM_JPEG_CROP && sluice_pipeline_can_crop_jpeg(epoch->pipeline);
-        const bool is_packed = choice.form == SLUICE_FORM_U8_PACKED &&
-                               plain.form == SLUICE_FORM_U8 &&
-                               choice.split == sluice_pipeline_u8_split(epoch->pipeline);
-        if (is_plain || ((is_cut || is_packed) && (plan->options.forms >> choice.form & 1)))
+    const struct sluice_choices *choices = &plan->costs.model.choices;
+    for (unsigned c = 0; c < choices->num; c++) {
+        if (sluice_choice_is_plain(choices->at[c]) ||
+            (plan->options.forms >> choices->at[c].form & 1))
             plan->offered[plan->num_offered++] = (uint8_t)c;
     }
     sluice_rate_watch_restart(&plan->watch, now_ns);
@@ -341,7 +323,7 @@ sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *plan,
     const sluice_status status = solve_priced(plan, count, now_ns, capacities, &result, err);
     if (status != SLUICE_OK)
         return status;
-    plan->balance = (struct sluice_price_balance){0};
+    plan->balance = (struct sluice_dual_balance){0};
     take(plan, &result, count, now_ns);
     plan->told_use = plan->price.use;
     plan->considered = plan->taken =
@@ -357,17 +339,17 @@ static bool is_latency_item(const struct sluice_auto_plan *plan, size_t index)
 
 /* The prices in force, as the queues make them for one item.  A plan that follows a price leaves
  * storage cores idle for others; leaning would use them. */
-static struct sluice_price_plan leaning_prices(const struct sluice_auto_plan *plan,
-                                               const struct sluice_expected *under_way)
+static struct sluice_dual_plan leaning_prices(const struct sluice_auto_plan *plan,
+                                              const struct sluice_expected *under_way)
 {
-    struct sluice_price_plan prices = plan->prices;
+    struct sluice_dual_plan prices = plan->prices;
     if (plan->options.is_fixed || plan->price.use > 0 || !under_way ||
         is_without(plan, "backpressure"))
         return prices;
     const struct sluice_capacities capacities = capacities_of(plan);
     double by[SLUICE_NUM_RESOURCES];
     sluice_auto_queues_lean(&plan->queues, under_way, plan->burden.price, capacities.per_s, by);
-    for (unsigned k = 0; k < prices.num_prices; k++) {
+    for (unsigned k = 0; k < prices.num_duals; k++) {
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             prices.weight[k][r] *= (float)by[r];
     }
@@ -382,8 +364,8 @@ unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index,
     struct sluice_menu menu;
     fill_menu(plan, &plan->taken_costs, index, &menu);
     plan->is_alone = is_latency_item(plan, index);
-    const struct sluice_price_plan prices = leaning_prices(plan, under_way);
-    const unsigned k = sluice_price_plan_choose(&prices, &plan->balance, &menu);
+    const struct sluice_dual_plan prices = leaning_prices(plan, under_way);
+    const unsigned k = sluice_dual_plan_choose(&prices, &plan->balance, &menu);
     if (expected)
         *expected = (struct sluice_expected){
             .storage_s = sluice_menu_cost(&menu, SLUICE_STORAGE_CPU, k),
@@ -486,7 +468,8 @@ static void learn(struct sluice_auto_plan *plan, uint64_t now_ns, size_t next_it
     learn_in_hand(plan, rows, num_rows);
     if (has_latency)
         plan->latency_item = SIZE_MAX;
-    if (!is_draining && !is_without(plan, "latency") && sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
+    if (!is_draining && !is_without(plan, "latency") &&
+        sluice_rate_watch_is_latency_old(&plan->watch, now_ns))
         plan->latency_item = next_item;
 }
 
@@ -524,7 +507,9 @@ static bool is_worth_it(struct sluice_auto_plan *plan, const struct sluice_auto_
                             taken > plan->watch.steps[most].shown_per_s;
     if (is_without(plan, "hysteresis"))
         return gain > 0;
-    if (!(gain > (has_failed || is_without(plan, "reluctance") ? TAKE_GAIN : gain_to_take(&plan->swings[most], now_ns)))) {
+    if (!(gain > (has_failed || is_without(plan, "reluctance")
+                      ? TAKE_GAIN
+                      : gain_to_take(&plan->swings[most], now_ns)))) {
         plan->refused_gain = gain > TAKE_GAIN ? gain : 0;
         plan->refused_for = most;
         return false;
@@ -586,8 +571,8 @@ bool sluice_auto_plan_tick(struct sluice_auto_plan *plan, uint64_t now_ns, size_
         const double gain = result.primal_s > 0 ? kept / result.primal_s - 1 : 0;
         if (!is_worth_it(plan, &state, most, gain, was_following || was_doubted, now_ns))
             return false;
-        kept -= result.priced_s;
-        plan->balance = (struct sluice_price_balance){0};
+        kept -= result.external_s;
+        plan->balance = (struct sluice_dual_balance){0};
         take(plan, &result, count, now_ns);
     }
     *forecast = forecast_of(plan, &result, count, plan->epoch.num_items - next_item, kept);

@@ -85,8 +85,8 @@ SLUICE_MUST_USE sluice_status sluice_auto_plan_begin(struct sluice_auto_plan *pl
                                                      struct sluice_auto_forecast *forecast,
                                                      struct sluice_err *err);
 
-/* The choice of the epoch's item, in order: sluice_choice_listed() says what it is, and *expected
- * (unless NULL) what it takes.  under_way: as chooser.h says; NULL: nothing is. */
+/* The choice of the epoch's item, in order, as its place in the model's choices; *expected (unless
+ * NULL) gets what it takes.  under_way: as chooser.h says; NULL: nothing is. */
 unsigned sluice_auto_plan_choose(struct sluice_auto_plan *plan, size_t index,
                                  const struct sluice_expected *under_way,
                                  struct sluice_expected *expected);

@@ -59,9 +59,9 @@ double sluice_auto_price_next_use(struct sluice_auto_price *price, uint64_t now_
 void sluice_auto_price_planned(struct sluice_auto_price *price, double cores,
                                const struct sluice_lp_result *result, size_t num_items)
 {
-    const double seconds = result->primal_s - result->priced_s;
+    const double seconds = result->primal_s - result->external_s;
     const double part = seconds > 0 ? result->busy_s[SLUICE_STORAGE_CPU] / seconds : 0;
-    const double p = result->price[SLUICE_STORAGE_CPU];
+    const double p = result->dual[SLUICE_STORAGE_CPU];
     const double priced_s = seconds / (double)num_items * SLUICE_PRICED_SAMPLES;
     price->worth = fmin(p * priced_s / cores, MOST_WORTH);
     if (part < UNUSED || !(p > 0)) { /* something else is the limit */

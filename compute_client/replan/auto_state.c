@@ -1,7 +1,6 @@
 #include "compute_client/replan/auto_state.h"
 
 #include "base/compiler.h"
-#include "plan/form_menu.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -126,8 +125,8 @@ static const struct {
     [SLUICE_GPU] = {1, "samples/s"},
 };
 
-static void name_change(const struct text *text, size_t at, const struct sluice_auto_state *before,
-                        const struct sluice_auto_state *now)
+static void name_change(const struct text *text, size_t at, const struct sluice_choices *choices,
+                        const struct sluice_auto_state *before, const struct sluice_auto_state *now)
 {
     const char *comma = text->chars[0] ? ", " : "";
     const double was = before->of[at], is = now->of[at];
@@ -142,7 +141,7 @@ static void name_change(const struct text *text, size_t at, const struct sluice_
         append(text, "%sread of files x%.2f -> x%.2f", comma, was, is);
     } else {
         append(text, "%s%s of %s x%.2f -> x%.2f", comma, sluice_modelled_name(side_of(at)),
-               sluice_form_menu_name(choice_of(at)), was, is);
+               sluice_choice_name(choices->at[choice_of(at)]), was, is);
     }
 }
 
@@ -199,9 +198,9 @@ void sluice_auto_state_reason(const struct sluice_auto_state *before,
     chars[0] = '\0';
     const size_t most =
         find_changes(before, now, burden_before, burden_now, capacities, costs, change);
-    name_change(&text, most, before, now);
+    name_change(&text, most, &costs->model.choices, before, now);
     for (size_t i = 0; i < SLUICE_AUTO_NUM_STATES; i++) {
         if (i != most && change[i] >= NAMED_CHANGE)
-            name_change(&text, i, before, now);
+            name_change(&text, i, &costs->model.choices, before, now);
     }
 }

@@ -14,7 +14,7 @@
 
 /* Every rate, every factor of a cost, the price of storage CPU, which counts in comparison with
  * what a core can be worth, and the factor of what is read of files. */
-#define SLUICE_AUTO_NUM_FACTORS (SLUICE_NUM_CHOICES * SLUICE_NUM_RESOURCES)
+#define SLUICE_AUTO_NUM_FACTORS (SLUICE_MAX_CHOICES * SLUICE_NUM_RESOURCES)
 #define SLUICE_AUTO_STATE_PRICE (SLUICE_NUM_RESOURCES + SLUICE_AUTO_NUM_FACTORS)
 #define SLUICE_AUTO_STATE_READ (SLUICE_AUTO_STATE_PRICE + 1)
 #define SLUICE_AUTO_NUM_STATES (SLUICE_AUTO_STATE_READ + 1)

@@ -12,6 +12,7 @@ static sluice_status begin_profile(struct run *run, struct sluice_err *err)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a profile of %zu samples",
                            run->train.num_ids);
     run->profile.num_rows = run->train.num_ids;
+    run->profile.num_stages = sluice_pipeline_num_ops(run->train.pipeline) + 1;
     return SLUICE_OK;
 }
 

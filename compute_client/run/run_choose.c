@@ -2,6 +2,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
+#include "plan/cost_folder.h"
 #include "plan/model_file.h"
 
 #include <math.h>
@@ -73,7 +74,7 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
         };
         const struct sluice_sample_facts facts =
             sluice_sample_facts_of(train->pipeline, &run->manifest->entries[train->ids[i]], &key);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(model, &facts, cost);
         expected_s += cost[0][SLUICE_COMPUTE_CPU];
         for (unsigned op = 1; op <= last; op++)
@@ -84,11 +85,11 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
 
 static void scale_cpu(struct sluice_choice_model *model, double factor)
 {
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        for (unsigned c = 0; c < model->choices.num; c++) {
             for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
-                model->weights[class][c][SLUICE_STORAGE_CPU].per[f] *= factor;
-                model->weights[class][c][SLUICE_COMPUTE_CPU].per[f] *= factor;
+                model->weights[file_class][c][SLUICE_STORAGE_CPU].per[f] *= factor;
+                model->weights[file_class][c][SLUICE_COMPUTE_CPU].per[f] *= factor;
             }
         }
     }
@@ -115,7 +116,9 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
-    sluice_status status = sluice_cost_table_read(folder, &table, err);
+    sluice_status status = sluice_cost_folder_check(folder, run->train.pipeline, err);
+    if (status == SLUICE_OK)
+        status = sluice_cost_table_read(folder, run->train.pipeline, &table, err);
     if (status != SLUICE_OK)
         return status;
     if (table.num_rows != run->train.num_ids && table.num_rows != run->train.num_total) {
@@ -125,7 +128,7 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
                              folder, table.num_rows, run->train.num_total);
         goto end;
     }
-    status = sluice_model_file_read(folder, &file, &cause);
+    status = sluice_model_file_read(folder, &model->choices, &file, &cause);
     if (status == SLUICE_OK) {
         *model = file.model;
         *transport = file.transport;
@@ -162,8 +165,9 @@ static sluice_status measure_upload(const struct run *run, struct sluice_rates *
 static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
+    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
     struct sluice_auto_plan_options options = {
-        .model = sluice_choice_model_default(),
+        .model = sluice_choice_model_default(&choices),
         .transport = sluice_transport_cost_default(),
         .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
         .is_fixed = !o->has_replan,

@@ -28,7 +28,8 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
                                  const struct profile_forms *measured, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
-    const struct sluice_choice_model preset = sluice_choice_model_default();
+    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
+    const struct sluice_choice_model preset = sluice_choice_model_default(&choices);
     struct sluice_model_file file = {
         .num_samples = o->profile_samples && o->profile_samples < run->train.num_ids
                            ? o->profile_samples
@@ -51,7 +52,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
                                   measured->num_seen);
         sluice_transport_cost_set_receive(&file.transport, probed.receive_s_per_byte);
     }
-    return sluice_model_file_write(o->write_profile_folder, &file, err);
+    return sluice_model_file_write(o->write_profile_folder, run->train.pipeline, &file, err);
 }
 
 /* Rows of samples that were not asked for, by what the others say. */
@@ -68,7 +69,7 @@ static sluice_status fill_table(struct run *run, struct sluice_err *err)
         is_measured[i] = sluice_cost_table_is_sampled(i, n, run->options->profile_samples);
     }
     if (status == SLUICE_OK)
-        sluice_cost_table_fill(&run->profile, facts, is_measured);
+        sluice_cost_table_fill(&run->profile, run->train.pipeline, facts, is_measured);
     free(facts);
     free(is_measured);
     return status;
@@ -77,12 +78,13 @@ static sluice_status fill_table(struct run *run, struct sluice_err *err)
 static sluice_status write_forms(struct run *run, const struct profile_forms *measured,
                                  struct sluice_err *err)
 {
+    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
     struct sluice_form_table forms = {0};
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < measured->num_rows; i++)
         status = sluice_form_table_add(&forms, &measured->rows[i], err);
     if (status == SLUICE_OK)
-        status = sluice_form_table_write(run->options->write_profile_folder, &forms, err);
+        status = sluice_form_table_write(run->options->write_profile_folder, &choices, &forms, err);
     if (status == SLUICE_OK && forms.num_rows > 0)
         status = write_model(run, &forms, measured, err);
     if (status == SLUICE_OK)
@@ -99,7 +101,8 @@ sluice_status run_profile_write(struct run *run, bool *is_stopped, struct sluice
     if (status == SLUICE_OK && !*is_stopped)
         status = fill_table(run, err);
     if (status == SLUICE_OK && !*is_stopped)
-        status = sluice_cost_table_write(run->options->write_profile_folder, &run->profile, err);
+        status = sluice_cost_table_write(run->options->write_profile_folder, run->train.pipeline,
+                                         &run->profile, err);
     if (status == SLUICE_OK && !*is_stopped)
         status = write_forms(run, &forms, err);
     run_profile_forms_clear(&forms);

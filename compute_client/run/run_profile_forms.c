@@ -20,18 +20,16 @@
 #define MAX_ROUNDS 4
 #define ENOUGH_NS 5000000000u
 
-/* What the samples of a phase are asked for, by turns, as numbers of form_menu.h's list. */
+/* What the samples of a phase are asked for, by turns, as places in the list of choices. */
 struct mix {
-    uint8_t choices[4];
+    uint8_t choices[2];
     uint8_t num_choices;
     bool is_rare; /* a plan hardly ever asks for it, and it takes long: each sample once */
 };
-static const struct mix mixes[] = {
-    {{0}, 1, false},    {{SLUICE_CHOICE_U8_PACKED}, 1, false},
-    {{3}, 1, false},    {{SLUICE_CHOICE_JPEG_CROP}, 1, false},
-    {{0, 3}, 2, false}, /* as where both CPUs are the limit */
-    {{2}, 1, false},    {{1}, 1, true},
-    {{5}, 1, true}, /* floats after to_tensor are as many */
+
+struct mixes {
+    struct mix at[SLUICE_MAX_CHOICES + 1];
+    unsigned num;
 };
 
 double run_profile_compute_cores(const struct run *run)
@@ -67,10 +65,12 @@ struct cell {
 struct measuring {
     struct run *run;
     bool is_remote;
+    struct sluice_choices choices;
+    struct mixes mixes;
     double storage_cores, compute_cores;
     uint32_t *positions; /* of the samples that are measured */
     size_t num_positions;
-    struct cell (*cells)[SLUICE_NUM_CHOICES]; /* by index in positions */
+    struct cell (*cells)[SLUICE_MAX_CHOICES]; /* by index in positions */
     struct sluice_sampler_item *items;        /* of a phase */
 
     /* The phase that runs: over positions[first .. first + count), as often as it takes. */
@@ -91,8 +91,9 @@ static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sam
 {
     (void)item;
     (void)under_way;
+    const struct measuring *measuring = ctx;
     return (struct sluice_ask){
-        .choice = sluice_choice_listed((uint8_t)choice_at(ctx, index)),
+        .choice = measuring->choices.at[choice_at(measuring, index)],
         .max_away = UINT32_MAX,
         .max_unfinished = UINT32_MAX,
     };
@@ -116,7 +117,7 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
     measuring->seen->num_samples++;
     measuring->seen->bytes += (double)row->payload_bytes;
     measuring->seen->compute_s -= compute_s;
-    if (choice) {
+    if (row->asked.form != SLUICE_FORM_RAW) {
         measuring->seen->num_jobs++;
         measuring->seen->storage_s -= storage_s;
     }
@@ -196,26 +197,52 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
     return SLUICE_OK;
 }
 
-static bool is_offered(const struct run *run, unsigned choice)
+static bool is_offered(const struct run *run, struct sluice_choice choice)
 {
-    if (choice == SLUICE_CHOICE_JPEG_CROP)
-        return (run->info.forms >> SLUICE_FORM_JPEG_CROP & 1) &&
-               sluice_pipeline_can_crop_jpeg(run->train.pipeline);
-    if (choice == SLUICE_CHOICE_U8_PACKED)
-        return (run->info.forms >> SLUICE_FORM_U8_PACKED & 1) &&
-               sluice_pipeline_u8_split(run->train.pipeline) == sluice_form_menu_split(choice);
-    return true;
+    return sluice_choice_is_plain(choice) || (run->info.forms >> choice.form & 1);
 }
 
-static bool is_mix_offered(const struct measuring *measuring, const struct mix *mix)
+static void add_mix(struct mixes *mixes, int first, int second, bool is_rare)
 {
+    mixes->at[mixes->num++] = (struct mix){
+        .choices = {(uint8_t)first, (uint8_t)(second < 0 ? first : second)},
+        .num_choices = second < 0 ? 1 : 2,
+        .is_rare = is_rare,
+    };
+}
+
+static int find_offered(const struct measuring *measuring, unsigned split, enum sluice_form form)
+{
+    const struct sluice_choice choice = {(uint8_t)split, (uint8_t)form};
+    return is_offered(measuring->run, choice) ? sluice_choices_find(&measuring->choices, choice)
+                                              : -1;
+}
+
+/* Files first, then what a plan asks for most. */
+static void find_mixes(struct measuring *measuring)
+{
+    const struct sluice_choices *choices = &measuring->choices;
+    struct mixes *mixes = &measuring->mixes;
+    const unsigned u8_split = choices->u8_split;
+    const int packed = find_offered(measuring, u8_split, SLUICE_FORM_U8_PACKED);
+    const int pixels = find_offered(measuring, u8_split, SLUICE_FORM_U8);
+    const int cut = find_offered(measuring, 0, SLUICE_FORM_JPEG_CROP);
+    add_mix(mixes, 0, -1, false);
     if (!measuring->is_remote)
-        return mix == &mixes[0];
-    for (unsigned i = 0; i < mix->num_choices; i++) {
-        if (!is_offered(measuring->run, mix->choices[i]))
-            return false;
+        return;
+    if (packed >= 0)
+        add_mix(mixes, packed, -1, false);
+    add_mix(mixes, pixels, -1, false);
+    if (cut >= 0)
+        add_mix(mixes, cut, -1, false);
+    add_mix(mixes, 0, pixels, false); /* as where both CPUs are the limit */
+    for (unsigned split = u8_split; split-- > 1;) {
+        const int c = find_offered(measuring, split, SLUICE_FORM_U8);
+        if (c >= 0)
+            add_mix(mixes, c, -1, !choices->traits[c].needs_box_alone);
     }
-    return true;
+    if (choices->num_ops > u8_split) /* floats after to_tensor are as many as after normalize */
+        add_mix(mixes, find_offered(measuring, choices->num_ops, SLUICE_FORM_F32), -1, true);
 }
 
 /* The same of every mix; the first comes once more before, for memory that nobody has touched. */
@@ -229,23 +256,21 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
     sluice_status status = SLUICE_OK;
     if (forms->num_seen == 0) {
         struct sluice_transport_seen unused;
-        status = run_phase(measuring, &mixes[0], num_items, &unused, is_stopped, err);
+        status = run_phase(measuring, &measuring->mixes.at[0], num_items, &unused, is_stopped, err);
         memset(measuring->cells, 0, n * sizeof(*measuring->cells));
     }
-    for (size_t m = 0; m < SLUICE_ARRAY_LEN(mixes) && status == SLUICE_OK && !*is_stopped; m++) {
-        if (!is_mix_offered(measuring, &mixes[m]))
-            continue;
+    for (unsigned m = 0; m < measuring->mixes.num && status == SLUICE_OK && !*is_stopped; m++) {
+        const struct mix *mix = &measuring->mixes.at[m];
         struct sluice_transport_seen *seen = &forms->seen[forms->num_seen++];
-        status = run_phase(measuring, &mixes[m], mixes[m].is_rare ? n : num_items, seen, is_stopped,
-                           err);
+        status = run_phase(measuring, mix, mix->is_rare ? n : num_items, seen, is_stopped, err);
         if (status != SLUICE_OK || seen->num_samples == 0)
             continue;
         sluice_log(
             SLUICE_LOG_DEBUG,
             "%s%s: beside the work %.1f us of storage CPU (%.0f %% busy) and %.1f of compute "
             "CPU (%.0f %%) for a sample",
-            sluice_form_menu_name(mixes[m].choices[0]),
-            mixes[m].num_choices > 1 ? " by turns with others" : "",
+            sluice_choice_name(measuring->choices.at[mix->choices[0]]),
+            mix->num_choices > 1 ? " by turns with others" : "",
             seen->storage_s * 1e6 / (double)seen->num_samples, 100 * seen->storage_share,
             seen->compute_s * 1e6 / (double)seen->num_samples, 100 * seen->compute_share);
     }
@@ -257,8 +282,7 @@ static sluice_status run_parts(struct measuring *measuring, struct profile_forms
 {
     const size_t n = measuring->num_positions;
     const size_t num_parts = (n + MAX_PHASE_ITEMS - 1) / MAX_PHASE_ITEMS;
-    forms->seen =
-        calloc(MAX_ROUNDS * num_parts * SLUICE_ARRAY_LEN(mixes) + 1, sizeof(*forms->seen));
+    forms->seen = calloc(MAX_ROUNDS * num_parts * measuring->mixes.num + 1, sizeof(*forms->seen));
     if (!forms->seen)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu parts of a profile",
                            num_parts);
@@ -301,7 +325,7 @@ static void make_rows(const struct measuring *measuring, struct profile_forms *f
     for (size_t i = 0; i < measuring->num_positions; i++) {
         const struct cell *file = &measuring->cells[i][0];
         const double read_s = file->count ? file->storage_s / file->count : forms->read_s;
-        for (unsigned choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+        for (unsigned choice = 0; choice < measuring->choices.num; choice++) {
             const struct cell *cell = &measuring->cells[i][choice];
             if (!cell->count)
                 continue;
@@ -311,9 +335,10 @@ static void make_rows(const struct measuring *measuring, struct profile_forms *f
                 .facts = run_profile_facts(measuring->run, measuring->positions[i]),
                 .choice = (uint8_t)choice,
                 .bytes = cell->bytes,
-                .storage_s = measuring->is_remote && choice
-                                 ? fmax(cell->storage_s / cell->count - read_s, 0)
-                                 : NAN,
+                .storage_s =
+                    measuring->is_remote && measuring->choices.at[choice].form != SLUICE_FORM_RAW
+                        ? fmax(cell->storage_s / cell->count - read_s, 0)
+                        : NAN,
                 .compute_s = cell->compute_s / cell->count,
             };
         }
@@ -327,10 +352,12 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
     struct measuring measuring = {
         .run = run,
         .is_remote = run->client != NULL,
+        .choices = sluice_choices_of(run->train.pipeline),
         .storage_cores = run->client ? run->info.prep_cores : 1,
         .compute_cores = run_profile_compute_cores(run),
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };
+    find_mixes(&measuring);
     measuring.positions = calloc(n + 1, sizeof(*measuring.positions));
     for (uint32_t i = 0; measuring.positions && i < n; i++) {
         if (sluice_cost_table_is_sampled(i, n, run->options->profile_samples))
@@ -338,7 +365,7 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
     }
     measuring.items = calloc(MAX_PHASE_ITEMS, sizeof(*measuring.items));
     measuring.cells = calloc(measuring.num_positions + 1, sizeof(*measuring.cells));
-    forms->rows = calloc(measuring.num_positions * SLUICE_NUM_CHOICES + 1, sizeof(*forms->rows));
+    forms->rows = calloc(measuring.num_positions * SLUICE_MAX_CHOICES + 1, sizeof(*forms->rows));
     sluice_status status = SLUICE_OK;
     if (!measuring.positions || !measuring.items || !measuring.cells || !forms->rows)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to measure %zu samples", n);

@@ -24,7 +24,7 @@ typedef enum sluice_status {
 } sluice_status;
 
 struct sluice_err {
-    char text[256]; /* empty until the first failure; zero-initialise */
+    char text[640]; /* empty until the first failure; zero-initialise */
 };
 
 const char *sluice_status_name(sluice_status status);

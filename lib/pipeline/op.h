@@ -85,8 +85,11 @@ const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
 /* The draws of random_resized_crop; `flip` stays false. */
 struct sluice_draws sluice_crop_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                                      unsigned index, struct sluice_size in);
-/* What center_crop keeps of an image that is at least as large. */
+/* What center_crop keeps of an image; all of it where that is smaller. */
 struct sluice_box sluice_center_box(const struct sluice_op *op, struct sluice_size in);
+/* Its result from that box alone, padded and mirrored. */
+void sluice_center_place(const struct sluice_op *op, const struct sluice_image_view *box, bool flip,
+                         uint8_t *out);
 bool sluice_flip_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
                       unsigned index);
 

@@ -164,20 +164,20 @@ static void print_center_crop(const struct sluice_op *op, char *text, size_t roo
     snprintf(text, room, "=%u", op->size);
 }
 
-/* One axis of torchvision's center_crop: `count` pixels from `from` land at `to`.
- * A smaller image is first padded, the odd pixel at the end; then the middle is
- * cut at round((padded - size) / 2), halves to the even number. */
+/* One axis of torchvision's center_crop: `count` pixels from `from` are kept.  A smaller image is
+ * padded, the odd pixel at the end; of a larger one the middle is cut at
+ * round((image - size) / 2), halves to the even number. */
 struct span {
-    uint32_t from, to, count;
+    uint32_t from, count;
 };
 
 static struct span center_span(uint32_t in, uint32_t size)
 {
     if (in < size)
-        return (struct span){.from = 0, .to = (size - in) / 2, .count = in};
+        return (struct span){.from = 0, .count = in};
     const uint32_t rest = in - size;
     const uint32_t half = rest / 2;
-    return (struct span){.from = half + (rest & half & 1), .to = 0, .count = size};
+    return (struct span){.from = half + (rest & half & 1), .count = size};
 }
 
 struct sluice_box sluice_center_box(const struct sluice_op *op, struct sluice_size in)
@@ -187,25 +187,33 @@ struct sluice_box sluice_center_box(const struct sluice_op *op, struct sluice_si
     return (struct sluice_box){across.from, down.from, across.count, down.count};
 }
 
+void sluice_center_place(const struct sluice_op *op, const struct sluice_image_view *box, bool flip,
+                         uint8_t *out)
+{
+    const size_t out_stride = (size_t)op->size * 3;
+    if (box->width < op->size || box->height < op->size)
+        memset(out, 0, out_stride * op->size);
+    /* A side that was cut is as long as the crop, and begins with it. */
+    const uint32_t to = (op->size - box->width) / 2, down_to = (op->size - box->height) / 2;
+    const uint32_t left = flip ? op->size - to - box->width : to;
+    sluice_copy_rgb(box, flip, out + down_to * out_stride + (size_t)left * 3, out_stride);
+}
+
 static sluice_status apply_center_crop(const struct sluice_op *op,
                                        const struct sluice_op_context *context,
                                        const struct sluice_image_view *in, bool flip, uint8_t *out,
                                        struct sluice_err *err)
 {
     (void)context, (void)err;
-    const size_t out_stride = (size_t)op->size * 3;
-    const struct span across = center_span(in->width, op->size);
-    const struct span down = center_span(in->height, op->size);
-    if (across.count < op->size || down.count < op->size)
-        memset(out, 0, out_stride * op->size);
+    const struct sluice_box box =
+        sluice_center_box(op, (struct sluice_size){in->width, in->height});
     const struct sluice_image_view view = {
-        .pixels = in->pixels + (size_t)down.from * in->stride + (size_t)across.from * 3,
+        .pixels = in->pixels + (size_t)box.top * in->stride + (size_t)box.left * 3,
         .stride = in->stride,
-        .width = across.count,
-        .height = down.count,
+        .width = box.width,
+        .height = box.height,
     };
-    const uint32_t left = flip ? op->size - across.to - across.count : across.to;
-    sluice_copy_rgb(&view, flip, out + down.to * out_stride + (size_t)left * 3, out_stride);
+    sluice_center_place(op, &view, flip, out);
     return SLUICE_OK;
 }
 

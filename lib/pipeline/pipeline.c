@@ -37,7 +37,7 @@ void sluice_sample_clear(struct sluice_sample *sample)
 }
 
 /* Which op may stand after which: decode, then image ops, then to_tensor, then
- * normalize; each at most once, so that an op is named by its kind in reports
+ * normalize; each at most once, so that an op is named by its type in reports
  * and a pipeline draws at most one box and one flip. */
 static sluice_status check_order(const struct sluice_pipeline *pipeline,
                                  const struct sluice_op_type *type,
@@ -210,6 +210,18 @@ struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline
         }
     }
     return known;
+}
+
+uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height)
+{
+    if (known.square)
+        return (uint64_t)known.square * known.square;
+    if (!known.shorter)
+        return (uint64_t)width * height;
+    const struct sluice_op resize = {.size = known.shorter};
+    const struct sluice_size size =
+        sluice_op_resize.out_size(&resize, (struct sluice_size){width, height});
+    return (uint64_t)size.width * size.height;
 }
 
 uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline)

@@ -117,6 +117,17 @@ uint32_t sluice_pipeline_output_size(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_output_bytes(const struct sluice_pipeline *pipeline);
 size_t sluice_pipeline_u8_bytes(const struct sluice_pipeline *pipeline);
 
+/* What is known of an image's size at a split, without the image. */
+struct sluice_known_size {
+    uint32_t square;  /* both sides, or 0 */
+    uint32_t shorter; /* the shorter side, or 0 */
+};
+struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
+                                                    unsigned split);
+/* Pixels that an image has where this is known; width and height are the decoded image's, at least
+ * 1. */
+uint64_t sluice_known_size_pixels(struct sluice_known_size known, uint32_t width, uint32_t height);
+
 /* to_tensor and normalize as one lookup: table[channel][u8 value] is what the
  * tail of the pipeline makes of it, in torch's float32 arithmetic:
  * ((float)v / 255 - mean) / std.  CPU and GPU share it.  All zero if the
@@ -165,19 +176,28 @@ SLUICE_MUST_USE sluice_status sluice_pipeline_finish_u8(const struct sluice_pipe
                                                         struct sluice_sample *sample, uint8_t *out,
                                                         size_t out_len, struct sluice_err *err);
 
-/* Whether a JPEG can be cut before it is decoded: random_resized_crop follows decode. */
+/* Whether a JPEG can be cut before it is decoded: the ops after decode begin with a crop whose
+ * place follows from the image's size and the draws.  That is random_resized_crop, center_crop, or
+ * resize with a center_crop that lies within its result. */
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline);
 
-/* True if ops [0, end), and `form` after them, need only a box of the file's width x height pixels
- * (at least 1 each).  *box is then that box: the crop of random_resized_crop, or the pixels that a
- * center_crop keeps after resize.  False leaves *box untouched. */
+/* Whether packed pixels of split 1 are only the box that the next op draws: it is
+ * random_resized_crop. */
+bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline);
+
+/* Whether ops up to `end`, for a sample that then leaves in `form`, look at no more than a box of
+ * its image (a file of width x height pixels, at least 1), and where that lies: the crop of
+ * random_resized_crop or of center_crop, or what the taps of a resize read for the rows and columns
+ * that the center_crop after it keeps.  *box is untouched
+ * otherwise. */
 bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box);
 
 /* Cuts the file of a sample at split 0 down to the MCUs that its coming crop needs, without
  * decoding it.  What run() and finish() make of the result is what they make of the
- * file, except that it cannot be decoded alone: run() to split 1 is SLUICE_E_INVALID.
+ * file, except that it cannot be decoded alone: run() to a split before the crop's is
+ * SLUICE_E_INVALID.
  * SLUICE_E_INVALID: there is no such crop, or the sample is no whole file; SLUICE_E_AGAIN: it
  * would not be smaller; SLUICE_E_UNSUPPORTED or SLUICE_E_CORRUPT: not a file that can be cut with
  * certainty.  The sample is as it was then, and may be sent as it is. */

@@ -41,12 +41,4 @@ sluice_scratch_index(const struct sluice_scratch *scratch, const struct sluice_s
     return sample->jpeg_index ? sample->jpeg_index : scratch->jpeg_index;
 }
 
-/* What is known of an image's size at a split, without the image. */
-struct sluice_known_size {
-    uint32_t square;  /* both sides, or 0 */
-    uint32_t shorter; /* the shorter side, or 0 */
-};
-struct sluice_known_size sluice_pipeline_known_size(const struct sluice_pipeline *pipeline,
-                                                    unsigned split);
-
 #endif

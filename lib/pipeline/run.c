@@ -13,10 +13,10 @@
 /* Running a sample.
  *
  * Ops go in groups, so that bytes are touched once where the result allows it:
- * decode makes only the box that a random_resized_crop after it draws or that a resize with a
- * center_crop needs, a flip rides on the resize or the copy before it, and to_tensor with normalize
- * (and a flip that is left alone) is one table.  The groups decide where bytes are written, never
- * which: the ops' results are the same in any grouping.
+ * decode makes only the box that the crop after it needs (also a center_crop with a resize before
+ * it), a flip rides on the resize or the copy before it, and to_tensor with normalize (and a flip
+ * that is left alone) is one table.  The groups decide where bytes are written, never which: the
+ * ops' results are the same in any grouping.
  *
  *     decode random_resized_crop hflip | to_tensor normalize
  *     decode resize center_crop hflip | to_tensor normalize
@@ -142,8 +142,7 @@ sluice_status sluice_pipeline_check_sample(const struct sluice_pipeline *pipelin
 /* Whether packing at this split packs only the box of the crop that follows. */
 static bool is_packed_as_box(const struct sluice_pipeline *pipeline, unsigned split)
 {
-    return split == 1 && pipeline->num_ops > 1 &&
-           pipeline->ops[1].type == &sluice_op_random_resized_crop;
+    return split == 1 && sluice_pipeline_packs_box(pipeline);
 }
 
 static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
@@ -163,19 +162,19 @@ static struct sluice_group next_group(const struct sluice_pipeline *pipeline,
         group.is_nothing = !group.flip;
         return group;
     }
-    if (op == 0 && end > 1 && ops[1].type == &sluice_op_random_resized_crop &&
-        (sample->is_jpeg_crop || !scratch->measure_ops)) {
+    const bool has_fused = sample->is_jpeg_crop || !scratch->measure_ops;
+    if (op == 0 && end > 1 && sluice_file_crop_end(pipeline) == 2 && has_fused) {
         group.is_region = true;
         group.next = 2;
     }
     if (sample->is_packed && is_packed_as_box(pipeline, op))
         group.is_region = true;
     const unsigned first_image_op = op == 0 ? 1 : op;
-    if (sluice_has_part(pipeline, first_image_op, end) && !scratch->measure_ops) {
+    if (sluice_has_part(pipeline, first_image_op, end) && has_fused) {
         group.is_part = true;
         group.next = first_image_op + 2;
     }
-    /* When ops are measured, a flip is run by itself; a flip that does nothing costs nothing. */
+    /* With op times a flip is an op of its own; one that does nothing costs nothing. */
     if (group.next > 1 && group.next < end && ops[group.next].type == &sluice_op_hflip) {
         const bool flip = sluice_flip_draw(&ops[group.next], &sample->key, group.next);
         if (!flip || !scratch->measure_ops) {
@@ -332,7 +331,7 @@ sluice_status sluice_pipeline_run(const struct sluice_pipeline *pipeline,
     if (end > pipeline->num_ops || sample->ops_done > end)
         return sluice_fail(err, SLUICE_E_INVALID, "ops [%u, %u) of a pipeline of %u",
                            sample->ops_done, end, pipeline->num_ops);
-    if (sample->is_jpeg_crop && end == 1)
+    if (sample->is_jpeg_crop && end > 0 && end < sluice_file_crop_end(pipeline))
         return sluice_fail(err, SLUICE_E_INVALID, "a cut file is decoded with its crop only");
     sluice_status status = sluice_pipeline_check_sample(pipeline, sample, scratch->max_pixels, err);
     if (!status && sample->ops_done < end)
@@ -509,23 +508,21 @@ bool sluice_pipeline_file_box(const struct sluice_pipeline *pipeline,
                               const struct sluice_draw_key *key, uint32_t width, uint32_t height,
                               unsigned end, enum sluice_form form, struct sluice_box *box)
 {
-    if (sluice_has_part(pipeline, 1, end)) {
-        const struct sluice_resize_part part =
-            sluice_find_part(pipeline, 1, (struct sluice_size){width, height});
-        if (part.out_width > SLUICE_MAX_IMAGE_SIDE || part.out_height > SLUICE_MAX_IMAGE_SIDE)
-            return false;
-        *box = sluice_resize_part_input(&part);
-        return true;
-    }
+    const unsigned crop_end = sluice_file_crop_end(pipeline);
     const bool is_cut = end == 0 && form == SLUICE_FORM_JPEG_CROP;
-    const bool is_box = end == 1 && form == SLUICE_FORM_U8_PACKED;
-    if (!sluice_pipeline_can_crop_jpeg(pipeline) || (end < 2 && !is_cut && !is_box))
+    const bool is_box =
+        end == 1 && form == SLUICE_FORM_U8_PACKED && sluice_pipeline_packs_box(pipeline);
+    if (crop_end == 0 || (end < crop_end && !is_cut && !is_box))
         return false;
-    *box = sluice_draw_box(pipeline, key, width, height);
-    return true;
+    return sluice_file_crop_box(pipeline, key, (struct sluice_size){width, height}, box);
 }
 
 bool sluice_pipeline_can_crop_jpeg(const struct sluice_pipeline *pipeline)
+{
+    return sluice_file_crop_end(pipeline) > 0;
+}
+
+bool sluice_pipeline_packs_box(const struct sluice_pipeline *pipeline)
 {
     return pipeline->num_ops > 1 && pipeline->ops[1].type == &sluice_op_random_resized_crop;
 }
@@ -546,7 +543,13 @@ sluice_status sluice_pipeline_crop_jpeg(const struct sluice_pipeline *pipeline,
         return status;
     if (info.format != SLUICE_IMAGE_JPEG)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "only a JPEG can be cut");
-    const struct sluice_box box = sluice_draw_box(pipeline, &sample->key, info.width, info.height);
+    struct sluice_box box;
+    const struct sluice_size size = {info.width, info.height};
+    if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "the crop of an image of %u x %u pixels is "
+                           "over the limit",
+                           size.width, size.height);
     const struct sluice_jpeg_crop_options options = {
         .optimal_huffman = optimal_huffman,
         .max_pixels = scratch->max_pixels,

@@ -1,5 +1,6 @@
-/* Decode, and groups of ops that need only a box of their image: decode with random_resized_crop,
- * and resize with center_crop, with or without decode before them. */
+/* Decode, and groups of ops that look at no more than a box of their image: decode with
+ * random_resized_crop or center_crop, and resize and center_crop, with decode before them or not.
+ */
 
 #include "pipeline/run_region.h"
 
@@ -63,72 +64,103 @@ sluice_status sluice_run_decode(struct sluice_scratch *scratch, struct sluice_sa
     return SLUICE_OK;
 }
 
-struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
-                                  const struct sluice_draw_key *key, uint32_t width,
-                                  uint32_t height)
+unsigned sluice_file_crop_end(const struct sluice_pipeline *pipeline)
 {
-    const struct sluice_draws draws =
-        sluice_crop_draw(&pipeline->ops[1], key, 1, (struct sluice_size){width, height});
+    const struct sluice_op_type *first =
+        pipeline->num_ops > 1 ? pipeline->ops[1].type : pipeline->ops[0].type;
+    if (first == &sluice_op_random_resized_crop || first == &sluice_op_center_crop)
+        return 2;
+    return sluice_has_part(pipeline, 1, pipeline->num_ops) ? 3 : 0;
+}
+
+static struct sluice_box draw_box(const struct sluice_pipeline *pipeline,
+                                  const struct sluice_draw_key *key, struct sluice_size size)
+{
+    const struct sluice_draws draws = sluice_crop_draw(&pipeline->ops[1], key, 1, size);
     return (struct sluice_box){draws.left, draws.top, draws.width, draws.height};
 }
 
-/* The box of random_resized_crop, in the coordinates of the image in the sample's file: the whole
- * image, or a crop of it (jpeg_crop). */
-static sluice_status find_box(const struct sluice_pipeline *pipeline,
-                              const struct sluice_scratch *scratch,
-                              const struct sluice_sample *sample, struct sluice_box *box,
-                              struct sluice_err *err)
+bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
+                          struct sluice_size size, struct sluice_box *box)
+{
+    const struct sluice_op *first = &pipeline->ops[1];
+    if (first->type == &sluice_op_random_resized_crop) {
+        *box = draw_box(pipeline, key, size);
+    } else if (first->type == &sluice_op_center_crop) {
+        *box = sluice_center_box(first, size);
+    } else {
+        const struct sluice_resize_part part = sluice_find_part(pipeline, 1, size);
+        if (part.out_width > SLUICE_MAX_IMAGE_SIDE || part.out_height > SLUICE_MAX_IMAGE_SIDE)
+            return false;
+        *box = sluice_resize_part_input(&part);
+    }
+    return true;
+}
+
+/* What the sample's file holds of its image: all of it, or the part that a cut left. */
+static sluice_status find_window(const struct sluice_scratch *scratch,
+                                 const struct sluice_sample *sample,
+                                 struct sluice_jpeg_crop_box *window, struct sluice_err *err)
 {
     const struct sluice_buf *file = sample->data;
     if (!sample->is_jpeg_crop) {
         struct sluice_image_info info;
         const sluice_status status = sluice_image_probe(file->data, file->len, &info, err);
         if (status == SLUICE_OK)
-            *box = sluice_draw_box(pipeline, &sample->key, info.width, info.height);
+            *window = (struct sluice_jpeg_crop_box){
+                .width = info.width,
+                .height = info.height,
+                .full_width = info.width,
+                .full_height = info.height,
+            };
         return status;
     }
-
-    struct sluice_jpeg_crop_box window;
-    const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, &window, err);
-    if (status)
-        return status;
-    if ((uint64_t)window.full_width * window.full_height > scratch->max_pixels)
+    const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, window, err);
+    if (status == SLUICE_OK &&
+        (uint64_t)window->full_width * window->full_height > scratch->max_pixels)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels is over the limit",
-                           window.full_width, window.full_height);
-    struct sluice_box drawn =
-        sluice_draw_box(pipeline, &sample->key, window.full_width, window.full_height);
-    if (drawn.left < window.left || drawn.top < window.top ||
-        drawn.left + drawn.width > window.left + window.width ||
-        drawn.top + drawn.height > window.top + window.height)
+                           window->full_width, window->full_height);
+    return status;
+}
+
+/* From the image's coordinates to those of the file, and its pixels. */
+static sluice_status decode_box(struct sluice_scratch *scratch, const struct sluice_sample *sample,
+                                const struct sluice_jpeg_crop_box *window, struct sluice_box box,
+                                struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    if (box.left < window->left || box.top < window->top ||
+        box.left + box.width > window->left + window->width ||
+        box.top + box.height > window->top + window->height)
         return sluice_fail(err, SLUICE_E_CORRUPT, "a file is cut for another crop");
-    drawn.left -= window.left;
-    drawn.top -= window.top;
-    *box = drawn;
-    return SLUICE_OK;
+    box.left -= window->left;
+    box.top -= window->top;
+    sluice_codec_set_index(scratch->codec,
+                           sample->is_jpeg_crop ? NULL : sluice_scratch_index(scratch, sample));
+    return sluice_codec_decode_region(scratch->codec, sample->data->data, sample->data->len, &box,
+                                      scratch->max_pixels, scratch->pool, rgb, err);
 }
 
 sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
                               struct sluice_scratch *scratch, const struct sluice_sample *sample,
                               struct sluice_rgb *rgb, struct sluice_err *err)
 {
-    const uint8_t *bytes = sample->data->data;
-    const size_t len = sample->data->len;
     struct sluice_box box;
     if (!sample->is_packed) {
-        const sluice_status status = find_box(pipeline, scratch, sample, &box, err);
+        struct sluice_jpeg_crop_box window;
+        const sluice_status status = find_window(scratch, sample, &window, err);
         if (status)
             return status;
-        sluice_codec_set_index(scratch->codec,
-                               sample->is_jpeg_crop ? NULL : sluice_scratch_index(scratch, sample));
-        return sluice_codec_decode_region(scratch->codec, bytes, len, &box, scratch->max_pixels,
-                                          scratch->pool, rgb, err);
+        const struct sluice_size size = {window.full_width, window.full_height};
+        if (!sluice_file_crop_box(pipeline, &sample->key, size, &box))
+            return sluice_fail(err, SLUICE_E_INTERNAL, "a crop without a box");
+        return decode_box(scratch, sample, &window, box, rgb, err);
     }
 
-    box = sluice_draw_box(pipeline, &sample->key, sample->width, sample->height);
+    box = draw_box(pipeline, &sample->key, (struct sluice_size){sample->width, sample->height});
     struct sluice_rgb unpacked;
     const sluice_status status =
-        sluice_unpack_rgb(scratch->packer, bytes, len, (uint64_t)box.width * box.height,
-                          scratch->pool, &unpacked, err);
+        sluice_unpack_rgb(scratch->packer, sample->data->data, sample->data->len,
+                          (uint64_t)box.width * box.height, scratch->pool, &unpacked, err);
     if (status)
         return status;
     if (unpacked.width != box.width || unpacked.height != box.height) {
@@ -139,8 +171,8 @@ sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,
     return SLUICE_OK;
 }
 
-/* The result of a group that ends with `crop`: the view resized as a whole, or that part of a
- * resized image which depends on the view. */
+/* The result of a group that ends with `crop`: the view resized, or as it is, or the part of an
+ * image that it is the input of. */
 static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_sample *sample,
                                   const struct sluice_group *group, const struct sluice_op *crop,
                                   const struct sluice_image_view *view,
@@ -152,6 +184,8 @@ static sluice_status resize_group(struct sluice_scratch *scratch, struct sluice_
     sluice_status status = sluice_make_result(crop, scratch, size, &out, &data, err);
     if (!status && part)
         status = sluice_resize_rgb_part(scratch->resizer, part, view, group->flip, out, err);
+    else if (!status && crop->type == &sluice_op_center_crop)
+        sluice_center_place(crop, view, group->flip, out);
     else if (!status)
         status = sluice_resize_rgb(scratch->resizer, view, size.width, size.height, group->flip,
                                    out, err);
@@ -213,19 +247,19 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
     const unsigned op = is_file ? 1 : sample->ops_done;
     const struct sluice_op *resize = &pipeline->ops[op];
     struct sluice_size in = {sample->width, sample->height};
+    struct sluice_jpeg_crop_box window;
     sluice_status status = SLUICE_OK;
     if (is_file) {
-        struct sluice_image_info info;
-        status = sluice_image_probe(input->data, input->len, &info, err);
+        status = find_window(scratch, sample, &window, err);
         if (status)
             return status;
-        in = (struct sluice_size){info.width, info.height};
+        in = (struct sluice_size){window.full_width, window.full_height};
     }
     const struct sluice_resize_part part = sluice_find_part(pipeline, op, in);
     const struct sluice_size whole = {part.out_width, part.out_height};
     if (check_result(resize, scratch, whole, NULL) != SLUICE_OK) {
-        /* Report damage in the file first, as decoding all of it would. */
-        if (is_file)
+        /* Damage in the file would have been found first. */
+        if (is_file && !sample->is_jpeg_crop)
             status = sluice_run_decode(scratch, sample, err);
         return status ? status : check_result(resize, scratch, whole, err);
     }
@@ -233,9 +267,7 @@ sluice_status sluice_run_part(const struct sluice_pipeline *pipeline,
     struct sluice_image_view view = {.width = box.width, .height = box.height};
     struct sluice_rgb rgb = {0};
     if (is_file) {
-        sluice_codec_set_index(scratch->codec, sluice_scratch_index(scratch, sample));
-        status = sluice_codec_decode_region(scratch->codec, input->data, input->len, &box,
-                                            scratch->max_pixels, scratch->pool, &rgb, err);
+        status = decode_box(scratch, sample, &window, box, &rgb, err);
         if (status)
             return status;
         view.pixels = rgb.pixels->data;

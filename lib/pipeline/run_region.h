@@ -10,7 +10,7 @@ struct sluice_group {
     unsigned next;
     bool flip;
     bool is_nothing; /* the result is the input */
-    bool is_region;  /* decode and the crop after it, or the crop of a packed box */
+    bool is_region;  /* decode and the crop right after it, or the crop of a packed box */
     bool is_part;    /* resize and center_crop, with decode if that is where the sample stands */
 };
 
@@ -28,10 +28,11 @@ SLUICE_MUST_USE sluice_status sluice_run_decode(struct sluice_scratch *scratch,
                                                 struct sluice_sample *sample,
                                                 struct sluice_err *err);
 
-/* What random_resized_crop, the op after decode, draws. */
-struct sluice_box sluice_draw_box(const struct sluice_pipeline *pipeline,
-                                  const struct sluice_draw_key *key, uint32_t width,
-                                  uint32_t height);
+/* The split after the crop with which the ops after decode begin; 0: they do not. */
+unsigned sluice_file_crop_end(const struct sluice_pipeline *pipeline);
+/* What that crop needs of an image.  False: it is over the limits of an image's size. */
+bool sluice_file_crop_box(const struct sluice_pipeline *pipeline, const struct sluice_draw_key *key,
+                          struct sluice_size size, struct sluice_box *box);
 
 /* The box's pixels, from a file or from a packed box. */
 SLUICE_MUST_USE sluice_status sluice_read_box(const struct sluice_pipeline *pipeline,

@@ -63,21 +63,21 @@ void planner_make_case(struct sluice_rng *rng, int kind, size_t num_samples,
 void planner_make_prices(struct sluice_rng *rng, struct sluice_capacities *capacities)
 {
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
-        const double price_s = exp2(sluice_rng_double(rng) * 14 - 10);
-        capacities->price_s[r] = sluice_rng_below(rng, 3) ? 0 : price_s;
+        const double external_cost_s = exp2(sluice_rng_double(rng) * 14 - 10);
+        capacities->external_cost_s[r] = sluice_rng_below(rng, 3) ? 0 : external_cost_s;
     }
 }
 
 double planner_cost_of(const struct sluice_menu *menus, size_t num_samples,
                        const struct sluice_capacities *capacities, const uint8_t *choice)
 {
-    double slowest_s = 0, priced_s = 0;
+    double slowest_s = 0, external_s = 0;
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         double sum = 0;
         for (size_t i = num_samples; i-- > 0;)
             sum += sluice_menu_cost(&menus[i], (enum sluice_resource)r, choice[i]);
         slowest_s = fmax(slowest_s, sum / capacities->per_s[r]);
-        priced_s += sum * capacities->price_s[r];
+        external_s += sum * capacities->external_cost_s[r];
     }
-    return slowest_s + priced_s;
+    return slowest_s + external_s;
 }

@@ -1,5 +1,6 @@
 /* A crop of a JPEG gives inside its box the pixels of the whole file, and holds the
- * very coefficients of the file; by our own transcoder and through libjpeg-turbo. */
+ * very coefficients of the file; by our own transcoder and through libjpeg-turbo.  What a pipeline
+ * that begins with a crop makes of it is what it makes of the whole file. */
 
 #include "image/jpeg_crop.h"
 
@@ -7,6 +8,7 @@
 #include "base/rng.h"
 #include "image/codec.h"
 #include "image/jpeg_index.h"
+#include "pipeline/pipeline.h"
 
 #include "jpeg_support.h"
 #include "support/test.h"
@@ -207,6 +209,80 @@ static void crops_hold_the_coefficients_of_the_file(void)
     }
 }
 
+/* --- by a pipeline that begins with a crop --- */
+
+static const char *const crop_specs[] = {
+    "decode,random_resized_crop=24,hflip",
+    "decode,center_crop=40,hflip,to_tensor",
+    "decode,center_crop=90",
+    "decode,resize=50,center_crop=32,hflip,to_tensor,normalize=imagenet",
+    "decode,resize=120,center_crop=32",
+    "decode,resize=33,center_crop=33,to_tensor",
+};
+
+static size_t num_cut[SLUICE_TEST_COUNT(crop_specs)];
+
+/* What a pipeline makes of the cut file is what it makes, op by op, of the whole one. */
+static void check_pipeline(size_t which, const struct sluice_pipeline *pipeline,
+                           struct sluice_buf *file, uint64_t id)
+{
+    const size_t len = sluice_pipeline_u8_bytes(pipeline);
+    uint8_t *want = malloc(len), *got = malloc(len);
+    CU_ASSERT_FATAL(want && got);
+    struct sluice_scratch *by_op = NULL, *fused = NULL;
+    const struct sluice_scratch_options options = {.measure_ops = true};
+    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(&options, &by_op, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_scratch_create(NULL, &fused, NULL), SLUICE_OK);
+    struct sluice_sample whole = {.key = {.seed = 1, .sample_id = id},
+                                  .data = sluice_buf_ref(file)};
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, by_op, &whole, want, len, NULL),
+                          SLUICE_OK);
+    whole =
+        (struct sluice_sample){.key = {.seed = 1, .sample_id = id}, .data = sluice_buf_ref(file)};
+    CU_ASSERT_EQUAL_FATAL(sluice_pipeline_finish_u8(pipeline, fused, &whole, got, len, NULL),
+                          SLUICE_OK);
+    CU_ASSERT(memcmp(got, want, len) == 0);
+    struct sluice_scratch *const scratches[] = {by_op, fused};
+    for (int k = 0; k < 2; k++) {
+        struct sluice_sample cut = {.key = {.seed = 1, .sample_id = id},
+                                    .data = sluice_buf_ref(file)};
+        if (sluice_pipeline_crop_jpeg(pipeline, fused, &cut, k == 1, NULL) == SLUICE_OK) {
+            CU_ASSERT(cut.is_jpeg_crop && cut.data->len < file->len);
+            CU_ASSERT_EQUAL(sluice_pipeline_finish_u8(pipeline, scratches[k], &cut, got, len, NULL),
+                            SLUICE_OK);
+            CU_ASSERT(memcmp(got, want, len) == 0);
+            num_cut[which]++;
+        }
+        sluice_sample_clear(&cut);
+    }
+    sluice_scratch_destroy(by_op);
+    sluice_scratch_destroy(fused);
+    free(want);
+    free(got);
+}
+
+static void cut_files_go_through_any_pipeline_like_whole_ones(void)
+{
+    static const uint16_t sizes[][2] = {{16, 200}, {97, 53},   {160, 90},
+                                        {33, 200}, {320, 240}, {251, 333}};
+    for (size_t p = 0; p < SLUICE_TEST_COUNT(crop_specs); p++) {
+        struct sluice_pipeline *pipeline = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(crop_specs[p], &pipeline, NULL), SLUICE_OK);
+        CU_ASSERT(sluice_pipeline_can_crop_jpeg(pipeline));
+        for (size_t i = 0; i < jpeg_test_num_options; i++) {
+            for (size_t s = 0; s < SLUICE_TEST_COUNT(sizes); s++) {
+                struct sluice_buf *file = jpeg_test_file(
+                    sizes[s][0], sizes[s][1], sluice_rng_u32(&rng), &jpeg_test_options[i]);
+                for (uint64_t id = 0; id < 2; id++)
+                    check_pipeline(p, pipeline, file, id);
+                sluice_buf_unref(file);
+            }
+        }
+        CU_ASSERT(num_cut[p] > jpeg_test_num_options);
+        sluice_pipeline_destroy(pipeline);
+    }
+}
+
 static void check_photograph(const char *path)
 {
     size_t len;
@@ -272,6 +348,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(crops_of_any_file_give_its_pixels),
         SLUICE_TEST(crops_hold_the_coefficients_of_the_file),
+        SLUICE_TEST(cut_files_go_through_any_pipeline_like_whole_ones),
         SLUICE_TEST(crops_of_photographs_give_their_pixels),
     };
     rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);

@@ -43,7 +43,7 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         const double cost_s = planner_cost_of(menus, n, &capacities, choice);
         CU_ASSERT(fabs(result.primal_s - cost_s) <= ROUNDING * cost_s);
-        CU_ASSERT(fabs(result.busy_s[result.slowest] + result.priced_s - cost_s) <=
+        CU_ASSERT(fabs(result.busy_s[result.slowest] + result.external_s - cost_s) <=
                   ROUNDING * cost_s);
         CU_ASSERT(result.dual_s <= cost_s);
         CU_ASSERT(result.gap >= 0);
@@ -55,8 +55,8 @@ static void primal_is_the_plan_and_dual_is_below_it(void)
         }
         double sum = 0;
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
-            CU_ASSERT(result.price[r] >= 0);
-            sum += result.price[r];
+            CU_ASSERT(result.dual[r] >= 0);
+            sum += result.dual[r];
         }
         CU_ASSERT_DOUBLE_EQUAL(sum, 1, 1e-9);
     }
@@ -78,7 +78,7 @@ static void dual_is_what_its_prices_say(void)
             for (unsigned c = 0; c < SLUICE_MENU_CHOICES; c++) {
                 double cost = 0;
                 for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-                    cost += (result.price[r] / capacities.per_s[r] + capacities.price_s[r]) *
+                    cost += (result.dual[r] / capacities.per_s[r] + capacities.external_cost_s[r]) *
                             sluice_menu_cost(&menus[i], (enum sluice_resource)r, c);
                 least = fmin(least, cost);
             }
@@ -196,7 +196,8 @@ static void a_higher_price_never_loads_more(void)
         double before = 0, excess_s = 0;
         for (int step = 0; step < 5; step++) {
             if (step)
-                capacities.price_s[load] = step == 4 ? 1e6 : (capacities.price_s[load] + 0.1) * 2;
+                capacities.external_cost_s[load] =
+                    step == 4 ? 1e6 : (capacities.external_cost_s[load] + 0.1) * 2;
             const struct sluice_lp_result result = plan(menus, N, &capacities, choice);
             const double after = load_of(menus, N, load, choice);
             const double more_excess_s = result.primal_s - result.dual_s;
@@ -229,7 +230,7 @@ static void what_no_choice_changes_does_not_hide_the_rest(void)
         capacities.per_s[SLUICE_STORAGE_CPU] = 3;
         const struct sluice_lp_result result = plan(menus, n, &capacities, choice);
         CU_ASSERT_EQUAL(result.slowest, PLANNER_GIVEN);
-        CU_ASSERT_EQUAL(result.price[PLANNER_GIVEN], 1);
+        CU_ASSERT_EQUAL(result.dual[PLANNER_GIVEN], 1);
         CU_ASSERT(result.gap < 1e-5);
         CU_ASSERT_EQUAL(result.busy_s[PLANNER_GIVEN], result.primal_s);
 
@@ -305,13 +306,13 @@ static void streaming_gives_the_same_plan_and_its_choices_later(void)
         CU_ASSERT_EQUAL(streamed.dual_s, at_once.dual_s);
         CU_ASSERT_EQUAL(streamed.num_passes, at_once.num_passes);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
-            CU_ASSERT_EQUAL(streamed.price[r], at_once.price[r]);
+            CU_ASSERT_EQUAL(streamed.dual[r], at_once.dual[r]);
             CU_ASSERT_EQUAL(streamed.busy_s[r], at_once.busy_s[r]);
         }
 
-        struct sluice_price_balance balance = {0};
+        struct sluice_dual_balance balance = {0};
         for (size_t i = 0; i < N; i++)
-            choice[i] = (uint8_t)sluice_price_plan_choose(&streamed.plan, &balance, &menus[i]);
+            choice[i] = (uint8_t)sluice_dual_plan_choose(&streamed.plan, &balance, &menus[i]);
         const double cost_s = planner_cost_of(menus, N, &capacities, choice);
         CU_ASSERT(fabs(streamed.primal_s - cost_s) <= ROUNDING * cost_s);
     }

@@ -32,14 +32,14 @@ static double solve_by_glpk(const struct sluice_menu *menus, size_t n,
         for (unsigned c = 0; c < CHOICES; c++) {
             const int col = (int)(i * CHOICES + c) + 1;
             int row[LOADS + 2] = {0, (int)i + 1};
-            double value[LOADS + 2] = {0, 1}, priced_s = 0;
+            double value[LOADS + 2] = {0, 1}, external_s = 0;
             for (int r = 0; r < LOADS; r++) {
                 const double cost = sluice_menu_cost(&menus[i], (enum sluice_resource)r, c);
                 row[r + 2] = (int)n + 1 + r;
                 value[r + 2] = cost / capacities->per_s[r];
-                priced_s += cost * capacities->price_s[r];
+                external_s += cost * capacities->external_cost_s[r];
             }
-            glp_set_obj_coef(lp, col, priced_s);
+            glp_set_obj_coef(lp, col, external_s);
             glp_set_mat_col(lp, col, LOADS + 1, row, value);
             glp_set_col_bnds(lp, col, GLP_LO, 0, 0);
         }

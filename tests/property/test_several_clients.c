@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "image/coding.h"
 #include "plan/form_menu.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -59,11 +60,11 @@ static void make_dataset(void)
         abort();
 }
 
-static void costs_of(size_t index, double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+static void costs_of(size_t index, double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
     static struct sluice_choice_model model;
     if (!(model.disk_s_per_sample > 0))
-        model = sluice_choice_model_default();
+        model = sluice_test_model();
     const struct sluice_draw_key key = {
         .seed = 1, .epoch = items[index].draw_epoch, .sample_id = ids[items[index].position]};
     const struct sluice_sample_facts facts =
@@ -85,12 +86,12 @@ static double best_s(const struct node *node, double storage_cores)
     static struct sluice_menu menus[OPTIMUM_ITEMS];
     static bool is_made;
     for (size_t i = 0; i < OPTIMUM_ITEMS && !is_made; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         costs_of(i, cost);
-        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
+        sluice_menu_set(&menus[i], SLUICE_MAX_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     is_made = true;
-    struct sluice_capacities capacities = {.price_s = {0}};
+    struct sluice_capacities capacities = {.external_cost_s = {0}};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         capacities.per_s[r] = INFINITY;
     capacities.per_s[SLUICE_STORAGE_CPU] = storage_cores;
@@ -360,8 +361,8 @@ static void ask(struct world *w, struct client *c)
     const unsigned chosen = c->is_greedy ? 3
                                          : sluice_auto_plan_choose(c->plan, index % NUM_ITEMS,
                                                                    &c->under_way, &expected);
-    const struct sluice_choice choice = sluice_choice_listed(chosen);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    const struct sluice_choice choice = sluice_test_choices()->at[chosen];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     costs_of(index, cost);
     c->free = item->next;
     c->num_away++;
@@ -573,7 +574,7 @@ static struct world *create(const struct node *nodes, int n, double cores, doubl
             c->free = &c->items[i];
         }
         const struct sluice_auto_plan_options options = {
-            .model = sluice_choice_model_default(),
+            .model = sluice_test_model(),
             .forms = FORMS,
             .rates = {.link_bytes_per_s = nodes[j].link_bytes_per_s,
                       .storage_cores = w->workers,

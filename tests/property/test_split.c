@@ -205,7 +205,11 @@ static void check_cut_file(const struct sluice_pipeline *pipeline, struct nodes 
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     struct sluice_scratch *const scratches[] = {nodes->compute, nodes->measured};
     num_images_to_cut += sluice_pipeline_can_crop_jpeg(pipeline);
-    for (unsigned end = 2; end <= num_ops; end += num_ops > 2 ? num_ops - 2 : 1) {
+    /* A resize is cut with the center_crop after it. */
+    const bool is_resized =
+        num_ops > 2 && strcmp(sluice_pipeline_op_name(pipeline, 1), "resize") == 0;
+    const unsigned first = is_resized ? 3 : 2;
+    for (unsigned end = first; end <= num_ops; end += num_ops > first ? num_ops - first : 1) {
         for (size_t s = 0; s < SLUICE_ARRAY_LEN(scratches); s++) {
             struct sluice_sample sample = start(file, id);
             if (sluice_pipeline_crop_jpeg(pipeline, nodes->storage, &sample, s == 1, NULL)) {
@@ -241,7 +245,7 @@ static void check_packed(const struct sluice_pipeline *pipeline, struct nodes *n
     const unsigned num_ops = sluice_pipeline_num_ops(pipeline);
     struct sluice_scratch *const scratches[] = {nodes->compute, nodes->measured};
     for (unsigned k = 1; k <= sluice_pipeline_u8_split(pipeline); k++) {
-        const bool is_box = k == 1 && sluice_pipeline_can_crop_jpeg(pipeline);
+        const bool is_box = k == 1 && sluice_pipeline_packs_box(pipeline);
         /* Somewhere on the way for one image, somewhere else for the next. */
         const unsigned end = k + (unsigned)(id / 100 + id) % (num_ops - k + 1);
         struct sluice_sample sample = start(file, id);

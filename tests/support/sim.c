@@ -6,6 +6,7 @@
 #include "plan/form_menu.h"
 #include "storage_server/cpu_price.h"
 #include "storage_server/fair_queue.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -103,11 +104,11 @@ static double or_one(double factor)
 }
 
 void sim_true_costs(const struct sim_scenario *scenario, size_t index,
-                    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+                    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
     static struct sluice_choice_model model;
     if (!(model.disk_s_per_sample > 0))
-        model = sluice_choice_model_default();
+        model = sluice_test_model();
     make_set();
     model.has_jpeg_index = scenario->has_index;
     const struct sluice_sampler_item *item = &set.items[index % NUM_ITEMS];
@@ -117,13 +118,13 @@ void sim_true_costs(const struct sim_scenario *scenario, size_t index,
         sluice_sample_facts_of(set.pipeline, &set.manifest->entries[key.sample_id], &key);
     const struct sluice_transport_cost transport = sim_transport();
     sluice_choice_model_costs(&model, &facts, cost);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         cost[c][SLUICE_STORAGE_CPU] *= or_one(scenario->storage_factor);
         cost[c][SLUICE_COMPUTE_CPU] *= or_one(scenario->compute_factor);
-        if (c == SLUICE_CHOICE_JPEG_CROP)
+        if (c == SLUICE_TEST_JPEG_CROP)
             cost[c][SLUICE_NETWORK] *= or_one(scenario->byte_factor);
         if (scenario->has_transport)
-            sluice_transport_cost_add(&transport, c, cost[c]);
+            sluice_transport_cost_add(&transport, c != 0, cost[c]);
         cost[c][SLUICE_DISK] = sluice_choice_read_bytes(&model, &facts, c);
     }
 }
@@ -153,15 +154,15 @@ static double optimum(const struct sim_scenario *scenario, const struct sluice_r
     static bool is_made;
     if (!is_made || memcmp(&made_for, scenario, sizeof(made_for)) != 0) {
         for (size_t i = 0; i < OPTIMUM_ITEMS; i++) {
-            double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+            double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
             sim_true_costs(scenario, i, cost);
-            sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES,
+            sluice_menu_set(&menus[i], SLUICE_MAX_CHOICES,
                             (const double(*)[SLUICE_NUM_RESOURCES])cost);
         }
         made_for = *scenario;
         is_made = true;
     }
-    struct sluice_capacities capacities = {.price_s = {0}};
+    struct sluice_capacities capacities = {.external_cost_s = {0}};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
         capacities.per_s[r] = INFINITY;
     if (rates->disk_bytes_per_s > 0)
@@ -566,8 +567,8 @@ static void ask(struct sim *s, struct client *c, unsigned chosen, bool is_alone)
     const struct sim_scenario *scenario = &s->scenario;
     struct item *item = c->free;
     const size_t index = c->next_item++;
-    const struct sluice_choice choice = sluice_choice_listed(chosen);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    const struct sluice_choice choice = sluice_test_choices()->at[chosen];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sim_true_costs(scenario, index, cost);
     count_choice(s, c, chosen, is_alone);
     c->free = item->next;
@@ -785,7 +786,7 @@ static void make_client(struct sim *s, int j)
         .gpu_samples_per_s = INFINITY,
         .disk_bytes_per_s = scenario->disk_bytes_per_s};
     struct sluice_auto_plan_options options = {
-        .model = sluice_choice_model_default(),
+        .model = sluice_test_model(),
         .forms = FORMS,
         .rates = scenario->believed ? *scenario->believed : truth,
         .most = {.link_bytes_per_s = INFINITY,

@@ -63,7 +63,7 @@ struct sim_record {
     size_t num_replans;
     double replan_s[SIM_MOST_REPLANS], replan_gain[SIM_MOST_REPLANS];
     struct sluice_auto_forecast first, last;
-    size_t counts[SLUICE_NUM_CHOICES];
+    size_t counts[SLUICE_MAX_CHOICES];
     struct {
         size_t all, files;
     } asked[8];       /* by phase, from 4 s after its beginning on */
@@ -101,7 +101,7 @@ double sim_oracle_s(const struct sim_scenario *scenario);
 /* The simulated dataset, for tests that drive a plan by hand: num_items items of it. */
 struct sluice_auto_epoch sim_epoch(size_t num_items);
 void sim_true_costs(const struct sim_scenario *scenario, size_t index,
-                    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]);
+                    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);
 struct sluice_transport_cost sim_transport(void);
 
 #endif

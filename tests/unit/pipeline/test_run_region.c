@@ -205,10 +205,48 @@ static void a_sample_brings_its_own_index(void)
     sluice_pipeline_destroy(p);
 }
 
+static void files_are_cut_wherever_the_ops_begin_with_a_crop(void)
+{
+    static const struct {
+        const char *spec;
+        unsigned crop_end; /* the first split that a cut file can be run to; 0: none is cut */
+    } cases[] = {
+        {TRAIN, 2},
+        {"decode,center_crop=24", 2},
+        {"decode,resize=30,center_crop=24", 3},
+        {"decode,resize=24,center_crop=24,hflip=1", 3},
+        {"decode,resize=20,center_crop=24", 0}, /* pads what was resized */
+        {"decode,resize=30,hflip,center_crop=24", 0},
+        {"decode,hflip,random_resized_crop=24", 0},
+        {"decode,resize=30", 0},
+        {"decode", 0},
+    };
+    struct sluice_scratch *scratch = run_test_scratch(NULL);
+    struct sluice_buf *file = make_jpeg(400, 300);
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        struct sluice_pipeline *p = run_test_parse(cases[i].spec);
+        struct sluice_sample sample = run_test_sample(file, 1);
+        CU_ASSERT_EQUAL(sluice_pipeline_can_crop_jpeg(p), cases[i].crop_end > 0);
+        CU_ASSERT_EQUAL(sluice_pipeline_crop_jpeg(p, scratch, &sample, false, NULL),
+                        cases[i].crop_end ? SLUICE_OK : SLUICE_E_INVALID);
+        for (unsigned end = 1; end < cases[i].crop_end; end++)
+            CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, end, NULL), SLUICE_E_INVALID);
+        if (cases[i].crop_end) {
+            CU_ASSERT_EQUAL(sluice_pipeline_run(p, scratch, &sample, cases[i].crop_end, NULL),
+                            SLUICE_OK);
+            CU_ASSERT(sample.width == 24 && sample.ops_done == cases[i].crop_end);
+        }
+        sluice_sample_clear(&sample);
+        sluice_pipeline_destroy(p);
+    }
+    sluice_buf_unref(file);
+    sluice_scratch_destroy(scratch);
+}
+
 static void what_cannot_be_cut_stays_as_it_is(void)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
-                           *val = run_test_parse("decode,resize=30,center_crop=24");
+                           *val = run_test_parse("decode,hflip,center_crop=24");
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_buf *png = run_test_file(40, 30), *jpeg = make_jpeg(400, 300);
     CU_ASSERT(sluice_pipeline_can_crop_jpeg(p) && !sluice_pipeline_can_crop_jpeg(val));
@@ -245,7 +283,7 @@ static void what_cannot_be_cut_stays_as_it_is(void)
 static void a_cut_file_that_contradicts_the_draws_is_corrupt(void)
 {
     struct sluice_pipeline *p = run_test_parse(TRAIN),
-                           *val = run_test_parse("decode,resize=30,center_crop=24");
+                           *val = run_test_parse("decode,hflip,center_crop=24");
     struct sluice_scratch *scratch = run_test_scratch(NULL);
     struct sluice_scratch *small =
         run_test_scratch(&(struct sluice_scratch_options){.max_image_pixels = 119999});
@@ -471,6 +509,7 @@ int main(void)
         SLUICE_TEST(a_file_box_is_what_a_crop_keeps_of_a_resize),
         SLUICE_TEST(a_crop_of_a_resize_fails_as_its_ops_do),
         SLUICE_TEST(a_sample_brings_its_own_index),
+        SLUICE_TEST(files_are_cut_wherever_the_ops_begin_with_a_crop),
         SLUICE_TEST(what_cannot_be_cut_stays_as_it_is),
         SLUICE_TEST(a_cut_file_that_contradicts_the_draws_is_corrupt),
         SLUICE_TEST(packed_pixels_stand_at_a_u8_split),

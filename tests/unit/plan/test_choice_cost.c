@@ -5,6 +5,7 @@
 #include "datasets/indexed_file.h"
 #include "image/coding.h"
 #include "image/jpeg_index.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -76,7 +77,7 @@ static void files_go_by_the_decoder_that_takes_them(void)
 {
     static const struct {
         uint8_t coding;
-        enum sluice_choice_class class;
+        enum sluice_file_class file_class;
     } cases[] = {
         {SLUICE_CODING_UNKNOWN, SLUICE_CLASS_WINDOW},
         {SLUICE_CODING_JPEG_440, SLUICE_CLASS_WINDOW},
@@ -88,7 +89,7 @@ static void files_go_by_the_decoder_that_takes_them(void)
     };
     for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
         const struct sluice_sample_facts facts = {.coding = cases[i].coding};
-        CU_ASSERT_EQUAL(sluice_choice_class_of(&facts), cases[i].class);
+        CU_ASSERT_EQUAL(sluice_file_class_of(&facts), cases[i].file_class);
     }
 }
 
@@ -112,10 +113,10 @@ static void bytes_of_plain_forms_are_what_the_pipeline_makes(void)
     const struct sluice_draw_key key = {.seed = 3};
     const struct sluice_sample_facts facts =
         sluice_sample_facts_make(pipeline, file->len, 60, 40, SLUICE_CODING_JPEG_420, &key);
-    const struct sluice_choice_model model = sluice_choice_model_default();
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES], other[SLUICE_NUM_RESOURCES];
+    const struct sluice_choice_model model = sluice_test_model();
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES], other[SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&model, &facts, cost);
-    for (unsigned split = 0; split < SLUICE_PROFILE_STAGES; split++) {
+    for (unsigned split = 0; split < SLUICE_TEST_SPLITS; split++) {
         struct sluice_sample sample = {.key = key, .data = sluice_buf_ref(file)};
         CU_ASSERT_EQUAL_FATAL(sluice_pipeline_run(pipeline, scratch, &sample, split, &err),
                               SLUICE_OK);
@@ -149,7 +150,7 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
     struct sluice_pipeline *pipeline = NULL;
     struct sluice_jpeg_index index;
     struct sluice_buf *file = make_noise(WIDTH, HEIGHT);
-    struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_choice_model model = sluice_test_model();
     model.has_jpeg_index = true;
     CU_ASSERT_EQUAL_FATAL(
         sluice_pipeline_parse("decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet",
@@ -157,19 +158,17 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
         SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(sluice_jpeg_index_build(file->data, file->len, 0, 8, &index, NULL),
                           SLUICE_OK);
-    double foretold[SLUICE_NUM_CHOICES] = {0}, read[SLUICE_NUM_CHOICES] = {0};
+    double foretold[SLUICE_MAX_CHOICES] = {0}, read[SLUICE_MAX_CHOICES] = {0};
     for (uint64_t id = 0; id < CROPS; id++) {
         const struct sluice_draw_key key = {.seed = 3, .sample_id = id};
         const struct sluice_sample_facts facts = sluice_sample_facts_make(
             pipeline, file->len, WIDTH, HEIGHT, SLUICE_CODING_JPEG_420, &key);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
-            const enum sluice_form form = c == SLUICE_CHOICE_JPEG_CROP   ? SLUICE_FORM_JPEG_CROP
-                                          : c == SLUICE_CHOICE_U8_PACKED ? SLUICE_FORM_U8_PACKED
-                                                                         : SLUICE_FORM_RAW;
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+            const struct sluice_choice choice = model.choices.at[c];
             uint64_t bytes = file->len;
             struct sluice_box box;
-            if (sluice_pipeline_file_box(pipeline, &key, WIDTH, HEIGHT, sluice_form_menu_split(c),
-                                         form, &box)) {
+            if (sluice_pipeline_file_box(pipeline, &key, WIDTH, HEIGHT, choice.split,
+                                         (enum sluice_form)choice.form, &box)) {
                 struct sluice_file_part parts[SLUICE_JPEG_INDEX_MAX_PARTS];
                 const unsigned num_parts = sluice_jpeg_index_parts(&index, &box, parts);
                 bytes = 0;
@@ -182,11 +181,11 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
             foretold[c] += sluice_choice_read_bytes(&model, &facts, c);
         }
     }
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
         CU_ASSERT_DOUBLE_EQUAL(foretold[c], read[c], 0.03 * read[c]);
     CU_ASSERT_EQUAL(read[0], CROPS * (double)file->len);
     CU_ASSERT_EQUAL(read[1], read[0]);
-    CU_ASSERT(read[SLUICE_CHOICE_JPEG_CROP] < 0.9 * read[0] && read[3] < 0.9 * read[0]);
+    CU_ASSERT(read[SLUICE_TEST_JPEG_CROP] < 0.9 * read[0] && read[3] < 0.9 * read[0]);
     sluice_jpeg_index_clear(&index);
     sluice_buf_unref(file);
     sluice_pipeline_destroy(pipeline);
@@ -194,15 +193,15 @@ static void what_is_read_is_what_the_index_leaves_to_be_read(void)
 
 static void the_disk_counts_what_is_read(void)
 {
-    struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_choice_model model = sluice_test_model();
     model.disk_s_per_sample = 1;
     model.disk_s_per_byte = 1e-3;
     struct sluice_sample_facts facts = photograph();
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     for (int has_index = 0; has_index < 2; has_index++) {
         model.has_jpeg_index = has_index;
         sluice_choice_model_costs(&model, &facts, cost);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
             /* 19 of 24 MCU rows are under the crop. */
             const bool is_part = has_index && c > 1;
             CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_DISK], is_part ? 91 : 111, is_part ? 1 : 0);
@@ -213,45 +212,45 @@ static void the_disk_counts_what_is_read(void)
                                       SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
         facts.coding = codings[i];
-        CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_CHOICE_JPEG_CROP), 110000);
+        CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_TEST_JPEG_CROP), 110000);
     }
     facts.coding = SLUICE_CODING_JPEG_420;
     facts.crop.top = 10;
     facts.crop.height = 340;
-    CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_CHOICE_JPEG_CROP), 110000);
+    CU_ASSERT_EQUAL(sluice_choice_read_bytes(&model, &facts, SLUICE_TEST_JPEG_CROP), 110000);
 }
 
 static void costs_are_finite_and_not_negative(void)
 {
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_choice_model model = sluice_test_model();
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
     for (int i = 0; i < 5000; i++) {
         const struct sluice_sample_facts facts = random_facts(&rng);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, cost);
-        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 CU_ASSERT(cost[c][r] >= 0 && cost[c][r] < 1e30);
             CU_ASSERT(cost[c][STORAGE] > 0 && cost[c][COMPUTE] > 0);
         }
         /* A file that is cut, and pixels that are packed, do not grow. */
-        CU_ASSERT(cost[SLUICE_CHOICE_JPEG_CROP][SLUICE_NETWORK] <= cost[0][SLUICE_NETWORK]);
-        CU_ASSERT(cost[SLUICE_CHOICE_U8_PACKED][SLUICE_NETWORK] <= cost[3][SLUICE_NETWORK]);
+        CU_ASSERT(cost[SLUICE_TEST_JPEG_CROP][SLUICE_NETWORK] <= cost[0][SLUICE_NETWORK]);
+        CU_ASSERT(cost[SLUICE_TEST_U8_PACKED][SLUICE_NETWORK] <= cost[3][SLUICE_NETWORK]);
     }
 }
 
 static void more_never_costs_less(void)
 {
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_choice_model model = sluice_test_model();
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     for (int i = 0; i < 2000; i++) {
         struct sluice_sample_facts facts = random_facts(&rng);
-        double less[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES],
-            more[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double less[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES],
+            more[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts, less);
         facts.file_bytes += 1000;
         sluice_choice_model_costs(&model, &facts, more);
-        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
                 CU_ASSERT(more[c][r] >= less[c][r]);
         }
@@ -260,23 +259,23 @@ static void more_never_costs_less(void)
 
 static void a_png_is_never_cut(void)
 {
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_choice_model model = sluice_test_model();
     struct sluice_sample_facts facts = photograph();
     facts.coding = SLUICE_CODING_PNG;
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&model, &facts, cost);
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        CU_ASSERT_EQUAL(cost[SLUICE_CHOICE_JPEG_CROP][r], cost[0][r]);
+        CU_ASSERT_EQUAL(cost[SLUICE_TEST_JPEG_CROP][r], cost[0][r]);
 }
 
 static void the_default_knows_what_moves_where(void)
 {
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_choice_model model = sluice_test_model();
     const struct sluice_sample_facts facts = photograph();
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&model, &facts, cost);
-    const double *file = cost[0], *cut = cost[SLUICE_CHOICE_JPEG_CROP];
-    const double *pixels = cost[3], *packed = cost[SLUICE_CHOICE_U8_PACKED];
+    const double *file = cost[0], *cut = cost[SLUICE_TEST_JPEG_CROP];
+    const double *pixels = cost[3], *packed = cost[SLUICE_TEST_U8_PACKED];
     CU_ASSERT(cut[STORAGE] < pixels[STORAGE] && cut[COMPUTE] < file[COMPUTE]);
     CU_ASSERT(packed[STORAGE] > pixels[STORAGE] && packed[COMPUTE] > pixels[COMPUTE]);
     CU_ASSERT_DOUBLE_EQUAL(file[COMPUTE], pixels[STORAGE], 0.1 * file[COMPUTE]);

@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "image/coding.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -29,14 +30,14 @@ static struct sluice_sample_facts random_facts(struct sluice_rng *rng, uint8_t c
 static struct sluice_form_table measure(struct sluice_rng *rng, size_t num_samples, uint8_t coding,
                                         double speed, double noise)
 {
-    const struct sluice_choice_model truth = sluice_choice_model_default();
+    const struct sluice_choice_model truth = sluice_test_model();
     struct sluice_form_table table = {0};
     struct sluice_err err = {0};
     for (size_t i = 0; i < num_samples; i++) {
         const struct sluice_sample_facts facts = random_facts(rng, coding);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&truth, &facts, cost);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
             const double off = 1 + noise * (2 * sluice_rng_double(rng) - 1);
             const struct sluice_form_row row = {
                 .index = i,
@@ -58,9 +59,8 @@ static struct sluice_choice_quality try_on(const struct sluice_form_table *table
 {
     struct sluice_choice_quality quality;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(table, NULL, true, model,
-                                                  SLUICE_NUM_CHOICE_CLASSES, choice, side, &quality,
-                                                  &err),
+    CU_ASSERT_EQUAL_FATAL(sluice_choice_model_try(table, NULL, true, model, SLUICE_NUM_FILE_CLASSES,
+                                                  choice, side, &quality, &err),
                           SLUICE_OK);
     return quality;
 }
@@ -120,7 +120,7 @@ static void learns_a_machine_from_many_samples(void)
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 2);
     const uint8_t codings[] = {SLUICE_CODING_JPEG_420, SLUICE_CODING_PNG,
                                SLUICE_CODING_JPEG_444 | SLUICE_CODING_PROGRESSIVE};
-    const struct sluice_choice_model prior = sluice_choice_model_default();
+    const struct sluice_choice_model prior = sluice_test_model();
     for (size_t i = 0; i < SLUICE_TEST_COUNT(codings); i++) {
         struct sluice_form_table table = measure(&rng, 200, codings[i], 2.5, 0.1);
         struct sluice_choice_model model;
@@ -128,7 +128,7 @@ static void learns_a_machine_from_many_samples(void)
         CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err),
                               SLUICE_OK);
         struct sluice_form_table others = measure(&rng, 200, codings[i], 2.5, 0);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 const struct sluice_choice_quality quality = try_on(&others, &model, c, side);
                 CU_ASSERT_EQUAL(quality.num_rows, 200);
@@ -154,12 +154,12 @@ static void few_samples_move_the_prior_to_the_machines_speed(void)
             few.rows[kept++] = few.rows[i];
     }
     few.num_rows = kept;
-    const struct sluice_choice_model prior = sluice_choice_model_default();
+    const struct sluice_choice_model prior = sluice_test_model();
     struct sluice_choice_model model;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&few, NULL, &prior, &model, &err), SLUICE_OK);
     struct sluice_form_table pngs = measure(&rng, 100, SLUICE_CODING_PNG, 3, 0);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED & ~(1u << SLUICE_NETWORK)) {
             CU_ASSERT(try_on(&others, &model, c, side).median < 0.1);
             CU_ASSERT(try_on(&pngs, &model, c, side).median < 0.1);
@@ -177,15 +177,15 @@ static void a_side_that_was_not_measured_keeps_the_prior(void)
     struct sluice_form_table table = measure(&rng, 20, SLUICE_CODING_JPEG_420, 3, 0);
     for (size_t i = 0; i < table.num_rows; i++)
         table.rows[i].storage_s = NAN;
-    const struct sluice_choice_model prior = sluice_choice_model_default();
+    const struct sluice_choice_model prior = sluice_test_model();
     struct sluice_choice_model model;
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(sluice_choice_model_fit(&table, NULL, &prior, &model, &err), SLUICE_OK);
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             for (int f = 0; f < F; f++)
-                CU_ASSERT_EQUAL(model.weights[class][c][SLUICE_STORAGE_CPU].per[f],
-                                prior.weights[class][c][SLUICE_STORAGE_CPU].per[f]);
+                CU_ASSERT_EQUAL(model.weights[file_class][c][SLUICE_STORAGE_CPU].per[f],
+                                prior.weights[file_class][c][SLUICE_STORAGE_CPU].per[f]);
         }
     }
     sluice_form_table_clear(&table);
@@ -193,7 +193,7 @@ static void a_side_that_was_not_measured_keeps_the_prior(void)
 
 static void disk_time_is_brought_to_what_was_measured(void)
 {
-    struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_choice_model model = sluice_test_model();
     const struct sluice_choice_model before = model;
     struct sluice_sample_cost rows[20] = {{.width = 0}};
     struct sluice_cost_table table = {.rows = rows, .num_rows = 20};
@@ -232,13 +232,13 @@ static void fits_to_those_rows_alone_that_are_named(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 5);
     struct sluice_form_table table = measure(&rng, 40, SLUICE_CODING_JPEG_420, 1, 0);
-    bool is_used[40 * SLUICE_NUM_CHOICES];
+    bool is_used[40 * SLUICE_MAX_CHOICES];
     for (size_t i = 0; i < table.num_rows; i++) {
         is_used[i] = i < table.num_rows / 2;
         if (!is_used[i])
             table.rows[i].compute_s *= 100;
     }
-    const struct sluice_choice_model prior = sluice_choice_model_default();
+    const struct sluice_choice_model prior = sluice_test_model();
     struct sluice_choice_model model;
     struct sluice_choice_quality used, held_out;
     struct sluice_err err = {0};

@@ -3,6 +3,7 @@
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "plan/choice_cost.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -15,11 +16,11 @@ enum { N = 10000 };
 static struct sluice_cost_table make_table(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
-    struct sluice_cost_table table = {calloc(N, sizeof(*table.rows)), N};
+    struct sluice_cost_table table = {calloc(N, sizeof(*table.rows)), N, SLUICE_TEST_SPLITS};
     for (size_t i = 0; i < N; i++) {
         struct sluice_sample_cost *row = &table.rows[i];
         row->bytes[0] = 20000 + sluice_rng_below(&rng, 300000);
-        for (int k = 1; k < SLUICE_PROFILE_STAGES; k++)
+        for (int k = 1; k < SLUICE_TEST_SPLITS; k++)
             row->bytes[k] = i % 100 == 0 ? row->bytes[0]
                             : k == 1     ? row->bytes[0] * (3 + sluice_rng_below(&rng, 5))
                             : k < 4      ? 150528
@@ -29,7 +30,7 @@ static struct sluice_cost_table make_table(void)
             continue;
         row->op_s[1] = 8e-9 * (double)row->bytes[0] * (0.5 + sluice_rng_double(&rng));
         row->op_s[2] = 1e-3 * sluice_rng_double(&rng);
-        for (int k = 3; k < SLUICE_PROFILE_STAGES; k++)
+        for (int k = 3; k < SLUICE_TEST_SPLITS; k++)
             row->op_s[k] = 5e-5;
     }
     return table;
@@ -68,7 +69,7 @@ static void add_up(const struct sluice_cost_table *table, const uint8_t *split,
 {
     for (size_t i = 0; i < table->num_rows; i++) {
         const struct sluice_sample_cost *row = &table->rows[i];
-        for (unsigned op = 1; op < SLUICE_PROFILE_STAGES; op++)
+        for (unsigned op = 1; op < SLUICE_TEST_SPLITS; op++)
             sum[op <= split[i] ? SLUICE_STORAGE_CPU : SLUICE_COMPUTE_CPU] += row->op_s[op];
         sum[SLUICE_DISK] += row->op_s[0];
         sum[SLUICE_NETWORK] += (double)row->bytes[split[i]];
@@ -79,11 +80,11 @@ static void add_up(const struct sluice_cost_table *table, const uint8_t *split,
 static void forecasts_plain_splits_by_adding_up(void)
 {
     struct sluice_cost_table table = make_table();
-    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 1);
     uint8_t *split = malloc(N);
     for (size_t i = 0; i < N; i++)
-        split[i] = (uint8_t)sluice_rng_below(&rng, SLUICE_PROFILE_STAGES);
+        split[i] = (uint8_t)sluice_rng_below(&rng, SLUICE_TEST_SPLITS);
     for (size_t r = 0; r < SLUICE_ARRAY_LEN(some_rates); r++) {
         double sum[SLUICE_NUM_RESOURCES] = {0};
         add_up(&table, split, sum);
@@ -111,9 +112,9 @@ static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
     struct sluice_cost_table table = make_table();
     uint8_t *choice = malloc(N);
     for (int forms = 0; forms < 4; forms++) {
-        struct sluice_form_menu menu = sluice_form_menu_init(&table);
-        menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = forms & 1;
-        menu.has_choice[SLUICE_CHOICE_U8_PACKED] = forms & 2;
+        struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
+        menu.has_choice[SLUICE_TEST_JPEG_CROP] = forms & 1;
+        menu.has_choice[SLUICE_TEST_U8_PACKED] = forms & 2;
         for (size_t r = 0; r < SLUICE_ARRAY_LEN(some_rates); r++) {
             const struct sluice_rates *rates = &some_rates[r];
             double bound_s = 0;
@@ -124,11 +125,11 @@ static void plan_is_near_its_bound_and_no_worse_than_any_other(void)
                 sluice_form_menu_forecast(&menu, rates, choice);
             CU_ASSERT(plan.primal_s >= bound_s);
             CU_ASSERT(plan.primal_s <= bound_s * 1.001);
-            for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+            for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
                 CU_ASSERT(menu.has_choice[c] || plan.choices[c] == 0);
             CU_ASSERT_EQUAL(sluice_plan_sophon(&table, rates, choice, &err), SLUICE_OK);
             CU_ASSERT(bound_s <= sluice_form_menu_forecast(&menu, rates, choice).primal_s);
-            for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
                 if (!menu.has_choice[c])
                     continue;
                 memset(choice, c, N);
@@ -157,16 +158,16 @@ static void rows_lend_the_other_forms_their_speed(void)
         .height = 375,
         .output_size = 224,
         .crop = {.top = 9, .left = 30, .height = 200, .width = 300}};
-    const struct sluice_cost_table table = {&row, 1};
-    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     menu.facts = &facts;
-    const struct sluice_choice_model preset = sluice_choice_model_default();
-    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    const struct sluice_choice_model preset = sluice_test_model();
+    double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&preset, &facts, model);
     enum { S = SLUICE_STORAGE_CPU, C = SLUICE_COMPUTE_CPU, NET = SLUICE_NETWORK };
     const double speed = (640e-6 + 459e-6) / model[0][C];
 
-    uint8_t choice = SLUICE_CHOICE_JPEG_CROP;
+    uint8_t choice = SLUICE_TEST_JPEG_CROP;
     struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &one, &choice);
     CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes, 108906 * model[choice][NET] / model[0][NET],
                            1);
@@ -174,7 +175,7 @@ static void rows_lend_the_other_forms_their_speed(void)
                            speed * (model[choice][S] - model[0][S]), 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_COMPUTE_CPU], speed * model[choice][C] + 150e-6,
                            1e-9);
-    choice = SLUICE_CHOICE_U8_PACKED;
+    choice = SLUICE_TEST_U8_PACKED;
     forecast = sluice_form_menu_forecast(&menu, &one, &choice);
     CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes, 150528 * model[choice][NET] / model[3][NET],
                            1);
@@ -185,7 +186,7 @@ static void rows_lend_the_other_forms_their_speed(void)
 
     /* Without facts the crop is a typical one: some half of the file. */
     menu.facts = NULL;
-    choice = SLUICE_CHOICE_JPEG_CROP;
+    choice = SLUICE_TEST_JPEG_CROP;
     forecast = sluice_form_menu_forecast(&menu, &one, &choice);
     CU_ASSERT(forecast.wire_bytes > 40000 && forecast.wire_bytes < 60000);
 }
@@ -197,22 +198,22 @@ static void a_model_takes_the_place_of_the_rows(void)
         {.bytes = {60000, 562500, 150528, 150528, 602112, 602112}, .op_s = {1, 1, 1, 1, 1, 1}},
     };
     struct sluice_sample_facts facts[2];
-    struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_choice_model model = sluice_test_model();
     double expected[SLUICE_NUM_RESOURCES] = {0};
-    const uint8_t choice[2] = {SLUICE_CHOICE_JPEG_CROP, 3};
+    const uint8_t choice[2] = {SLUICE_TEST_JPEG_CROP, 3};
     for (int i = 0; i < 2; i++) {
         facts[i] = (struct sluice_sample_facts){.file_bytes = rows[i].bytes[0],
                                                 .width = 500,
                                                 .height = 375,
                                                 .output_size = 224,
                                                 .crop = {.height = 100, .width = 200}};
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(&model, &facts[i], cost);
         for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
             expected[r] += cost[choice[i]][r];
     }
-    const struct sluice_cost_table table = {rows, 2};
-    struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_cost_table table = {rows, 2, SLUICE_TEST_SPLITS};
+    struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     menu.facts = facts;
     menu.model = &model;
     struct sluice_rates rates = one;
@@ -266,18 +267,18 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
                                         .height = 375,
                                         .output_size = 224,
                                         .crop = {.top = 90, .height = 100, .width = 200}};
-    struct sluice_choice_model model = sluice_choice_model_default();
-    const struct sluice_cost_table table = {&row, 1};
+    struct sluice_choice_model model = sluice_test_model();
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     for (int has_model = 0; has_model < 2; has_model++) {
-        struct sluice_form_menu menu = sluice_form_menu_init(&table);
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+        struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
             menu.has_choice[c] = true;
         menu.facts = &facts;
         menu.model = has_model ? &model : NULL;
-        double disk_s[2][SLUICE_NUM_CHOICES];
+        double disk_s[2][SLUICE_MAX_CHOICES];
         for (int has_index = 0; has_index < 2; has_index++) {
             menu.has_jpeg_index = has_index;
-            for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+            for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
                 const uint8_t choice = (uint8_t)c;
                 disk_s[has_index][c] = sluice_form_menu_forecast(&menu, &one, &choice).busy_s[0];
             }
@@ -285,7 +286,7 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
         /* A disk takes as long for a byte of any file, and for finding it. */
         model.has_jpeg_index = true;
         const double per_byte = model.disk_s_per_byte, whole_s = model.disk_s_per_sample;
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
             const double read = sluice_choice_read_bytes(&model, &facts, c);
             const double share = (whole_s + per_byte * read) / (whole_s + per_byte * 110000);
             CU_ASSERT(c > 1 ? share < 0.7 : share == 1);
@@ -315,12 +316,12 @@ static void with_an_index_the_disk_reads_what_the_crop_needs(void)
 static void a_sample_that_was_never_decoded_is_its_file(void)
 {
     struct sluice_sample_cost row = {.bytes = {1000, 1000, 1000, 1000, 1000, 1000}};
-    const struct sluice_cost_table table = {&row, 1};
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
+    const struct sluice_choice_model model = sluice_test_model();
     for (int with_model = 0; with_model < 2; with_model++) {
-        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         menu.model = with_model ? &model : NULL;
-        for (unsigned c = SLUICE_PROFILE_STAGES; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = SLUICE_TEST_SPLITS; c < SLUICE_MAX_CHOICES; c++) {
             const uint8_t choice = (uint8_t)c;
             const struct sluice_choice_forecast forecast =
                 sluice_form_menu_forecast(&menu, &one, &choice);
@@ -333,7 +334,7 @@ static void a_sample_that_was_never_decoded_is_its_file(void)
 static void pcie_is_the_limit_where_it_is_slowest(void)
 {
     struct sluice_cost_table table = make_table();
-    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     uint8_t *choice = calloc(N, 1);
     struct sluice_rates rates = {.link_bytes_per_s = 1e12,
                                  .storage_cores = 1e3,
@@ -359,16 +360,16 @@ static void adds_the_transport_and_floats_where_asked_to(void)
                                               .height = 375,
                                               .output_size = 224,
                                               .crop = {.height = 200, .width = 300}};
-    const struct sluice_cost_table table = {&row, 1};
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
-    const struct sluice_choice_model preset = sluice_choice_model_default();
-    double model[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    const struct sluice_choice_model preset = sluice_test_model();
+    double model[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_choice_model_costs(&preset, &facts, model);
     for (int with_model = 0; with_model < 2; with_model++) {
-        struct sluice_form_menu menu = sluice_form_menu_init(&table);
+        struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         menu.facts = &facts;
         menu.model = with_model ? &preset : NULL;
-        for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+        for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
             const uint8_t choice = (uint8_t)c;
             menu.transport = NULL;
             const struct sluice_choice_forecast ops =
@@ -399,8 +400,8 @@ static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
     struct sluice_cost_table table = make_table();
     const struct sluice_transport_cost transport = {.receive_s_per_sample = 1e-6,
                                                     .receive_s_per_byte = 1e-9};
-    struct sluice_form_menu menu = sluice_form_menu_init(&table);
-    menu.has_choice[SLUICE_CHOICE_JPEG_CROP] = true;
+    struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
+    menu.has_choice[SLUICE_TEST_JPEG_CROP] = true;
     menu.transport = &transport;
     const struct sluice_rates rates = {.link_bytes_per_s = INFINITY,
                                        .storage_cores = 1e6,
@@ -420,21 +421,11 @@ static void a_plan_sends_less_where_the_receiving_thread_is_the_limit(void)
     sluice_cost_table_clear(&table);
 }
 
-static void names_its_choices(void)
-{
-    CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(0), "raw@0");
-    CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(5), "f32@5");
-    CU_ASSERT_STRING_EQUAL(sluice_form_menu_name(SLUICE_CHOICE_JPEG_CROP), "jpeg_crop@0");
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
-        CU_ASSERT_EQUAL(strchr(sluice_form_menu_name(c), '@')[1],
-                        (char)('0' + sluice_form_menu_split(c)));
-}
-
 static void refuses_a_rate_that_is_not_positive(void)
 {
     struct sluice_sample_cost row = {.bytes = {1, 1, 1, 1, 1, 1}};
-    const struct sluice_cost_table table = {&row, 1};
-    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_cost_table table = {&row, 1, SLUICE_TEST_SPLITS};
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     const struct sluice_rates rates = {
         .link_bytes_per_s = 1, .storage_cores = 0, .compute_cores = 1, .gpu_samples_per_s = 1};
     uint8_t choice = 9;
@@ -459,7 +450,6 @@ int main(void)
         SLUICE_TEST(pcie_is_the_limit_where_it_is_slowest),
         SLUICE_TEST(adds_the_transport_and_floats_where_asked_to),
         SLUICE_TEST(a_plan_sends_less_where_the_receiving_thread_is_the_limit),
-        SLUICE_TEST(names_its_choices),
         SLUICE_TEST(refuses_a_rate_that_is_not_positive),
     };
     return sluice_test_run("form_menu", tests, SLUICE_TEST_COUNT(tests));

@@ -2,6 +2,7 @@
 
 #include "image/coding.h"
 #include "plan/form_menu.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ static struct sluice_form_table some_rows(void)
         .storage_s = 0.000123456,
         .compute_s = 2,
     };
-    for (uint8_t c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (uint8_t c = 0; c < SLUICE_MAX_CHOICES; c++) {
         row.choice = c;
         row.bytes = 1000u * c;
         CU_ASSERT_EQUAL_FATAL(sluice_form_table_add(&table, &row, &err), SLUICE_OK);
@@ -43,8 +44,10 @@ static void what_is_written_is_read(void)
 {
     struct sluice_form_table table = some_rows(), read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_form_table_write(sluice_test_dir(), &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_form_table_read(sluice_test_dir(), &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_form_table_write(sluice_test_dir(), sluice_test_choices(), &table, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(read.num_rows, table.num_rows);
     for (size_t i = 0; i < read.num_rows; i++) {
         const struct sluice_form_row *a = &read.rows[i], *b = &table.rows[i];
@@ -99,21 +102,25 @@ static void refuses_what_it_would_not_write(void)
         sluice_test_write_file(path, text, (size_t)len);
         struct sluice_form_table read = {.num_rows = 77};
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL(sluice_form_table_read(sluice_test_dir(), &read, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_EQUAL(
+            sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err),
+            SLUICE_E_CORRUPT);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].column));
         CU_ASSERT_EQUAL(read.num_rows, 77);
     }
     sluice_test_write_file(path, "", 0);
     struct sluice_form_table read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_form_table_read(sluice_test_dir(), &read, &err), SLUICE_E_CORRUPT);
+    CU_ASSERT_EQUAL(sluice_form_table_read(sluice_test_dir(), sluice_test_choices(), &read, &err),
+                    SLUICE_E_CORRUPT);
 }
 
 static void a_folder_without_the_file_is_told_apart(void)
 {
     struct sluice_form_table read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_form_table_read("/no/such/folder", &read, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_form_table_read("/no/such/folder", sluice_test_choices(), &read, &err),
+                    SLUICE_E_NOT_FOUND);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 #include "plan/model_file.h"
 
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static sluice_status read_text(const char *text, struct sluice_err *err)
     sluice_test_write_file(path_of_file(), text, strlen(text));
     struct sluice_model_file file = {.num_samples = 77};
     memset(err, 0, sizeof(*err));
-    const sluice_status status = sluice_model_file_read(sluice_test_dir(), &file, err);
+    const sluice_status status =
+        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, err);
     CU_ASSERT(status == SLUICE_OK || file.num_samples == 77);
     return status;
 }
@@ -25,7 +27,7 @@ static sluice_status read_text(const char *text, struct sluice_err *err)
 static void what_is_written_is_read(void)
 {
     struct sluice_model_file file = {
-        .model = sluice_choice_model_default(),
+        .model = sluice_test_model(),
         .transport = {1e-6, 2e-6, 3e-10, 4e-6, 8e-6, 5e-10, 6e-6, 7e-10},
         .num_samples = 12345,
         .link_bytes_per_s = 1.25e9,
@@ -35,8 +37,10 @@ static void what_is_written_is_read(void)
     file.model.has_jpeg_index = true;
     struct sluice_model_file read;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(sluice_test_dir(), &file, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read(sluice_test_dir(), &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &read, &err), SLUICE_OK);
     CU_ASSERT_EQUAL(read.num_samples, 12345);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_sample, 1e-6);
     CU_ASSERT_EQUAL(read.transport.storage_s_per_job, 2e-6);
@@ -52,17 +56,49 @@ static void what_is_written_is_read(void)
     CU_ASSERT_EQUAL(read.model.disk_s_per_sample, file.model.disk_s_per_sample);
     CU_ASSERT_EQUAL(read.model.disk_s_per_byte, file.model.disk_s_per_byte);
     CU_ASSERT(read.model.has_jpeg_index);
-    for (int class = 0; class < SLUICE_NUM_CHOICE_CLASSES; class ++) {
-        for (int c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (int file_class = 0; file_class < SLUICE_NUM_FILE_CLASSES; file_class++) {
+        for (int c = 0; c < SLUICE_MAX_CHOICES; c++) {
             SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
                 for (int f = 0; f < SLUICE_NUM_CHOICE_FEATURES; f++) {
-                    const double expected = file.model.weights[class][c][side].per[f];
-                    CU_ASSERT_DOUBLE_EQUAL(read.model.weights[class][c][side].per[f], expected,
+                    const double expected = file.model.weights[file_class][c][side].per[f];
+                    CU_ASSERT_DOUBLE_EQUAL(read.model.weights[file_class][c][side].per[f], expected,
                                            1e-8 * expected);
                 }
             }
         }
     }
+}
+
+static void says_of_which_pipeline_it_is(void)
+{
+    const struct sluice_model_file file = {.model = sluice_test_model()};
+    struct sluice_model_origin origin = {.output_size = 7};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
+                          SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(origin.pipeline, sluice_pipeline_spec(sluice_test_pipeline()));
+    CU_ASSERT_EQUAL(origin.fingerprint, sluice_pipeline_fingerprint(sluice_test_pipeline()));
+    CU_ASSERT_EQUAL(origin.output_size, 224);
+    static const char *const bad[] = {
+        "\"pipeline\": 3",
+        "\"pipeline\": \"\"",
+        "\"pipeline\": \"decode\"",
+        "\"pipeline\": \"decode\", \"fingerprint\": \"12345\"",
+        "\"pipeline\": \"decode\", \"fingerprint\": \"xyz4567890123456\"",
+        "\"pipeline\": \"decode\", \"fingerprint\": \"0123456789abcdef\", \"output_size\": -1",
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(bad); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), "{\"sluice_cost_model\": 1, %s}", bad[i]);
+        sluice_test_write_file(path_of_file(), text, strlen(text));
+        CU_ASSERT_EQUAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
+                        SLUICE_E_CORRUPT);
+    }
+    sluice_test_write_file(path_of_file(), "{\"sluice_cost_model\": 1}", 24);
+    CU_ASSERT_EQUAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(origin.pipeline, "");
 }
 
 static void refuses_what_is_no_model(void)
@@ -95,16 +131,19 @@ static void refuses_what_is_no_model(void)
     /* A weight that is not there is 0. */
     CU_ASSERT_EQUAL(read_text("{\"sluice_cost_model\": 1, \"weights\": 3}", &err), SLUICE_OK);
     struct sluice_model_file file;
-    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_model_file_read(sluice_test_dir(), sluice_test_choices(), &file, &err),
+                    SLUICE_OK);
     CU_ASSERT_EQUAL(file.transport.compute_s_per_sample,
                     sluice_transport_cost_default().compute_s_per_sample);
-    CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", &file, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_model_file_read("/no/such/folder", sluice_test_choices(), &file, &err),
+                    SLUICE_E_NOT_FOUND);
 }
 
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_is_written_is_read),
+        SLUICE_TEST(says_of_which_pipeline_it_is),
         SLUICE_TEST(refuses_what_is_no_model),
     };
     return sluice_test_run("model_file", tests, SLUICE_TEST_COUNT(tests));

@@ -36,8 +36,8 @@ static void splits_equal_samples_between_two_resources(void)
     CU_ASSERT_DOUBLE_EQUAL(result.primal_s, 6, 1e-5);
     CU_ASSERT_DOUBLE_EQUAL(result.dual_s, 6, 1e-3);
     CU_ASSERT_DOUBLE_EQUAL(result.busy_s[SLUICE_COMPUTE_CPU], 6, 1e-5);
-    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_STORAGE_CPU], 0.25, 1e-3);
-    CU_ASSERT_DOUBLE_EQUAL(result.price[SLUICE_COMPUTE_CPU], 0.75, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(result.dual[SLUICE_STORAGE_CPU], 0.25, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(result.dual[SLUICE_COMPUTE_CPU], 0.75, 1e-3);
 }
 
 static void a_load_that_no_choice_avoids_counts(void)
@@ -162,12 +162,12 @@ static void a_price_from_outside_moves_the_plan(void)
     capacities.per_s[SLUICE_NETWORK] = 1e6;
     const struct sluice_menu_source source = sluice_menu_array(menus, N);
     static const struct {
-        double price_s;
+        double external_cost_s;
         int num_storage;
-        double primal_s, priced_s;
+        double primal_s, external_s;
     } cases[] = {{0, 6, 6, 0}, {1.5, 6, 15, 9}, {2.5, 0, 18, 0}};
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(cases); k++) {
-        capacities.price_s[SLUICE_STORAGE_CPU] = cases[k].price_s;
+        capacities.external_cost_s[SLUICE_STORAGE_CPU] = cases[k].external_cost_s;
         uint8_t choice[N];
         struct sluice_lp_result result;
         struct sluice_err err = {0};
@@ -179,7 +179,7 @@ static void a_price_from_outside_moves_the_plan(void)
         CU_ASSERT_EQUAL(num_storage, cases[k].num_storage);
         CU_ASSERT_DOUBLE_EQUAL(result.primal_s, cases[k].primal_s, 1e-4);
         CU_ASSERT_DOUBLE_EQUAL(result.dual_s, cases[k].primal_s, 1e-3);
-        CU_ASSERT_DOUBLE_EQUAL(result.priced_s, cases[k].priced_s, 1e-4);
+        CU_ASSERT_DOUBLE_EQUAL(result.external_s, cases[k].external_s, 1e-4);
     }
 }
 
@@ -188,14 +188,29 @@ static void refuses_a_price_that_is_none(void)
     static const double bad[] = {-1, NAN, INFINITY};
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         struct sluice_capacities capacities = unlimited;
-        capacities.price_s[r] = bad[r % 3];
+        capacities.external_cost_s[r] = bad[r % 3];
         expect_refused(&capacities, r);
     }
+}
+
+static void capacities_are_what_the_rates_say(void)
+{
+    struct sluice_rates rates = {
+        .link_bytes_per_s = 1e6, .storage_cores = 2, .compute_cores = 3, .gpu_samples_per_s = 400};
+    struct sluice_capacities capacities = sluice_capacities_of(&rates);
+    const double expected[SLUICE_NUM_RESOURCES] = {1, 2, 1e6, 1, 3, INFINITY, 400};
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        CU_ASSERT(capacities.per_s[r] == expected[r] && capacities.external_cost_s[r] == 0);
+    rates.disk_bytes_per_s = 5e7;
+    rates.pcie_bytes_per_s = 6e9;
+    capacities = sluice_capacities_of(&rates);
+    CU_ASSERT(capacities.per_s[SLUICE_DISK] == 5e7 && capacities.per_s[SLUICE_PCIE] == 6e9);
 }
 
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(capacities_are_what_the_rates_say),
         SLUICE_TEST(splits_equal_samples_between_two_resources),
         SLUICE_TEST(a_load_that_no_choice_avoids_counts),
         SLUICE_TEST(what_one_sample_has_a_choice_on_is_not_given),

@@ -1,5 +1,6 @@
 #include "plan/sample_cost.h"
 
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -34,15 +35,17 @@ static void write_and_read_give_the_same_table(void)
          .width = 1,
          .height = 1},
     };
-    const struct sluice_cost_table table = {rows, 2};
+    const struct sluice_cost_table table = {rows, 2, SLUICE_TEST_SPLITS};
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
     const char *folder = in_dir("a/b/c");
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read(folder, &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, sluice_test_pipeline(), &table, &err),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read(folder, sluice_test_pipeline(), &read, &err),
+                          SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
     for (size_t i = 0; i < 2; i++) {
-        for (int k = 0; k < SLUICE_PROFILE_STAGES; k++) {
+        for (int k = 0; k < SLUICE_TEST_SPLITS; k++) {
             CU_ASSERT_EQUAL(read.rows[i].bytes[k], rows[i].bytes[k]);
             CU_ASSERT_DOUBLE_EQUAL(read.rows[i].op_s[k], rows[i].op_s[k], 1e-9);
         }
@@ -53,6 +56,39 @@ static void write_and_read_give_the_same_table(void)
     sluice_cost_table_clear(&read);
 }
 
+/* Of another pipeline the columns are its ops. */
+static void columns_are_named_after_the_ops(void)
+{
+    static const char expected[] = "index;raw;decoding;original_shape;Resize;CenterCrop;ToTensor;\n"
+                                   "0;9;600;(20, 10);300;48;192;\n";
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,resize=10,center_crop=4,to_tensor", &pipeline, &err),
+        SLUICE_OK);
+    struct sluice_sample_cost row = {
+        .bytes = {9, 600, 300, 48, 192}, .op_s = {0.5, 1, 2, 3, 4}, .width = 20, .height = 10};
+    const struct sluice_cost_table table = {&row, 1, 5};
+    struct sluice_cost_table read = {0};
+    const char *folder = in_dir("other");
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, pipeline, &table, &err), SLUICE_OK);
+    char text[256] = {0};
+    FILE *file = fopen(in_dir("other/prep_sizes.csv"), "re");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    CU_ASSERT(fread(text, 1, sizeof(text) - 1, file) > 0);
+    fclose(file);
+    CU_ASSERT_STRING_EQUAL(text, expected);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read(folder, pipeline, &read, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(read.num_stages, 5);
+    for (int k = 0; k < 5; k++)
+        CU_ASSERT(read.rows[0].bytes[k] == row.bytes[k] && read.rows[0].op_s[k] == row.op_s[k]);
+    sluice_cost_table_clear(&read);
+    CU_ASSERT_EQUAL(sluice_cost_table_read(folder, sluice_test_pipeline(), &read, &err),
+                    SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep_sizes.csv:1"));
+    sluice_pipeline_destroy(pipeline);
+}
+
 static void reads_the_original_layout(void)
 {
     static const char sizes[] =
@@ -61,8 +97,9 @@ static void reads_the_original_layout(void)
     struct sluice_cost_table read = {0};
     struct sluice_err err = {0};
     sluice_test_write_file(in_dir("sizes.csv"), sizes, strlen(sizes));
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read_sizes(in_dir("sizes.csv"), &read, &err),
-                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_cost_table_read_sizes(in_dir("sizes.csv"), sluice_test_pipeline(), &read, &err),
+        SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(read.num_rows, 2);
     CU_ASSERT_EQUAL(read.rows[1].bytes[0], 395615);
     CU_ASSERT_EQUAL(read.rows[1].bytes[5], 602145);
@@ -102,7 +139,9 @@ static void bad_files_are_named_by_line_and_column(void)
         struct sluice_err err = {0};
         sluice_test_write_file(in_dir("prep_sizes.csv"), cases[i].sizes, strlen(cases[i].sizes));
         sluice_test_write_file(in_dir("prep_times.csv"), cases[i].times, strlen(cases[i].times));
-        CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), &read, &err), SLUICE_E_CORRUPT);
+        CU_ASSERT_EQUAL(
+            sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read, &err),
+            SLUICE_E_CORRUPT);
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].where));
         CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].what));
         CU_ASSERT_PTR_NULL(read.rows);
@@ -116,7 +155,8 @@ static void a_missing_times_file_says_what_to_do(void)
     struct sluice_err err = {0};
     sluice_test_write_file(in_dir("prep_sizes.csv"), sizes, strlen(sizes));
     unlink(in_dir("prep_times.csv"));
-    CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), &read, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_cost_table_read(sluice_test_dir(), sluice_test_pipeline(), &read, &err),
+                    SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "prep_times.csv is missing"));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "--profiling"));
     CU_ASSERT_PTR_NULL(read.rows);
@@ -129,8 +169,8 @@ static void modelled_times_grow_with_file_and_pixels(void)
         {.bytes = {200000, 600000, 150528, 150528, 602112, 602112}, .width = 500, .height = 400},
         {.bytes = {100000, 1200000, 150528, 150528, 602112, 602112}, .width = 500, .height = 800},
     };
-    struct sluice_cost_table table = {rows, 3};
-    sluice_cost_table_model_times(&table);
+    struct sluice_cost_table table = {rows, 3, SLUICE_TEST_SPLITS};
+    sluice_cost_table_model_times(&table, sluice_test_pipeline());
     CU_ASSERT(rows[1].op_s[1] > rows[0].op_s[1]);
     CU_ASSERT(rows[2].op_s[1] > rows[0].op_s[1]);
     CU_ASSERT_DOUBLE_EQUAL(rows[1].op_s[2], rows[0].op_s[2], 0);
@@ -160,6 +200,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(write_and_read_give_the_same_table),
+        SLUICE_TEST(columns_are_named_after_the_ops),
         SLUICE_TEST(reads_the_original_layout),
         SLUICE_TEST(bad_files_are_named_by_line_and_column),
         SLUICE_TEST(a_missing_times_file_says_what_to_do),

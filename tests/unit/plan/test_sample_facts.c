@@ -1,6 +1,7 @@
 #include "plan/sample_facts.h"
 
 #include "image/coding.h"
+#include "image/image.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -36,9 +37,27 @@ static void the_crop_is_the_one_that_the_key_draws(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void a_pipeline_without_a_random_crop_has_the_whole_image(void)
+static void the_crop_is_what_a_center_crop_looks_at(void)
 {
-    struct sluice_pipeline *pipeline = parse("decode,resize=64,center_crop=56");
+    struct sluice_pipeline *pipeline = parse("decode,center_crop=56");
+    struct sluice_pipeline *resized = parse("decode,resize=64,center_crop=56");
+    const struct sluice_draw_key key = {.seed = 1};
+    struct sluice_sample_facts facts = sluice_sample_facts_make(pipeline, 5000, 320, 200, 0, &key);
+    CU_ASSERT(facts.crop.top == 72 && facts.crop.left == 132);
+    CU_ASSERT(facts.crop.width == 56 && facts.crop.height == 56);
+    facts = sluice_sample_facts_make(resized, 5000, 320, 200, 0, &key);
+    struct sluice_box box;
+    CU_ASSERT(sluice_pipeline_file_box(resized, &key, 320, 200, 3, SLUICE_FORM_U8, &box));
+    CU_ASSERT(facts.crop.top == box.top && facts.crop.left == box.left);
+    CU_ASSERT(facts.crop.width == box.width && facts.crop.height == box.height);
+    CU_ASSERT(box.width < 200 && box.height < 190); /* 56 / 64 of the shorter side, and taps */
+    sluice_pipeline_destroy(pipeline);
+    sluice_pipeline_destroy(resized);
+}
+
+static void a_pipeline_that_begins_with_no_crop_has_the_whole_image(void)
+{
+    struct sluice_pipeline *pipeline = parse("decode,hflip,resize=64,center_crop=56");
     const struct sluice_draw_key key = {.seed = 1};
     const struct sluice_sample_facts facts =
         sluice_sample_facts_make(pipeline, 5000, 320, 200, 0, &key);
@@ -84,7 +103,8 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_crop_is_the_one_that_the_key_draws),
-        SLUICE_TEST(a_pipeline_without_a_random_crop_has_the_whole_image),
+        SLUICE_TEST(the_crop_is_what_a_center_crop_looks_at),
+        SLUICE_TEST(a_pipeline_that_begins_with_no_crop_has_the_whole_image),
         SLUICE_TEST(sizes_that_are_not_known_are_guessed_from_the_bytes),
     };
     return sluice_test_run("sample_facts", tests, SLUICE_TEST_COUNT(tests));

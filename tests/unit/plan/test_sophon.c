@@ -3,6 +3,7 @@
 #include "plan/form_menu.h"
 
 #include "base/rng.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@ static void plan_by_definition(const struct sluice_cost_table *table, double ban
                 continue;
             const struct sluice_sample_cost *row = &table->rows[i];
             uint64_t least = UINT64_MAX;
-            for (int k = 0; k < 6; k++)
+            for (unsigned k = 0; k < table->num_stages; k++)
                 least = row->bytes[k] < least ? row->bytes[k] : least;
             uint8_t stage = 0;
             while (row->bytes[stage] != least)
@@ -66,9 +67,10 @@ static void plan_by_definition(const struct sluice_cost_table *table, double ban
 
 static struct sluice_cost_table random_table(struct sluice_rng *rng, size_t n, bool has_ties)
 {
-    struct sluice_cost_table table = {calloc(n, sizeof(*table.rows)), n};
+    struct sluice_cost_table table = {calloc(n, sizeof(*table.rows)), n,
+                                      2 + sluice_rng_below(rng, SLUICE_MAX_STAGES - 1)};
     for (size_t i = 0; i < n; i++) {
-        for (int k = 0; k < SLUICE_PROFILE_STAGES; k++) {
+        for (unsigned k = 0; k < table.num_stages; k++) {
             table.rows[i].bytes[k] =
                 has_ties ? 1 + sluice_rng_below(rng, 4) : 1000 + sluice_rng_below(rng, 1000000);
             table.rows[i].op_s[k] = (1 + sluice_rng_below(rng, has_ties ? 3 : 5000)) * 0x1p-20;
@@ -114,7 +116,7 @@ static void the_sample_that_breaks_the_balance_is_not_taken(void)
         {.bytes = {100, 200, 10, 10, 40, 40}, .op_s = {0, 0.5, 0.5, 1, 1, 1}},
         {.bytes = {100, 200, 10, 10, 40, 40}, .op_s = {0, 0.5, 0.5, 1, 1, 1}},
     };
-    const struct sluice_cost_table table = {rows, 2};
+    const struct sluice_cost_table table = {rows, 2, SLUICE_TEST_SPLITS};
     struct sluice_rates rates = {.link_bytes_per_s = 1,
                                  .storage_cores = 1,
                                  .compute_cores = 1,
@@ -134,7 +136,7 @@ static void the_sample_that_breaks_the_balance_is_not_taken(void)
 static void a_sample_that_saves_nothing_stays_raw(void)
 {
     struct sluice_sample_cost rows[1] = {{.bytes = {10, 20, 10, 10, 40, 40}}};
-    const struct sluice_cost_table table = {rows, 1};
+    const struct sluice_cost_table table = {rows, 1, SLUICE_TEST_SPLITS};
     const struct sluice_rates rates = {
         .link_bytes_per_s = 1, .storage_cores = 1, .compute_cores = 1, .gpu_samples_per_s = 1};
     uint8_t plan[1] = {9};
@@ -165,11 +167,11 @@ static void forecast_adds_up(void)
         {.bytes = {100, 200, 50, 50, 200, 200}, .op_s = {1, 2, 3, 4, 5, 6}},
         {.bytes = {10, 200, 50, 50, 200, 200}, .op_s = {1, 2, 3, 4, 5, 6}},
     };
-    const struct sluice_cost_table table = {rows, 2};
+    const struct sluice_cost_table table = {rows, 2, SLUICE_TEST_SPLITS};
     const struct sluice_rates rates = {
         .link_bytes_per_s = 10, .storage_cores = 2, .compute_cores = 4, .gpu_samples_per_s = 0.5};
     const uint8_t plan[2] = {2, 0};
-    const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+    const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
     const struct sluice_choice_forecast forecast = sluice_form_menu_forecast(&menu, &rates, plan);
     CU_ASSERT_EQUAL(forecast.wire_bytes, 60);
     CU_ASSERT_DOUBLE_EQUAL(forecast.busy_s[SLUICE_DISK], 2, 1e-12);
@@ -192,9 +194,10 @@ static void published_openimages_sizes_give_the_published_bytes(void)
     }
     struct sluice_cost_table table = {0};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read_sizes(path, &table, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_cost_table_read_sizes(path, sluice_test_pipeline(), &table, &err),
+                          SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(table.num_rows, 40000);
-    sluice_cost_table_model_times(&table);
+    sluice_cost_table_model_times(&table, sluice_test_pipeline());
     const struct sluice_rates ample = {.link_bytes_per_s = 62.5e6,
                                        .storage_cores = 1e9,
                                        .compute_cores = 1,
@@ -208,8 +211,8 @@ static void published_openimages_sizes_give_the_published_bytes(void)
         if (expected[i].split < 0)
             CU_ASSERT_EQUAL(sluice_plan_sophon(&table, &ample, plan, &err), SLUICE_OK)
         else
-            sluice_plan_fixed(&table, (uint8_t)expected[i].split, plan);
-        const struct sluice_form_menu menu = sluice_form_menu_init(&table);
+            memset(plan, expected[i].split, table.num_rows);
+        const struct sluice_form_menu menu = sluice_form_menu_init(&table, sluice_test_choices());
         const struct sluice_choice_forecast forecast =
             sluice_form_menu_forecast(&menu, &ample, plan);
         CU_ASSERT_DOUBLE_EQUAL((double)forecast.wire_bytes / 1e9, expected[i].gigabytes, 0.006);

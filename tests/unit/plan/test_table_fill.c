@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "image/coding.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -48,8 +49,8 @@ static void rows_follow_from_those_that_were_measured(void)
     /* One that could not be decoded says nothing of the others. */
     rows[4] = (struct sluice_sample_cost){.bytes = {9, 9, 9, 9, 9, 9}};
     is_measured[4] = true;
-    struct sluice_cost_table table = {rows, N};
-    sluice_cost_table_fill(&table, facts, is_measured);
+    struct sluice_cost_table table = {rows, N, SLUICE_TEST_SPLITS};
+    sluice_cost_table_fill(&table, sluice_test_pipeline(), facts, is_measured);
     for (int i = 0; i < N; i++) {
         if (is_measured[i]) {
             CU_ASSERT_EQUAL(rows[i].bytes[1], i == 4 ? 9 : 1);

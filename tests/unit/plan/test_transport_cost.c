@@ -36,7 +36,7 @@ static void adds_to_both_cpus_and_the_receiving_thread_alone(void)
 
 static void a_file_needs_no_prep_worker(void)
 {
-    for (unsigned choice = 0; choice < SLUICE_NUM_CHOICES; choice++) {
+    for (unsigned choice = 0; choice < SLUICE_MAX_CHOICES; choice++) {
         double cost[SLUICE_NUM_RESOURCES] = {[SLUICE_NETWORK] = 2};
         sluice_transport_cost_add(&some, choice, cost);
         CU_ASSERT_DOUBLE_EQUAL(cost[SLUICE_STORAGE_CPU], choice ? 12 : 2, 1e-9);

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "image/coding.h"
 #include "plan/form_menu.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -40,11 +41,11 @@ static void measures_every_choice_of_a_jpeg(void)
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
     const struct sluice_draw_key key = {.seed = 5, .epoch = 2, .sample_id = 9};
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 4, &key, &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(table.num_rows, SLUICE_NUM_CHOICES);
+    CU_ASSERT_EQUAL_FATAL(table.num_rows, SLUICE_MAX_CHOICES);
     const uint64_t bytes[] = {file->len,   120 * 90 * 3, 32 * 32 * 3,
                               32 * 32 * 3, 32 * 32 * 12, 32 * 32 * 12};
     const struct sluice_draws draws = sluice_pipeline_draws(pipeline, &key, 120, 90);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         const struct sluice_form_row *row = &table.rows[c];
         CU_ASSERT_EQUAL(row->choice, c);
         CU_ASSERT_EQUAL(row->index, 4);
@@ -54,11 +55,11 @@ static void measures_every_choice_of_a_jpeg(void)
         CU_ASSERT_EQUAL(row->facts.crop.width, draws.width);
         CU_ASSERT_EQUAL(row->facts.crop.height, draws.height);
         CU_ASSERT(row->compute_s > 0);
-        if (c < SLUICE_PROFILE_STAGES)
+        if (c < SLUICE_TEST_SPLITS)
             CU_ASSERT_EQUAL(row->bytes, bytes[c]);
     }
-    CU_ASSERT(table.rows[SLUICE_CHOICE_JPEG_CROP].bytes < file->len);
-    CU_ASSERT(table.rows[SLUICE_CHOICE_U8_PACKED].bytes <= 32 * 32 * 3);
+    CU_ASSERT(table.rows[SLUICE_TEST_JPEG_CROP].bytes < file->len);
+    CU_ASSERT(table.rows[SLUICE_TEST_U8_PACKED].bytes <= 32 * 32 * 3);
     sluice_form_table_clear(&table);
     sluice_form_meter_clear(&meter);
     sluice_form_meter_clear(&meter);
@@ -77,9 +78,9 @@ static void a_png_has_no_row_for_being_cut(void)
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_init(&meter, pipeline, NULL, 0, &err), SLUICE_OK);
     const struct sluice_draw_key key = {.seed = 5};
     CU_ASSERT_EQUAL_FATAL(sluice_form_meter_add(&meter, file, 0, &key, &table, &err), SLUICE_OK);
-    CU_ASSERT_EQUAL(table.num_rows, SLUICE_NUM_CHOICES - 1);
+    CU_ASSERT_EQUAL(table.num_rows, SLUICE_MAX_CHOICES - 1);
     for (size_t i = 0; i < table.num_rows; i++)
-        CU_ASSERT_NOT_EQUAL(table.rows[i].choice, SLUICE_CHOICE_JPEG_CROP);
+        CU_ASSERT_NOT_EQUAL(table.rows[i].choice, SLUICE_TEST_JPEG_CROP);
     sluice_form_table_clear(&table);
     sluice_form_meter_clear(&meter);
     sluice_buf_unref(file);
@@ -104,11 +105,10 @@ static void a_file_that_cannot_be_decoded_adds_nothing(void)
     sluice_pipeline_destroy(pipeline);
 }
 
-static void refuses_pipelines_that_choices_are_not_made_of(void)
+static void refuses_pipelines_without_one_output_size(void)
 {
-    static const char *const specs[] = {"decode,random_resized_crop=32",
-                                        "decode,resize=40,hflip,"
-                                        "to_tensor,normalize=imagenet"};
+    static const char *const specs[] = {"decode,hflip",
+                                        "decode,resize=40,hflip,to_tensor,normalize=imagenet"};
     for (size_t i = 0; i < SLUICE_TEST_COUNT(specs); i++) {
         struct sluice_pipeline *pipeline = parse(specs[i]);
         struct sluice_form_meter meter;
@@ -124,7 +124,7 @@ int main(void)
         SLUICE_TEST(measures_every_choice_of_a_jpeg),
         SLUICE_TEST(a_png_has_no_row_for_being_cut),
         SLUICE_TEST(a_file_that_cannot_be_decoded_adds_nothing),
-        SLUICE_TEST(refuses_pipelines_that_choices_are_not_made_of),
+        SLUICE_TEST(refuses_pipelines_without_one_output_size),
     };
     return sluice_test_run("form_meter", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,17 +1,18 @@
 #include "compute_client/replan/auto_costs.h"
 
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
 
-#define CROP SLUICE_CHOICE_JPEG_CROP
+#define CROP SLUICE_TEST_JPEG_CROP
 #define STORAGE SLUICE_STORAGE_CPU
 #define COMPUTE SLUICE_COMPUTE_CPU
 #define BYTES SLUICE_NETWORK
 
 static struct sluice_choice_model model;
 static struct sluice_sample_facts facts;
-static double plain[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES]; /* by the model */
+static double plain[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]; /* by the model */
 static const struct sluice_transport_cost no_transport;
 
 /* Rows of a choice that take so many times what the model says. */
@@ -37,9 +38,9 @@ static void nothing_seen_is_the_model_and_the_transport(void)
                                                     .compute_s_per_sample = 4e-3,
                                                     .compute_s_per_byte = 5e-9};
     const struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_auto_costs_of(&costs, &facts, cost);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         const double bytes = plain[c][SLUICE_NETWORK];
         CU_ASSERT_EQUAL(cost[c][SLUICE_NETWORK], bytes);
         CU_ASSERT_DOUBLE_EQUAL(cost[c][SLUICE_STORAGE_CPU],
@@ -58,7 +59,7 @@ static void a_factor_goes_to_what_is_seen_and_forgets(void)
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 3, 0.15);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][BYTES], 1.25, 0.03);
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_auto_costs_of(&costs, &facts, cost);
     CU_ASSERT_DOUBLE_EQUAL(cost[CROP][SLUICE_STORAGE_CPU],
                            costs.factor[CROP][STORAGE] * plain[CROP][SLUICE_STORAGE_CPU], 1e-12);
@@ -94,7 +95,7 @@ static void others_of_the_side_follow_but_for_bytes(void)
     learn(&costs, CROP, 400, 3, 2, 1.25);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[3][STORAGE], 3, 0.2);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[0][COMPUTE], 2, 0.1);
-    CU_ASSERT_EQUAL(costs.factor[SLUICE_CHOICE_U8_PACKED][BYTES], 1);
+    CU_ASSERT_EQUAL(costs.factor[SLUICE_TEST_U8_PACKED][BYTES], 1);
     /* A choice of its own mind goes its own way. */
     learn(&costs, 3, 1000, 1, 2, 1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[3][STORAGE], 1, 0.1);
@@ -107,7 +108,7 @@ static void what_is_no_work_teaches_nothing(void)
     CU_ASSERT_FATAL(plain[0][SLUICE_STORAGE_CPU] < SLUICE_LEAST_LEARNT_S);
     struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
     learn(&costs, 0, 5000, 40, 1, 1);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++)
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
         CU_ASSERT_EQUAL(costs.factor[c][STORAGE], 1);
 }
 
@@ -137,7 +138,7 @@ static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
 static double disk_of(const struct sluice_auto_costs *costs, const struct sluice_sample_facts *of,
                       unsigned choice)
 {
-    double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+    double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
     sluice_auto_costs_of(costs, of, cost);
     return cost[choice][SLUICE_DISK];
 }
@@ -198,7 +199,7 @@ int main(void)
         return 1;
     const struct sluice_draw_key key = {.seed = 1};
     facts = sluice_sample_facts_make(pipeline, 110000, 500, 375, 0, &key);
-    model = sluice_choice_model_default();
+    model = sluice_test_model();
     sluice_choice_model_costs(&model, &facts, plain);
     const int failed = sluice_test_run("auto_costs", tests, SLUICE_TEST_COUNT(tests));
     sluice_pipeline_destroy(pipeline);

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "image/coding.h"
 #include "plan/form_menu.h"
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -126,9 +127,9 @@ static const struct sluice_transport_cost transport = {
 
 /* Of the ops, and with what every sample takes beside them. */
 static void true_costs(const struct world *world, size_t index,
-                       double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES])
+                       double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES])
 {
-    struct sluice_choice_model model = sluice_choice_model_default();
+    struct sluice_choice_model model = sluice_test_model();
     model.has_jpeg_index = file_index.is_there;
     const struct sluice_sampler_item *item = &items[index];
     const struct sluice_draw_key key = {
@@ -136,10 +137,10 @@ static void true_costs(const struct world *world, size_t index,
     const struct sluice_sample_facts facts =
         sluice_sample_facts_of(pipeline, &manifest->entries[ids[item->position]], &key);
     sluice_choice_model_costs(&model, &facts, cost);
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         cost[c][SLUICE_STORAGE_CPU] *= world->storage_factor;
         cost[c][SLUICE_COMPUTE_CPU] *= world->compute_factor;
-        if (c == SLUICE_CHOICE_JPEG_CROP)
+        if (c == SLUICE_TEST_JPEG_CROP)
             cost[c][SLUICE_NETWORK] *= world->byte_factor;
         sluice_transport_cost_add(&transport, c, cost[c]);
         cost[c][SLUICE_DISK] = sluice_choice_read_bytes(&model, &facts, c);
@@ -174,7 +175,7 @@ struct outcome {
     struct sluice_auto_forecast first, last;
     struct sluice_auto_limit limit; /* at the last look before MIDDLE_S ... */
     double limit_s;                 /* ... which was then */
-    size_t counts[SLUICE_NUM_CHOICES];
+    size_t counts[SLUICE_MAX_CHOICES];
     size_t asked[MAX_PHASES][2]; /* in all, and whole files, from 4 s after a change on */
     size_t num_alone;            /* items that were asked for with nothing else under way */
 };
@@ -182,7 +183,7 @@ struct outcome {
 static struct sluice_auto_plan *make_plan(const struct sluice_rates *rates, bool is_fixed)
 {
     struct sluice_auto_plan_options options = {
-        .model = sluice_choice_model_default(),
+        .model = sluice_test_model(),
         .transport = transport,
         .forms = FORMS,
         .rates = *rates,
@@ -281,7 +282,7 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             is_chosen = false;
             outcome.num_alone += bounds.max_away == 1;
             const struct sluice_rates *rates = rates_at(world, now);
-            double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+            double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
             true_costs(world, next, cost);
             struct flight *flight = &sim.flights[next];
             *flight = (struct flight){
@@ -295,8 +296,8 @@ static struct outcome run(const struct world *world, struct sluice_auto_plan *pl
             flight->disk_s = disk_s > 0 ? disk_free - now : 0;
             flight->row = (struct sluice_row_seen){
                 .index = next,
-                .asked = sluice_choice_listed(c),
-                .got = sluice_choice_listed(c),
+                .asked = sluice_test_choices()->at[c],
+                .got = sluice_test_choices()->at[c],
                 .payload_bytes = (size_t)flight->bytes,
                 .read_bytes = (uint64_t)cost[c][SLUICE_DISK],
                 .requested_ns = ns_of(now),
@@ -367,9 +368,9 @@ static double best_per_s(const struct world *world, const struct sluice_rates *r
     enum { N = 2000 };
     static struct sluice_menu menus[N];
     for (size_t i = 0; i < N; i++) {
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         true_costs(world, i, cost);
-        sluice_menu_set(&menus[i], SLUICE_NUM_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
+        sluice_menu_set(&menus[i], SLUICE_MAX_CHOICES, (const double(*)[SLUICE_NUM_RESOURCES])cost);
     }
     const struct sluice_menu_source source = sluice_menu_array(menus, N);
     const struct sluice_capacities capacities = {
@@ -634,7 +635,7 @@ static void a_slow_disk_reads_parts_where_it_can(void)
  * without one, not whichever plan is as fast: little is left to chance from epoch to epoch. */
 static void a_slow_trainer_leaves_the_plan_as_it_is(void)
 {
-    size_t counts[3][SLUICE_NUM_CHOICES] = {{0}};
+    size_t counts[3][SLUICE_MAX_CHOICES] = {{0}};
     for (int k = 0; k < 3; k++) {
         struct sluice_rates rates = RATES(1000, 4);
         rates.gpu_samples_per_s = k == 0 ? INFINITY : 50;
@@ -648,7 +649,7 @@ static void a_slow_trainer_leaves_the_plan_as_it_is(void)
             counts[k][sluice_auto_plan_choose(plan, i, NULL, NULL)]++;
         sluice_auto_plan_destroy(plan);
     }
-    for (unsigned c = 0; c < SLUICE_NUM_CHOICES; c++) {
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         CU_ASSERT_EQUAL(counts[0][c], counts[1][c]);
         CU_ASSERT_DOUBLE_EQUAL((double)counts[1][c], (double)counts[2][c], 0.05 * 4000);
     }
@@ -688,14 +689,14 @@ static void costs_that_move_too_little_for_another_plan_change_no_choice(void)
     for (size_t i = 0; i < SEEN; i++) {
         const unsigned c = sluice_auto_plan_choose(plans[0], i, NULL, NULL);
         CU_ASSERT_EQUAL(sluice_auto_plan_choose(plans[1], i, NULL, NULL), c);
-        double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         true_costs(&world, i, cost);
         const double bytes = cost[c][SLUICE_NETWORK];
         const uint64_t at = ns_of(1e-4 * (double)(i + 1));
         rows[i] = (struct sluice_row_seen){
             .index = i,
-            .asked = sluice_choice_listed(c),
-            .got = sluice_choice_listed(c),
+            .asked = sluice_test_choices()->at[c],
+            .got = sluice_test_choices()->at[c],
             .payload_bytes = (size_t)bytes,
             .storage_cpu_ns =
                 ns_of(fmax(0, cost[c][SLUICE_STORAGE_CPU] - storage_beside_s(c, bytes))),
@@ -723,8 +724,8 @@ static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
     const struct world world = {&phase, 1, 3, 2, 1.25, 0, 0, 4000};
     struct sluice_auto_plan *plan = make_plan(&phase.rates, false);
     const struct outcome outcome = run(&world, plan);
-    CU_ASSERT(outcome.counts[SLUICE_CHOICE_JPEG_CROP] > 500);
-    const unsigned crop = SLUICE_CHOICE_JPEG_CROP;
+    CU_ASSERT(outcome.counts[SLUICE_TEST_JPEG_CROP] > 500);
+    const unsigned crop = SLUICE_TEST_JPEG_CROP;
     CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_STORAGE_CPU), 3, 0.2);
     CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_COMPUTE_CPU), 2, 0.1);
     CU_ASSERT_DOUBLE_EQUAL(sluice_auto_plan_correction(plan, crop, SLUICE_NETWORK), 1.25, 0.02);
@@ -754,11 +755,12 @@ static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
     const struct sluice_rates rates = RATES(50, 4);
     struct sluice_pipeline *other = NULL;
     CU_ASSERT_EQUAL_FATAL(
-        sluice_pipeline_parse("decode,resize=256,center_crop=224,to_tensor", &other, NULL),
+        sluice_pipeline_parse("decode,hflip,random_resized_crop=224,to_tensor", &other, NULL),
         SLUICE_OK);
     for (int k = 0; k < 3; k++) {
+        const struct sluice_choices choices = sluice_choices_of(k == 2 ? other : pipeline);
         const struct sluice_auto_plan_options options = {
-            .model = sluice_choice_model_default(),
+            .model = sluice_choice_model_default(&choices),
             .forms = k == 0 ? 0 : FORMS,
             .rates = rates,
             .most = rates,
@@ -772,7 +774,7 @@ static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
         size_t num_other_forms = 0;
         for (size_t i = 0; i < 1000; i++) {
             const struct sluice_choice choice =
-                sluice_choice_listed(sluice_auto_plan_choose(plan, i, NULL, NULL));
+                choices.at[sluice_auto_plan_choose(plan, i, NULL, NULL)];
             num_other_forms +=
                 choice.form == SLUICE_FORM_JPEG_CROP || choice.form == SLUICE_FORM_U8_PACKED;
             CU_ASSERT(choice.split <= sluice_pipeline_num_ops(epoch.pipeline));
@@ -788,7 +790,7 @@ static void a_rate_that_is_no_rate_is_refused(void)
 {
     for (int k = 0; k < 4; k++) {
         struct sluice_auto_plan_options options = {
-            .model = sluice_choice_model_default(),
+            .model = sluice_test_model(),
             .rates = RATES(100, 4),
         };
         double *const rates[] = {&options.rates.link_bytes_per_s, &options.rates.storage_cores,

@@ -12,7 +12,7 @@
 static struct sluice_lp_result plan_of(double share, double used)
 {
     struct sluice_lp_result result = {.primal_s = 2};
-    result.price[SLUICE_STORAGE_CPU] = share;
+    result.dual[SLUICE_STORAGE_CPU] = share;
     result.busy_s[SLUICE_STORAGE_CPU] = 2 * used;
     return result;
 }

@@ -1,5 +1,6 @@
 #include "compute_client/replan/auto_state.h"
 
+#include "support/choices.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -134,7 +135,7 @@ int main(void)
         SLUICE_TEST(what_moves_a_limit_or_nearly_one_counts),
         SLUICE_TEST(the_reason_names_what_moved_most_first_and_all_that_moved_much),
     };
-    const struct sluice_choice_model model = sluice_choice_model_default();
+    const struct sluice_choice_model model = sluice_test_model();
     const struct sluice_transport_cost transport = sluice_transport_cost_default();
     costs = sluice_auto_costs_init(&model, &transport);
     return sluice_test_run("auto_state", tests, SLUICE_TEST_COUNT(tests));

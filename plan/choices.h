@@ -1,0 +1,69 @@
+#ifndef SLUICE_PLAN_CHOICES_H
+#define SLUICE_PLAN_CHOICES_H
+
+#include "pipeline/pipeline.h"
+#include "plan/menu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a sample can be asked for: a split, and the form in which it crosses the wire.  Its name in
+ * files, reports and logs is "form@split".
+ *
+ * The choices of a pipeline are, in this order: the plain form of every split (the file, then
+ * pixels, then floats); jpeg_crop@0 where files can be cut; u8_packed at the u8 split.  For the
+ * default pipeline:
+ *
+ *     raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3
+ *
+ * A menu has room for SLUICE_MAX_CHOICES.  Where a pipeline has more, splits give way that carry as
+ * many bytes as the next one and leave the compute node no less work: first to_tensor before
+ * normalize (floats go back through one table from either), then what stands before a flip or a
+ * crop that keeps the size, the last such split first.  The file, the u8 split and the last split
+ * always stay.  No pipeline needs more room than that (the test tries them all).
+ *
+ * Threads: pure functions; values. */
+
+#define SLUICE_MAX_CHOICES SLUICE_MENU_CHOICES
+
+struct sluice_choice {
+    uint8_t split;
+    uint8_t form; /* enum sluice_form */
+};
+
+/* What the cost of a choice follows from, beside the sample. */
+struct sluice_choice_traits {
+    struct sluice_known_size image;
+    bool needs_box_alone; /* of the file's image: sluice_pipeline_file_box() says which */
+    bool leaves_flip;     /* to the compute node */
+};
+
+struct sluice_choices {
+    unsigned num;
+    struct sluice_choice at[SLUICE_MAX_CHOICES];
+    struct sluice_choice_traits traits[SLUICE_MAX_CHOICES];
+    /* Of the pipeline. */
+    unsigned num_ops, u8_split;
+    uint32_t output_size;
+};
+
+/* Every choice that makes sense for this pipeline. */
+struct sluice_choices sluice_choices_of(const struct sluice_pipeline *pipeline);
+
+/* "u8@3"; a string that lives for ever. */
+const char *sluice_choice_name(struct sluice_choice choice);
+
+/* The plain form of what a sample is at a split: raw, u8 or f32. */
+struct sluice_choice sluice_choice_at(const struct sluice_pipeline *pipeline, unsigned split);
+/* Whether the form is the plain one of its split, which every server offers. */
+bool sluice_choice_is_plain(struct sluice_choice choice);
+
+/* The place of a choice in the list, by its pair or by its name; -1: it is not in the list. */
+int sluice_choices_find(const struct sluice_choices *choices, struct sluice_choice choice);
+int sluice_choices_find_name(const struct sluice_choices *choices, const char *name);
+
+/* The place of the plain form of a split; of one that gave way, that of the split for which it
+ * did. */
+unsigned sluice_choices_find_split(const struct sluice_choices *choices, unsigned split);
+
+#endif

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Pipelines other than the default one: profiled over two nodes and on one, planned, and trained in
+every mode with one digest; a profile of another pipeline or size is refused by its name."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+from test_modes import MODES, Server
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+NUM_TRAIN = 24
+TIMEOUT_S = 120
+
+# The ops, the size that both subsets end at, the columns of the tables, and the names of choices
+# that an epoch of all samples in every form must show.
+PIPELINES = {
+    "center crop": (
+        "decode,resize=256,center_crop=224,to_tensor,normalize=imagenet", 224,
+        ["raw", "decoding", "original_shape", "Resize", "CenterCrop", "ToTensor", "Normalize"],
+        {"raw@0", "u8@1", "u8@2", "u8@3", "f32@5", "jpeg_crop@0"}),
+    "fewer ops": (
+        "decode,random_resized_crop=128,to_tensor", 128,
+        ["raw", "decoding", "original_shape", "RandomResizedCrop", "ToTensor"],
+        {"raw@0", "u8@1", "u8@2", "f32@3", "jpeg_crop@0"}),
+    "more ops": (
+        "decode,resize=72,center_crop=64,hflip=0.5,to_tensor,normalize=imagenet", 64,
+        ["raw", "decoding", "original_shape", "Resize", "CenterCrop", "RandomHorizontalFlip",
+         "ToTensor", "Normalize"],
+        {"raw@0", "u8@1", "u8@2", "u8@4", "f32@6", "jpeg_crop@0"}),
+}
+
+
+class PipelinesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name, "set")
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_TRAIN),
+                        "--num-val", "2", "--classes", "2"], check=True, capture_output=True)
+        cls.server = Server(cls.root)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.kill()
+        cls.folder.cleanup()
+
+    def run_program(self, name, *flags, code=0):
+        done = subprocess.run([str(part) for part in (BIN / name, *flags)], capture_output=True,
+                              text=True, timeout=TIMEOUT_S, check=False)
+        self.assertEqual(done.returncode, code, f"{done.args}:\n{done.stderr[-3000:]}")
+        self.assertNotIn("Sanitizer", done.stderr)
+        return [json.loads(line) for line in done.stdout.splitlines() if code == 0 and
+                line.startswith("{")], done.stderr
+
+    def train(self, mode, name, *flags, code=0):
+        spec, size = PIPELINES[name][:2]
+        where = [self.root] if mode == "local" else ["--host", self.server.address]
+        return self.run_program(
+            "offload_train", *where, "--dataset-mode", mode, "--device", "none", "--json", "-b",
+            "8", "-j", "2", "-p", "0", "--pipeline", spec, "--val-pipeline",
+            f"decode,resize={size},center_crop={size}", *flags, code=code)
+
+    def plan(self, folder, *flags, code=0):
+        return self.run_program("offload_profile", "plan", "--profile-folder", folder, "--json",
+                                *flags, code=code)
+
+    def test_profile_plan_and_train(self):
+        for name, (spec, size, columns, choices) in PIPELINES.items():
+            with self.subTest(name):
+                folder = pathlib.Path(self.folder.name, name)
+                (local,), _ = self.train("local", name)
+                (report,), _ = self.train("remote_nooff", name, "--profiling",
+                                          "--write-profile-folder", folder)
+                self.assertEqual(report["digest"], local["digest"])
+                header = (folder / "prep_sizes.csv").read_text().splitlines()[0]
+                self.assertEqual(header, "index;" + ";".join(columns) + ";")
+                header = (folder / "prep_times.csv").read_text().splitlines()[0]
+                self.assertEqual(header.split(",")[2:],
+                                 [name for name in columns[1:] if name != "original_shape"])
+                _, names, *lines = (folder / "prep_forms.csv").read_text().splitlines()
+                place = names.split(";").index("choice")
+                measured = {line.split(";")[place] for line in lines}
+                self.assertLessEqual(choices, measured)
+                model = json.loads((folder / "cost_model.json").read_text())
+                self.assertEqual(model["output_size"], size)
+                self.assertTrue(model["pipeline"].startswith("decode,"))
+
+                for planner in ("lp", "greedy", "piloff", "alloff"):
+                    (plan,), _ = self.plan(folder, "--planner", planner, "--pipeline", spec)
+                    self.assertEqual(plan["costs"], "model")
+                    self.assertEqual(sum(plan["choices"].values()), NUM_TRAIN)
+                    self.assertLessEqual(set(plan["choices"]), set(model["weights"]["window"]))
+                    self.assertEqual(self.plan(folder, "--planner", planner)[0], [plan])
+                self.assertEqual(self.plan(folder, "--costs", "rows")[0][0]["costs"], "rows")
+                ops = {row["op"] for row in self.run_program(
+                    "offload_profile", "fit", "--profile-folder", folder, "--json")[0]
+                    if "op" in row}
+                self.assertIn("decode", ops)
+
+                (report,), _ = self.train("remote_nooff", name, "--remote-form", "jpeg_crop")
+                self.assertEqual(report["digest"], local["digest"])
+                self.assertGreater(report["choices"].get("jpeg_crop@0", 0), NUM_TRAIN / 2)
+                for mode in MODES:
+                    profile = ("--profile-folder", folder, "--net-bw", "100", "--remote-cpus", "2")
+                    planned = mode in ("remote_sophon", "remote_auto")
+                    (report,), _ = self.train(mode, name, *(profile if planned else ()))
+                    self.assertEqual(report["digest"], local["digest"], mode)
+                    self.assertEqual(report["errors"], 0)
+
+    def test_profile_on_one_machine(self):
+        for name, (spec, size, _, choices) in PIPELINES.items():
+            with self.subTest(name):
+                folder = pathlib.Path(self.folder.name, "one " + name)
+                self.run_program("offload_profile", "run", self.root, "--out", folder, "--pipeline",
+                                 spec)
+                model = json.loads((folder / "cost_model.json").read_text())
+                self.assertEqual(model["output_size"], size)
+                self.assertLessEqual(choices, set(model["weights"]["window"]))
+                for planner in ("lp", "greedy"):
+                    (plan,), _ = self.plan(folder, "--planner", planner)
+                    self.assertGreaterEqual(plan["primal_s"], plan["dual_s"])
+
+    def test_another_pipeline_or_size_is_refused_by_name(self):
+        folder = pathlib.Path(self.folder.name, "refused")
+        default = "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"
+        self.run_program("offload_profile", "run", self.root, "--out", folder, "--pipeline",
+                         default)
+        fingerprint = json.loads((folder / "cost_model.json").read_text())["fingerprint"]
+        for has_model in (True, False):
+            if not has_model:  # as the original's: told by its columns and sizes
+                (folder / "cost_model.json").unlink()
+            for mode in ("remote_sophon", "remote_auto"):
+                _, err = self.train(mode, "fewer ops", "--profile-folder", folder, code=1)
+                for part in (str(folder), "random_resized_crop=64:", "random_resized_crop=128:",
+                             fingerprint):
+                    self.assertIn(part, err)
+            _, err = self.plan(folder, "--times-model", "--pipeline", default.replace("64", "96"),
+                               code=1)
+            for part in (str(folder), "random_resized_crop=64:", "random_resized_crop=96:",
+                         fingerprint):
+                self.assertIn(part, err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,142 @@
+#include "plan/choices.h"
+
+#include "support/choices.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* "raw@0 u8@1 ..." */
+static const char *names_of(const char *spec)
+{
+    static char text[256];
+    const struct sluice_choices choices = sluice_test_choices_of(spec);
+    size_t len = 0;
+    text[0] = '\0';
+    for (unsigned c = 0; c < choices.num; c++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", c ? " " : "",
+                                sluice_choice_name(choices.at[c]));
+    return text;
+}
+
+static void the_default_pipeline_has_the_names_that_files_know(void)
+{
+    CU_ASSERT_STRING_EQUAL(names_of(SLUICE_TEST_PIPELINE),
+                           "raw@0 u8@1 u8@2 u8@3 f32@4 f32@5 jpeg_crop@0 u8_packed@3");
+    const struct sluice_choices *choices = sluice_test_choices();
+    CU_ASSERT(choices->num_ops == 5 && choices->u8_split == 3 && choices->output_size == 224);
+}
+
+static void other_pipelines_have_what_they_can_be_asked_for(void)
+{
+    static const struct {
+        const char *spec, *names;
+    } cases[] = {
+        {"decode,random_resized_crop=128,to_tensor",
+         "raw@0 u8@1 u8@2 f32@3 jpeg_crop@0 u8_packed@2"},
+        {"decode,random_resized_crop=128", "raw@0 u8@1 u8@2 jpeg_crop@0 u8_packed@2"},
+        {"decode", "raw@0 u8@1 u8_packed@1"},
+        {"decode,hflip,random_resized_crop=64,to_tensor", "raw@0 u8@1 u8@2 u8@3 f32@4 u8_packed@3"},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+        CU_ASSERT_STRING_EQUAL(names_of(cases[i].spec), cases[i].names);
+}
+
+static void splits_give_way_that_carry_as_many_bytes_as_the_next(void)
+{
+    /* to_tensor for normalize, then what stands before the flip. */
+    CU_ASSERT_STRING_EQUAL(
+        names_of("decode,random_resized_crop=8,center_crop=6,hflip,to_tensor,normalize=imagenet"),
+        "raw@0 u8@1 u8@2 u8@3 u8@4 f32@6 jpeg_crop@0 u8_packed@4");
+    CU_ASSERT_STRING_EQUAL(names_of("decode,random_resized_crop=8,resize=7,center_crop=6,hflip,"
+                                    "to_tensor,normalize=imagenet"),
+                           "raw@0 u8@1 u8@2 u8@3 u8@5 f32@7 jpeg_crop@0 u8_packed@5");
+}
+
+/* Every order of image ops, with and without a tail: nothing is asserted inside, the ends stay, and
+ * what gave way stands for a split of as many bytes. */
+static void every_pipeline_has_room(void)
+{
+    static const char *const ops[] = {"random_resized_crop=9", "resize=12", "center_crop=8",
+                                      "hflip"};
+    static const char *const tails[] = {"", ",to_tensor", ",to_tensor,normalize=imagenet"};
+    unsigned num_pipelines = 0;
+    for (unsigned code = 0; code < 625; code++) { /* four places: an op each, or none */
+        char spec[256] = "decode";
+        unsigned used = 0, digits = code;
+        bool is_valid = true;
+        for (int place = 0; place < 4; place++, digits /= 5) {
+            const unsigned op = digits % 5;
+            if (op == 4)
+                continue;
+            is_valid &= !(used >> op & 1);
+            used |= 1u << op;
+            strcat(strcat(spec, ","), ops[op]);
+        }
+        for (size_t t = 0; is_valid && t < SLUICE_TEST_COUNT(tails); t++) {
+            char text[320];
+            snprintf(text, sizeof(text), "%s%s", spec, tails[t]);
+            struct sluice_pipeline *pipeline = NULL;
+            CU_ASSERT_EQUAL_FATAL(sluice_pipeline_parse(text, &pipeline, NULL), SLUICE_OK);
+            const struct sluice_choices choices = sluice_choices_of(pipeline);
+            num_pipelines++;
+            CU_ASSERT(choices.num <= SLUICE_MAX_CHOICES);
+            for (unsigned split = 0; split <= choices.num_ops; split++) {
+                const struct sluice_choice plain = sluice_choice_at(pipeline, split);
+                const int c = sluice_choices_find(&choices, plain);
+                const unsigned stands = sluice_choices_find_split(&choices, split);
+                CU_ASSERT(choices.at[stands].form == plain.form);
+                CU_ASSERT(c < 0 || (unsigned)c == stands);
+                CU_ASSERT(c >= 0 ||
+                          (split > 0 && split != choices.u8_split && split != choices.num_ops));
+                const struct sluice_known_size own = sluice_pipeline_known_size(pipeline, split);
+                CU_ASSERT(split == 0 || (choices.traits[stands].image.square == own.square &&
+                                         choices.traits[stands].image.shorter == own.shorter));
+            }
+            sluice_pipeline_destroy(pipeline);
+        }
+    }
+    CU_ASSERT(num_pipelines > 3 * 64);
+}
+
+static void a_choice_is_found_by_pair_and_by_name(void)
+{
+    const struct sluice_choices *choices = sluice_test_choices();
+    for (unsigned c = 0; c < choices->num; c++) {
+        CU_ASSERT_EQUAL(sluice_choices_find(choices, choices->at[c]), (int)c);
+        CU_ASSERT_EQUAL(sluice_choices_find_name(choices, sluice_choice_name(choices->at[c])),
+                        (int)c);
+    }
+    CU_ASSERT_EQUAL(sluice_choices_find(choices, (struct sluice_choice){1, SLUICE_FORM_U8_PACKED}),
+                    -1);
+    CU_ASSERT_EQUAL(sluice_choices_find_name(choices, "u8@33"), -1);
+    CU_ASSERT_STRING_EQUAL(sluice_choice_name((struct sluice_choice){8, SLUICE_FORM_F32}), "f32@8");
+}
+
+static void traits_are_what_the_pipeline_says(void)
+{
+    const struct sluice_choices *choices = sluice_test_choices();
+    for (unsigned c = 0; c < choices->num; c++) {
+        const struct sluice_choice_traits *traits = &choices->traits[c];
+        CU_ASSERT_EQUAL(traits->image.square, choices->at[c].split > 1 ? 224 : 0);
+        CU_ASSERT_EQUAL(traits->needs_box_alone, c > 1);
+        CU_ASSERT_EQUAL(traits->leaves_flip, choices->at[c].split < 3);
+    }
+    const struct sluice_choices other =
+        sluice_test_choices_of("decode,resize=256,center_crop=224,to_tensor");
+    CU_ASSERT(other.traits[2].image.square == 0 && other.traits[2].image.shorter == 256);
+    CU_ASSERT(!other.traits[2].needs_box_alone && other.traits[3].needs_box_alone);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_default_pipeline_has_the_names_that_files_know),
+        SLUICE_TEST(other_pipelines_have_what_they_can_be_asked_for),
+        SLUICE_TEST(splits_give_way_that_carry_as_many_bytes_as_the_next),
+        SLUICE_TEST(every_pipeline_has_room),
+        SLUICE_TEST(a_choice_is_found_by_pair_and_by_name),
+        SLUICE_TEST(traits_are_what_the_pipeline_says),
+    };
+    return sluice_test_run("choices", tests, SLUICE_TEST_COUNT(tests));
+}
