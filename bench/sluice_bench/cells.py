@@ -20,7 +20,7 @@ MODES = {mode.name: mode for mode in (
     Mode("packed", "packed pixels for every file",
          ("--dataset-mode", "remote_piloff", "--remote-form", "u8_packed"), None),
 )}
-DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto")
+DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto", "static")
 FIXED_MODES = ("no-off", "all-off", "resize-off", "crop", "packed")
 
 # One pair of machines and the link between them; cores may be parts of one; consume_rate: samples a
