@@ -27,9 +27,9 @@
  *   latency: the least that any row of the epoch had.  (The link is empty when an epoch begins.)
  * - The storage node says how many cores it has; when that number changes the estimate changes as
  *   much.  While the cores have a price, the price divides them (cpu_share.h), and each client
- * takes all of them to be there.
+ *   takes all of them to be there.
  * - The disk's rate is what was read over the time it was busy with it, which the storage node
- * tells (0 for files in memory), or over the whole interval where it was waited for all of it.
+ *   tells (0 for files in memory), or over the whole interval where it was waited for all of it.
  * - The trainer's rate is its samples over its time between two waits for a batch.
  * - The CPU time of transport, which rows do not report, counts as done by the cores.
  *

@@ -396,6 +396,8 @@ bool sluice_controller_update(struct sluice_controller *c, uint64_t now_ns, size
         snprintf(forecast->reason, sizeof(forecast->reason),
                  "%.3g storage cores, worth %.3g, at the price of storage CPU %.3g", c->share.cores,
                  c->share.worth, c->share.price);
+    else if (is_shared)
+        snprintf(forecast->reason, sizeof(forecast->reason), "storage CPU has no price any more");
     else
         memcpy(forecast->reason, reason, sizeof(reason));
     return true;

@@ -16,14 +16,16 @@
 /* The running plan of remote_auto: dual ascent on the plan's LP, with estimates made as it runs.
  *
  *     costs, as corrected  (cost_correction.h) ----+
- *     capacities, as seen  (capacity_estimator.h) -+--> LP over a sample of the items left -->
- * duals ^                                                                                  | |
- * queues under way (backpressure.h) --> factors --+ | v
- *          +--- rows, as they come in <--- (the loader) <--- choose(): the cheapest choice, item by
- * item
+ *     capacities, as seen  (capacity_estimator.h) -+--> LP over a sample of the items left
+ *          ^                                                          |
+ *          |                                                        duals
+ *          |                                                          |
+ *          |      queues under way (backpressure.h) -- factors --> choose(): the cheapest
+ *          |                                                       choice, item by item
+ *          +--------- rows, as they come in <-- (the loader) <--------+
  *
  * - choose() takes the choice that is cheapest at the duals in force, each times a factor that
- * grows with the queue before its resource.
+ *   grows with the queue before its resource.
  * - update() learns from an interval's rows, and solves the LP anew once an estimate has moved by
  *   solve_change: model predictive control with a receding horizon.
  * - The storage node's cores are shared.  While they have a price, the plan is for so many of them
