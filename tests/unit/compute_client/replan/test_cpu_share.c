@@ -1,4 +1,4 @@
-#include "compute_client/replan/auto_price.h"
+#include "compute_client/replan/cpu_share.h"
 
 #include "support/test.h"
 
@@ -17,48 +17,44 @@ static struct sluice_lp_result plan_of(double share, double used)
     return result;
 }
 
+static struct sluice_cpu_share unseen(void)
+{
+    return (struct sluice_cpu_share){.tuning = sluice_tuning_default()};
+}
+
 /* Follows a price from 0.5 cores of 4. */
-static struct sluice_auto_price following(double price)
+static struct sluice_cpu_share following(double price)
 {
-    struct sluice_auto_price p = {.heard = price};
+    struct sluice_cpu_share share = unseen();
     for (int i = 0; i < 30; i++)
-        sluice_auto_price_see_used(&p, 0.5);
-    CU_ASSERT_DOUBLE_EQUAL(sluice_auto_price_next_use(&p, 0, 4), 0.5, 1e-6);
-    return p;
+        sluice_cpu_share_see(&share, price, 0.5);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_cpu_share_next(&share, 0, 4), 0.5, 1e-6);
+    return share;
 }
 
-static void hears_what_the_last_row_said(void)
+static void without_a_price_there_is_no_share_to_keep_to(void)
 {
-    const struct sluice_row_seen rows[] = {
-        {.arrived_ns = 5, .storage_price = 1},
-        {.arrived_ns = 9, .storage_price = 3},
-        {.arrived_ns = 7, .storage_price = 2},
-    };
-    struct sluice_auto_price p = {0};
-    sluice_auto_price_hear(&p, rows, 3);
-    CU_ASSERT_EQUAL(p.heard, 3);
-    sluice_auto_price_hear(&p, rows, 0);
-    CU_ASSERT_EQUAL(p.heard, 3);
-}
-
-static void follows_no_price_that_is_next_to_nothing(void)
-{
-    struct sluice_auto_price p = following(1);
-    p.heard = SLUICE_RATE_WATCH_PRICED;
-    CU_ASSERT_EQUAL(sluice_auto_price_next_use(&p, 1, 4), 0);
-    CU_ASSERT_EQUAL(p.use, 0);
+    struct sluice_cpu_share share = unseen();
+    sluice_cpu_share_see(&share, 0, 0.5);
+    CU_ASSERT_EQUAL(sluice_cpu_share_next(&share, 0, 4), 0);
+    /* Nor once it has gone. */
+    share = following(1);
+    CU_ASSERT_EQUAL(share.price, 1);
+    sluice_cpu_share_see(&share, 0, 0.5);
+    CU_ASSERT_EQUAL(sluice_cpu_share_next(&share, 1, 4), 0);
+    CU_ASSERT_EQUAL(share.cores, 0);
 }
 
 static void the_worth_of_a_core_is_what_another_would_gain(void)
 {
     /* T (1 - p d) with x (1 + d). */
-    struct sluice_auto_price p = following(1);
+    struct sluice_cpu_share share = following(1);
     const struct sluice_lp_result result = plan_of(0.2, 1);
-    sluice_auto_price_planned(&p, 0.5, &result, NUM_ITEMS);
-    CU_ASSERT_DOUBLE_EQUAL(p.worth, 0.2 / 0.5, 1e-9);
+    sluice_cpu_share_planned(&share, 0.5, &result, NUM_ITEMS);
+    CU_ASSERT_DOUBLE_EQUAL(share.worth, 0.2 / 0.5, 1e-9);
     /* Of a tenth of the samples in the same time: each has ten times as much of it. */
-    sluice_auto_price_planned(&p, 0.5, &result, NUM_ITEMS / 10);
-    CU_ASSERT_DOUBLE_EQUAL(p.worth, 10 * 0.2 / 0.5, 1e-9);
+    sluice_cpu_share_planned(&share, 0.5, &result, NUM_ITEMS / 10);
+    CU_ASSERT_DOUBLE_EQUAL(share.worth, 10 * 0.2 / 0.5, 1e-9);
 }
 
 static void the_worth_is_that_of_the_program(void)
@@ -68,73 +64,73 @@ static void the_worth_is_that_of_the_program(void)
     for (int i = 0; i < 3; i++) {
         const double x = xs[i], t = 1 / (1 + x), h = 1e-6 * x;
         const double slope = (1 / (1 + x + h) - t) / h; /* of T by x */
-        struct sluice_auto_price p = following(1);
+        struct sluice_cpu_share share = following(1);
         struct sluice_lp_result result = plan_of(-slope * x / t, 1);
         result.primal_s *= t;
         result.busy_s[SLUICE_STORAGE_CPU] *= t;
-        sluice_auto_price_planned(&p, x, &result, NUM_ITEMS);
-        CU_ASSERT_DOUBLE_EQUAL(p.worth, -slope, 1e-3);
+        sluice_cpu_share_planned(&share, x, &result, NUM_ITEMS);
+        CU_ASSERT_DOUBLE_EQUAL(share.worth, -slope, 1e-3);
     }
 }
 
 static void uses_more_where_a_core_is_worth_more_than_its_price(void)
 {
-    struct sluice_auto_price p = following(1);
+    struct sluice_cpu_share share = following(1);
     const struct sluice_lp_result dear = plan_of(1, 1); /* worth 2 */
-    sluice_auto_price_planned(&p, 0.5, &dear, NUM_ITEMS);
-    const double more = sluice_auto_price_next_use(&p, 250 * MS, 4);
+    sluice_cpu_share_planned(&share, 0.5, &dear, NUM_ITEMS);
+    const double more = sluice_cpu_share_next(&share, 250 * MS, 4);
     CU_ASSERT(more > 0.55 && more < 0.7);
     const struct sluice_lp_result cheap = plan_of(0.2, 1);
-    sluice_auto_price_planned(&p, more, &cheap, NUM_ITEMS);
-    CU_ASSERT(sluice_auto_price_next_use(&p, 500 * MS, 4) < more);
+    sluice_cpu_share_planned(&share, more, &cheap, NUM_ITEMS);
+    CU_ASSERT(sluice_cpu_share_next(&share, 500 * MS, 4) < more);
 }
 
-static void steps_become_small_near_the_right_use(void)
+static void steps_become_small_near_the_right_share(void)
 {
-    struct sluice_auto_price p = following(1);
+    struct sluice_cpu_share share = following(1);
     const struct sluice_lp_result near = plan_of(0.515, 1); /* worth 1.03 */
-    sluice_auto_price_planned(&p, 0.5, &near, NUM_ITEMS);
-    const double next = sluice_auto_price_next_use(&p, 250 * MS, 4);
+    sluice_cpu_share_planned(&share, 0.5, &near, NUM_ITEMS);
+    const double next = sluice_cpu_share_next(&share, 250 * MS, 4);
     CU_ASSERT(next > 0.5 && next < 0.51);
     /* However far the worth is off, and however long ago it was. */
     const struct sluice_lp_result all = plan_of(1, 1);
-    sluice_auto_price_planned(&p, next, &all, NUM_ITEMS);
-    CU_ASSERT(sluice_auto_price_next_use(&p, 60000 * (uint64_t)MS, 4) < 1.5 * next);
+    sluice_cpu_share_planned(&share, next, &all, NUM_ITEMS);
+    CU_ASSERT(sluice_cpu_share_next(&share, 60000 * (uint64_t)MS, 4) < 1.5 * next);
 }
 
 static void does_not_ask_for_more_than_a_plan_has_a_use_for(void)
 {
-    struct sluice_auto_price p = following(0.1);
+    struct sluice_cpu_share share = following(0.1);
     const struct sluice_lp_result slack = plan_of(0, 0.6);
-    sluice_auto_price_planned(&p, 0.5, &slack, NUM_ITEMS);
-    CU_ASSERT_EQUAL(p.worth, 0);
-    CU_ASSERT_DOUBLE_EQUAL(p.use, 0.3, 1e-6);
-    CU_ASSERT(sluice_auto_price_next_use(&p, 250 * MS, 4) <= p.use);
+    sluice_cpu_share_planned(&share, 0.5, &slack, NUM_ITEMS);
+    CU_ASSERT_EQUAL(share.worth, 0);
+    CU_ASSERT_DOUBLE_EQUAL(share.cores, 0.3, 1e-6);
+    const double planned = share.cores;
+    CU_ASSERT(sluice_cpu_share_next(&share, 250 * MS, 4) <= planned);
 }
 
 static void stays_within_the_cores_and_above_nothing(void)
 {
-    struct sluice_auto_price p = following(1);
-    CU_ASSERT_EQUAL(sluice_auto_price_next_use(&p, 250 * MS, 0.25), 0.25);
+    struct sluice_cpu_share share = following(1);
+    CU_ASSERT_EQUAL(sluice_cpu_share_next(&share, 250 * MS, 0.25), 0.25);
     const struct sluice_lp_result cheap = plan_of(0.001, 1);
     for (unsigned i = 2; i < 200; i++) {
-        const double use = sluice_auto_price_next_use(&p, i * (uint64_t)(250 * MS), 4);
-        sluice_auto_price_planned(&p, use, &cheap, NUM_ITEMS);
-        CU_ASSERT(use > 0);
+        const double cores = sluice_cpu_share_next(&share, i * (uint64_t)(250 * MS), 4);
+        sluice_cpu_share_planned(&share, cores, &cheap, NUM_ITEMS);
+        CU_ASSERT(cores >= sluice_tuning_default()->least_share * 4);
     }
 }
 
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(hears_what_the_last_row_said),
-        SLUICE_TEST(follows_no_price_that_is_next_to_nothing),
+        SLUICE_TEST(without_a_price_there_is_no_share_to_keep_to),
         SLUICE_TEST(the_worth_of_a_core_is_what_another_would_gain),
         SLUICE_TEST(the_worth_is_that_of_the_program),
         SLUICE_TEST(uses_more_where_a_core_is_worth_more_than_its_price),
-        SLUICE_TEST(steps_become_small_near_the_right_use),
+        SLUICE_TEST(steps_become_small_near_the_right_share),
         SLUICE_TEST(does_not_ask_for_more_than_a_plan_has_a_use_for),
         SLUICE_TEST(stays_within_the_cores_and_above_nothing),
     };
-    return sluice_test_run("auto_price", tests, SLUICE_TEST_COUNT(tests));
+    return sluice_test_run("cpu_share", tests, SLUICE_TEST_COUNT(tests));
 }
