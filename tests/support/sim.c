@@ -656,7 +656,7 @@ static void look(struct sim *s)
     if (s->now_s >= s->next_noise_s) {
         s->next_noise_s += SIM_INTERVAL_S;
         for (int j = 0; j < s->scenario.num_clients; j++)
-            s->clients[j].link_noise = jitter(s);
+            s->clients[j].link_noise = s->scenario.is_link_steady ? 1 : jitter(s);
     }
     count_work(s);
     struct sluice_cpu_load load = {

@@ -45,7 +45,10 @@ struct sim_scenario {
     double pace_s;
     /* True costs over the model's; 0 stands for 1. */
     double storage_factor, compute_factor, byte_factor;
-    double noise; /* each item's CPU time is off by up to so much, the link from look to look */
+    /* Each item's CPU time is off by up to so much, and the link from interval to interval, unless
+     * is_link_steady. */
+    double noise;
+    bool is_link_steady;
     double external_price;               /* of storage CPU, in place of the server's own; 0: none */
     bool has_index, believes_index;      /* of the JPEGs: is there; the plan is told so */
     bool has_transport;                  /* samples take CPU time beside their ops */
