@@ -24,8 +24,10 @@ sluice_capacity_estimator_init(const struct sluice_rates *believed, const struct
         .tuning = tuning, .transport = *transport, .latency_ns = UINT64_MAX};
     set_rates(estimator.per_s, believed);
     set_rates(estimator.most_per_s, most);
-    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        estimator.per_s[r] = fmin(estimator.per_s[r], estimator.most_per_s[r]);
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        if (estimator.per_s[r] > estimator.most_per_s[r]) /* NaN stays, for others to refuse */
+            estimator.per_s[r] = estimator.most_per_s[r];
+    }
     return estimator;
 }
 
