@@ -253,7 +253,7 @@ static void a_slow_disk_is_seen_and_costs_nothing_more(void)
     CU_ASSERT_DOUBLE_EQUAL(outcome.rates.disk_bytes_per_s, 20e6, 1e6);
     CU_ASSERT(outcome.seconds < 1.05 * outcome.oracle_s);
     CU_ASSERT(replans_within(&outcome, 0, phases[0].until_s + 2) >= 1);
-    CU_ASSERT_EQUAL(replans_within(&outcome, phases[0].until_s + 4, INFINITY), 0);
+    CU_ASSERT_EQUAL(replans_within(&outcome, phases[0].until_s + 8, INFINITY), 0);
 }
 
 /* With an index of the files a slow disk is a reason to ask for crops. */
