@@ -8,8 +8,6 @@
 #include "support/sim.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MBIT 125e3
@@ -222,10 +220,10 @@ static void sweep(struct bench_report *report, const struct plan *plan)
         const char *name = sluice_tuning_name(index);
         if (strncmp(name, "prefetch_", strlen("prefetch_")) == 0)
             continue;
-        for (double factor = 0.5; factor <= 2; factor *= 4) {
+        for (int k = 0; k < 2; k++) {
             struct sluice_tuning tuning = *sluice_tuning_default();
             double *value = sluice_tuning_field(&tuning, index);
-            *value = fmin(factor * *value, most_of(name));
+            *value = fmin((k == 0 ? 0.5 : 2) * *value, most_of(name));
             run_tuned(report, plan, name, *value, &tuning, default_ratios);
         }
     }

@@ -98,7 +98,8 @@ static void clients_that_hear_the_price_end_near_the_joint_optimum(void)
         print(setting, sim, time_s, ratio);
         sim_destroy(sim);
     }
-    CU_ASSERT(sum < MOST_MEAN * (double)SLUICE_ARRAY_LEN(settings));
+    const size_t num_settings = SLUICE_ARRAY_LEN(settings);
+    CU_ASSERT(sum < MOST_MEAN * (double)num_settings);
 }
 
 static void one_alone_hears_no_price(void)

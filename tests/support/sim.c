@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define PIPELINE "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
 #define FORMS (1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8_PACKED)
@@ -144,12 +143,19 @@ static double compute_beside_s(const struct sim_scenario *scenario, double bytes
 
 #define OPTIMUM_ITEMS 1200
 
+static bool has_same_costs(const struct sim_scenario *a, const struct sim_scenario *b)
+{
+    return a->storage_factor == b->storage_factor && a->compute_factor == b->compute_factor &&
+           a->byte_factor == b->byte_factor && a->has_index == b->has_index &&
+           a->has_transport == b->has_transport;
+}
+
 static double optimum(const struct sim_scenario *scenario, const struct sluice_rates *rates)
 {
     static struct sluice_menu menus[OPTIMUM_ITEMS];
     static struct sim_scenario made_for;
     static bool is_made;
-    if (!is_made || memcmp(&made_for, scenario, sizeof(made_for)) != 0) {
+    if (!is_made || !has_same_costs(&made_for, scenario)) {
         for (size_t i = 0; i < OPTIMUM_ITEMS; i++) {
             double cost[SLUICE_NUM_CHOICES][SLUICE_NUM_RESOURCES];
             sim_true_costs(scenario, i, cost);

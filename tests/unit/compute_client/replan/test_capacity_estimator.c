@@ -229,10 +229,10 @@ static void the_latency_is_the_least_of_the_epoch(void)
     static struct sluice_row_seen rows[NUM_ROWS];
     static struct sluice_wait_span spans[NUM_ROWS];
     struct sluice_capacity_estimator estimator = create(&believed, &most);
-    struct sluice_interval interval = see(&estimator, (struct waits){0});
+    (void)see(&estimator, (struct waits){0});
     CU_ASSERT_EQUAL(estimator.latency_ns, 1 * MS);
     /* A way that became longer looks like a slow link ... */
-    interval = see(&estimator, (struct waits){.link_ns = 50 * MS});
+    struct sluice_interval interval = see(&estimator, (struct waits){.link_ns = 50 * MS});
     CU_ASSERT_EQUAL(estimator.latency_ns, 1 * MS);
     CU_ASSERT(interval.waited[SLUICE_NETWORK] > 0.9);
     /* ... until the next epoch begins, and with it an empty link. */
