@@ -351,6 +351,30 @@ static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(dear.record.last.reason, "price of storage CPU 1e+05"));
 }
 
+static void the_end_of_a_price_is_told(void)
+{
+    const struct sluice_rates rates = RATES(300, 4);
+    const struct sluice_plan_epoch epoch = sim_epoch(1000);
+    const struct sluice_trainer_seen trainer = {0};
+    struct sluice_plan_forecast forecast;
+    struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &forecast);
+    for (unsigned i = 1; i <= 2; i++) {
+        const uint64_t now_ns = i * (uint64_t)250000000;
+        const struct sluice_row_seen row = {.requested_ns = now_ns - 1000000,
+                                            .arrived_ns = now_ns,
+                                            .started_ns = now_ns,
+                                            .done_ns = now_ns,
+                                            .payload_bytes = 1000,
+                                            .storage_cores = 4,
+                                            .storage_price = i == 1 ? 500 : 0};
+        CU_ASSERT(sluice_controller_update(plan, now_ns, i, &row, 1, &trainer, &forecast));
+        CU_ASSERT_EQUAL(sluice_controller_storage_price(plan), row.storage_price);
+        CU_ASSERT_PTR_NOT_NULL(strstr(forecast.reason, i == 1 ? "price of storage CPU 500"
+                                                              : "storage CPU has no price"));
+    }
+    sluice_controller_destroy(plan);
+}
+
 static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
 {
     struct sluice_pipeline *other = NULL;
@@ -417,6 +441,7 @@ int main(void)
         SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
         SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),
         SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
+        SLUICE_TEST(the_end_of_a_price_is_told),
         SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
         SLUICE_TEST(a_rate_that_is_no_rate_is_refused),
     };

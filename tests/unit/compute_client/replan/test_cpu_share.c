@@ -101,7 +101,8 @@ static void steps_become_small_near_the_right_share(void)
 static void does_not_ask_for_more_than_a_plan_has_a_use_for(void)
 {
     struct sluice_cpu_share share = following(0.1);
-    const struct sluice_lp_result slack = plan_of(0, 0.6);
+    const struct sluice_lp_result dear = plan_of(1, 1), slack = plan_of(0, 0.6);
+    sluice_cpu_share_planned(&share, 0.5, &dear, NUM_ITEMS); /* there was one before */
     sluice_cpu_share_planned(&share, 0.5, &slack, NUM_ITEMS);
     CU_ASSERT_EQUAL(share.worth, 0);
     CU_ASSERT_DOUBLE_EQUAL(share.cores, 0.3, 1e-6);
