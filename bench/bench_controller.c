@@ -1,6 +1,6 @@
 /* The running plan of remote_auto in simulated time (tests/support/sim.h): how long each scenario
- * takes, over what it takes with foresight.  Variants leave a layer out or change a constant; all
- * of them see the same seeds.  docs/PLANNER.md */
+ * takes, over what it takes with foresight.  Whatever is compared sees the same seeds.
+ * docs/PLANNER.md */
 
 #include "base/cli.h"
 #include "base/compiler.h"
@@ -8,8 +8,6 @@
 #include "support/sim.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MBIT 125e3
@@ -105,109 +103,179 @@ static const struct sim_scenario scenarios[] = {
      .noise = NOISE},
 };
 
-struct outcome {
-    double ratio, replans;
-};
-
-static struct outcome simulate(const struct sim_scenario *scenario)
+static double simulate(const struct sim_scenario *scenario)
 {
     struct sim *sim = sim_create(scenario);
-    struct outcome outcome = {0};
-    double time_s[SIM_MOST_CLIENTS];
+    double ratio = 0, time_s[SIM_MOST_CLIENTS];
     if (scenario->num_items > 0) {
-        outcome.ratio = sim_run(sim, 1e9) / sim_oracle_s(scenario);
+        ratio = sim_run(sim, 1e9) / sim_oracle_s(scenario);
     } else if (scenario->pace_s > 0) {
         (void)sim_run(sim, SETTLE_S);
         sim_measure(sim, 4 * MEASURE_S, time_s);
-        outcome.ratio = time_s[0] * sim_could_do(sim) / (4 * MEASURE_S);
+        ratio = time_s[0] * sim_could_do(sim) / (4 * MEASURE_S);
     } else {
         (void)sim_run(sim, SETTLE_S);
         sim_measure(sim, MEASURE_S, time_s);
         for (int j = 0; j < scenario->num_clients; j++)
-            outcome.ratio += time_s[j];
-        outcome.ratio /= sim_joint_optimum(scenario, scenario->num_clients);
+            ratio += time_s[j];
+        ratio /= sim_joint_optimum(scenario, scenario->num_clients);
     }
-    outcome.replans = (double)sim_record(sim)->num_replans;
     sim_destroy(sim);
-    return outcome;
+    return ratio;
 }
 
-/* The medians over seeds 1, 2, ... */
-static struct outcome measure(const struct sim_scenario *scenario, size_t num_seeds)
+/* The median over seeds 1, 2, ... */
+static double measure(struct sim_scenario scenario, size_t num_seeds)
 {
-    double ratio[MOST_SEEDS], replans[MOST_SEEDS];
+    double ratios[MOST_SEEDS];
     for (size_t i = 0; i < num_seeds; i++) {
-        struct sim_scenario seeded = *scenario;
-        seeded.seed = i + 1;
-        const struct outcome outcome = simulate(&seeded);
-        ratio[i] = outcome.ratio;
-        replans[i] = outcome.replans;
+        scenario.seed = i + 1;
+        ratios[i] = simulate(&scenario);
     }
-    return (struct outcome){bench_quantile(ratio, num_seeds, 0.5),
-                            bench_quantile(replans, num_seeds, 0.5)};
+    return bench_quantile(ratios, num_seeds, 0.5);
 }
 
-/* A row for each scenario, a column for each variant. */
-static void compare(struct bench_report *report, const char *only, size_t num_seeds,
-                    const char *const *variants, size_t num_variants)
+/* What a command line asks for. */
+struct plan {
+    uint64_t num_seeds;
+    const char *only;
+    bool is_sweep;
+};
+
+static bool is_meant(const struct plan *plan, size_t i)
 {
-    double sum[16] = {0};
+    return !plan->only || strstr(scenarios[i].name, plan->only);
+}
+
+/* A row for each scenario: the plan as it runs, and the first plan kept. */
+static void compare(struct bench_report *report, const struct plan *plan)
+{
+    double running_sum = 0, static_sum = 0;
     size_t num_scenarios = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(scenarios); i++) {
-        struct sim_scenario scenario = scenarios[i];
-        if (only && !strstr(scenario.name, only))
+        if (!is_meant(plan, i))
             continue;
-        bench_row_begin(report, scenario.name);
-        for (size_t v = 0; v < num_variants; v++) {
-            scenario.is_fixed = strcmp(variants[v], "static") == 0;
-            scenario.without =
-                scenario.is_fixed || strcmp(variants[v], "all") == 0 ? NULL : variants[v];
-            const double ratio = measure(&scenario, num_seeds).ratio;
-            sum[v] += ratio;
-            bench_row_number(report, variants[v], 3, ratio);
-        }
+        struct sim_scenario fixed = scenarios[i];
+        fixed.is_fixed = true;
+        const double running = measure(scenarios[i], plan->num_seeds);
+        const double kept = measure(fixed, plan->num_seeds);
+        bench_row_begin(report, scenarios[i].name);
+        bench_row_number(report, "running", 3, running);
+        bench_row_number(report, "static", 3, kept);
         bench_row_end(report);
+        running_sum += running;
+        static_sum += kept;
         num_scenarios++;
     }
     bench_row_begin(report, "mean");
-    for (size_t v = 0; v < num_variants; v++)
-        bench_row_number(report, variants[v], 4, sum[v] / (double)num_scenarios);
+    bench_row_number(report, "running", 4, running_sum / (double)num_scenarios);
+    bench_row_number(report, "static", 4, static_sum / (double)num_scenarios);
     bench_row_end(report);
+}
+
+/* Runs every scenario with this tuning, and adds a row: against default_ratios, which it fills if
+ * the tuning is the default (NULL). */
+static void run_tuned(struct bench_report *report, const struct plan *plan, const char *name,
+                      double value, const struct sluice_tuning *tuning,
+                      double default_ratios[SLUICE_ARRAY_LEN(scenarios)])
+{
+    double sum = 0, worst = -INFINITY;
+    size_t num_scenarios = 0;
+    const char *worst_in = "";
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(scenarios); i++) {
+        if (!is_meant(plan, i))
+            continue;
+        struct sim_scenario scenario = scenarios[i];
+        scenario.tuning = tuning;
+        const double ratio = measure(scenario, plan->num_seeds);
+        if (!tuning)
+            default_ratios[i] = ratio;
+        if (ratio / default_ratios[i] - 1 > worst) {
+            worst = ratio / default_ratios[i] - 1;
+            worst_in = scenario.name;
+        }
+        sum += ratio;
+        num_scenarios++;
+    }
+    bench_row_begin(report, name);
+    bench_row_number(report, "value", 6, value);
+    bench_row_number(report, "mean", 4, sum / (double)num_scenarios);
+    bench_row_number(report, "worst_change", 4, tuning ? worst : 0);
+    bench_row_text(report, "worst_in", tuning ? worst_in : "-");
+    bench_row_end(report);
+}
+
+/* Twice a share or a weight is at most all of it. */
+static double most_of(const char *name)
+{
+    return strstr(name, "share") || strstr(name, "kept") || strstr(name, "weight") ? 1 : INFINITY;
+}
+
+/* Two rows for each constant: at half and at twice its value. */
+static void sweep(struct bench_report *report, const struct plan *plan)
+{
+    double default_ratios[SLUICE_ARRAY_LEN(scenarios)];
+    run_tuned(report, plan, "default", NAN, NULL, default_ratios);
+    for (size_t index = 0; sluice_tuning_name(index); index++) {
+        const char *name = sluice_tuning_name(index);
+        if (strncmp(name, "prefetch_", strlen("prefetch_")) == 0)
+            continue;
+        for (int k = 0; k < 2; k++) {
+            struct sluice_tuning tuning = *sluice_tuning_default();
+            double *value = sluice_tuning_field(&tuning, index);
+            *value = fmin((k == 0 ? 0.5 : 2) * *value, most_of(name));
+            run_tuned(report, plan, name, *value, &tuning, default_ratios);
+        }
+    }
 }
 
 int main(int argc, char **argv)
 {
-    uint64_t num_seeds = 5;
-    const char *only = NULL;
+    struct plan plan = {.num_seeds = 5};
     const struct sluice_option options[] = {
         {.name = "seeds",
          .type = SLUICE_OPTION_UINT,
-         .value = &num_seeds,
+         .value = &plan.num_seeds,
          .arg = "N",
          .min = 1,
          .max = MOST_SEEDS,
          .help = "Each figure is a median over so many seeds."},
         {.name = "scenario",
          .type = SLUICE_OPTION_STRING,
-         .value = &only,
+         .value = &plan.only,
          .arg = "TEXT",
          .help = "Only scenarios with this in their names."},
+        {.name = "sweep",
+         .type = SLUICE_OPTION_FLAG,
+         .value = &plan.is_sweep,
+         .help = "Half and twice of each constant in compute_client/load/tuning.h, over all "
+                 "scenarios."},
     };
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = "The running plan in simulated time: how long each scenario takes, over what it "
                    "takes with foresight.",
-        .positional = "VARIANT...",
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
-        .epilog = "VARIANT is all, static (the first plan stays), or layers to leave out:\n"
-                  "backpressure, hysteresis, reluctance, probing, shared_price, latency.\n",
+        .epilog = "Columns: running is the plan as it follows what it sees; static is the first "
+                  "plan kept.\n"
+                  "With --sweep: the mean over scenarios, and where it is worst against the "
+                  "default, by how much.\n"
+                  "The constants prefetch_* are left out: the simulator has no trainer.\n",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
         return parsed.exit_code;
+    bool is_any = false;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(scenarios); i++)
+        is_any |= is_meant(&plan, i);
+    if (!is_any)
+        bench_die("no scenario has '%s' in its name", plan.only);
     bench_print_machine();
     struct bench_report report = {.is_json = parsed.is_json};
-    compare(&report, only, num_seeds, parsed.positional, parsed.num_positional);
+    if (plan.is_sweep)
+        sweep(&report, &plan);
+    else
+        compare(&report, &plan);
     return 0;
 }

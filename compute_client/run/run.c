@@ -97,7 +97,7 @@ sluice_status sluice_run(const struct sluice_options *options, struct sluice_err
     part_clear(&run.train);
     part_clear(&run.val);
     sluice_client_destroy(run.client);
-    sluice_auto_chooser_destroy(run.auto_chooser);
+    sluice_replan_destroy(run.replan);
     sluice_trainer_destroy(run.trainer);
     sluice_buf_pool_destroy(run.pool);
     sluice_cost_table_clear(&run.profile);

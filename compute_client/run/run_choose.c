@@ -166,7 +166,7 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
-    struct sluice_auto_plan_options options = {
+    struct sluice_controller_options options = {
         .model = sluice_choice_model_default(&choices),
         .transport = sluice_transport_cost_default(),
         .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
@@ -192,7 +192,7 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     options.most.compute_cores = sluice_cgroup_cores();
     if (o->gpu_rate <= 0)
         options.most.gpu_samples_per_s = INFINITY;
-    return sluice_auto_chooser_create(&options, &run->auto_chooser, err);
+    return sluice_replan_create(&options, &run->replan, err);
 }
 
 /* The val subset has no profile: what is least on the wire, the file or the pixels. */
@@ -239,7 +239,7 @@ sluice_status run_choose(struct run *run, struct sluice_err *err)
         for (size_t i = 0; i < run->train.num_ids; i++)
             run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
     }
-    if (!run->auto_chooser) /* whose plan weighs forms */
+    if (!run->replan) /* whose plan weighs forms */
         choose_form(run, &run->train);
     choose_form(run, &run->val);
     return SLUICE_OK;

@@ -138,8 +138,8 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
     const size_t first = (size_t)(place.batch * o->batch_size);
     status = run_make_source(run, part, err);
     struct sluice_chooser chooser = sluice_chooser_fixed(part->choices);
-    if (status == SLUICE_OK && is_training && run->auto_chooser && first < count) {
-        const struct sluice_auto_epoch epoch = {
+    if (status == SLUICE_OK && is_training && run->replan && first < count) {
+        const struct sluice_plan_epoch epoch = {
             .pipeline = part->pipeline,
             .manifest = run->manifest,
             .ids = part->ids,
@@ -148,7 +148,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
             .num_items = count,
             .first_item = first,
         };
-        status = sluice_auto_chooser_begin(run->auto_chooser, &epoch, &chooser, err);
+        status = sluice_replan_begin(run->replan, &epoch, &chooser, err);
     }
     if (status == SLUICE_OK) {
         const struct sluice_epoch epoch = {
@@ -233,9 +233,8 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
     sluice_status status = run_pass(run, &run->train, *place, true, &train, err);
     if (status != SLUICE_OK)
         return status;
-    const struct sluice_plan_stats plan = run->auto_chooser
-                                              ? sluice_auto_chooser_stats(run->auto_chooser)
-                                              : (struct sluice_plan_stats){0};
+    const struct sluice_plan_stats plan =
+        run->replan ? sluice_replan_stats(run->replan) : (struct sluice_plan_stats){0};
     struct sluice_epoch_report report = {
         .epoch = place->epoch,
         .first_sample = place->batch * o->batch_size,
@@ -248,7 +247,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .lr = lr,
         .retries = lost_streams(run, &run->train) - lost_before,
-        .plan = run->auto_chooser ? &plan : NULL,
+        .plan = run->replan ? &plan : NULL,
         .cpu_s = train.cpu_s,
     };
     if (train.is_stopped) {

@@ -7,7 +7,7 @@
 #include "compute_client/load/batch_log.h"
 #include "compute_client/load/client.h"
 #include "compute_client/load/loader.h"
-#include "compute_client/replan/auto_chooser.h"
+#include "compute_client/replan/replan.h"
 #include "train/train.h"
 
 #include <pthread.h>
@@ -46,8 +46,8 @@ struct run {
     struct sluice_trainer *trainer;
     bool learns;
     struct sluice_loader *loader;
-    struct sluice_auto_chooser *auto_chooser; /* NULL: the parts' choices are for all epochs */
-    struct sluice_batch_log *batch_log;       /* NULL: none is wanted */
+    struct sluice_replan *replan;       /* NULL: the parts' choices are for all epochs */
+    struct sluice_batch_log *batch_log; /* NULL: none is wanted */
     struct sluice_cost_table profile;
 
     pthread_t watcher;

@@ -3,7 +3,6 @@
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "image/coding.h"
-#include "plan/form_menu.h"
 #include "storage_server/cpu_price.h"
 #include "storage_server/fair_queue.h"
 #include "support/choices.h"
@@ -12,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define PIPELINE "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
 #define FORMS (1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8_PACKED)
@@ -20,8 +18,6 @@
 #define NUM_ITEMS 400000 /* more than any client gets through */
 #define MOST_OPEN 1024   /* items of a client, asked for and not done */
 #define MOST_ROWS 16384
-#define MIN_ROWS 16
-#define MOST_INTERVAL_S 2
 #define LOOK_S 0.05 /* the server looks at its queue */
 #define LATENCY_S 0.001
 #define PACE_SPREAD 0.35 /* in natural logarithms */
@@ -72,10 +68,10 @@ static void make_set(void)
     atexit(free_set);
 }
 
-struct sluice_auto_epoch sim_epoch(size_t num_items)
+struct sluice_plan_epoch sim_epoch(size_t num_items)
 {
     make_set();
-    return (struct sluice_auto_epoch){
+    return (struct sluice_plan_epoch){
         .pipeline = set.pipeline,
         .manifest = set.manifest,
         .ids = set.ids,
@@ -147,12 +143,19 @@ static double compute_beside_s(const struct sim_scenario *scenario, double bytes
 
 #define OPTIMUM_ITEMS 1200
 
+static bool has_same_costs(const struct sim_scenario *a, const struct sim_scenario *b)
+{
+    return a->storage_factor == b->storage_factor && a->compute_factor == b->compute_factor &&
+           a->byte_factor == b->byte_factor && a->has_index == b->has_index &&
+           a->has_transport == b->has_transport;
+}
+
 static double optimum(const struct sim_scenario *scenario, const struct sluice_rates *rates)
 {
     static struct sluice_menu menus[OPTIMUM_ITEMS];
     static struct sim_scenario made_for;
     static bool is_made;
-    if (!is_made || memcmp(&made_for, scenario, sizeof(made_for)) != 0) {
+    if (!is_made || !has_same_costs(&made_for, scenario)) {
         for (size_t i = 0; i < OPTIMUM_ITEMS; i++) {
             double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
             sim_true_costs(scenario, i, cost);
@@ -285,7 +288,7 @@ struct station {
 struct client {
     struct sim_client node;
     bool is_gone; /* asks for nothing more */
-    struct sluice_auto_plan *plan;
+    struct sluice_controller *plan;
     double last_tick_s;
     size_t next_item, num_items;
     unsigned choice;
@@ -504,29 +507,27 @@ static void enter_station(struct sim *s, struct station *station, struct item *i
     start_station(s, station, stage);
 }
 
-static void note_replan(struct sim *s, const struct sluice_auto_forecast *forecast)
+static void note_replan(struct sim *s, const struct sluice_plan_forecast *forecast)
 {
     struct sim_record *record = &s->record;
-    if (record->num_replans < SIM_MOST_REPLANS) {
+    if (record->num_replans < SIM_MOST_REPLANS)
         record->replan_s[record->num_replans] = s->now_s;
-        record->replan_gain[record->num_replans] = forecast->kept_s / forecast->rest_s - 1;
-    }
     record->num_replans++;
     record->last = *forecast;
 }
 
 static void tick(struct sim *s, struct client *c)
 {
-    struct sluice_auto_forecast forecast;
+    struct sluice_plan_forecast forecast;
     const struct sluice_trainer_seen trainer = {0};
     c->last_tick_s = s->now_s;
-    if (sluice_auto_plan_tick(c->plan, ns_of(s->now_s), c->next_item, c->rows, c->num_rows,
-                              &trainer, &forecast)) {
+    if (sluice_controller_update(c->plan, ns_of(s->now_s), c->next_item, c->rows, c->num_rows,
+                                 &trainer, &forecast)) {
         if (c == s->clients)
             note_replan(s, &forecast);
         if (getenv("SLUICE_TEST_VERBOSE"))
-            printf("%d %.2f s: %s; %.2f s, was %.2f\n", (int)(c - s->clients), s->now_s,
-                   forecast.reason, forecast.rest_s, forecast.kept_s);
+            printf("%d %.2f s: %s; %.2f s\n", (int)(c - s->clients), s->now_s, forecast.reason,
+                   forecast.rest_s);
     }
     c->num_rows = 0;
 }
@@ -553,6 +554,16 @@ static void serve(struct sim *s, struct item *item)
         start_storage(s);
         return;
     }
+    if (item->row.asked.form != SLUICE_FORM_RAW) { /* no room: the file is sent */
+        double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+        sim_true_costs(&s->scenario, item->row.index, cost);
+        item->storage_s = cost[0][SLUICE_STORAGE_CPU];
+        item->compute_s = cost[0][SLUICE_COMPUTE_CPU];
+        item->bytes = cost[0][SLUICE_NETWORK];
+        item->beside_s = storage_beside_s(&s->scenario, 0, item->bytes);
+        item->row.got = sluice_test_choices()->at[0];
+        item->row.payload_bytes = (size_t)item->bytes;
+    }
     s->stolen_s += item->storage_s;
     item->row.storage_ns = ns_of(item->storage_s);
     item->row.storage_cpu_ns = ns_of(fmax(0, item->storage_s - item->beside_s));
@@ -578,7 +589,7 @@ static void ask(struct sim *s, struct client *c, unsigned chosen, bool is_alone)
     c->under_way.bytes += c->expected.bytes;
     c->under_way.compute_s += c->expected.compute_s;
     c->asked_s = s->now_s;
-    c->worth = sluice_auto_plan_storage_worth(c->plan);
+    c->worth = sluice_controller_storage_worth(c->plan);
     *item = (struct item){
         .client = (int)(c - s->clients),
         .expected = c->expected,
@@ -603,21 +614,25 @@ static void ask(struct sim *s, struct client *c, unsigned chosen, bool is_alone)
 
 static void ask_on(struct sim *s, struct client *c)
 {
+    const struct sluice_tuning *tuning =
+        s->scenario.tuning ? s->scenario.tuning : sluice_tuning_default();
+    const double interval_s = tuning->interval_s;
     while (!c->is_gone && c->free && c->next_item < c->num_items) {
         if (!c->is_chosen) {
-            if (s->now_s - c->last_tick_s >= SIM_INTERVAL_S &&
-                (c->num_rows >= MIN_ROWS || s->now_s - c->last_tick_s >= MOST_INTERVAL_S))
+            if (s->now_s - c->last_tick_s >= interval_s &&
+                ((double)c->num_rows >= tuning->min_rows ||
+                 s->now_s - c->last_tick_s >= 8 * interval_s))
                 tick(s, c);
             c->expected = (struct sluice_expected){0};
             c->choice = c->node.is_greedy
                             ? 3
-                            : sluice_auto_plan_choose(c->plan, c->next_item % NUM_ITEMS,
-                                                      &c->under_way, &c->expected);
+                            : sluice_controller_choose(c->plan, c->next_item % NUM_ITEMS,
+                                                       &c->under_way, &c->expected);
             c->is_chosen = true;
         }
-        const struct sluice_auto_bounds bounds =
-            c->node.is_greedy ? (struct sluice_auto_bounds){512, 512}
-                              : sluice_auto_plan_bounds(c->plan, c->num_rows);
+        const struct sluice_plan_bounds bounds =
+            c->node.is_greedy ? (struct sluice_plan_bounds){512, 512}
+                              : sluice_controller_bounds(c->plan, c->num_rows);
         if ((c->num_away > 0 && c->num_away >= bounds.max_away) ||
             (c->num_open > 0 && c->num_open >= bounds.max_unfinished))
             return;
@@ -647,7 +662,7 @@ static void look(struct sim *s)
     if (s->now_s >= s->next_noise_s) {
         s->next_noise_s += SIM_INTERVAL_S;
         for (int j = 0; j < s->scenario.num_clients; j++)
-            s->clients[j].link_noise = jitter(s);
+            s->clients[j].link_noise = s->scenario.is_link_steady ? 1 : jitter(s);
     }
     count_work(s);
     struct sluice_cpu_load load = {
@@ -785,7 +800,7 @@ static void make_client(struct sim *s, int j)
         .compute_cores = c->node.compute_cores,
         .gpu_samples_per_s = INFINITY,
         .disk_bytes_per_s = scenario->disk_bytes_per_s};
-    struct sluice_auto_plan_options options = {
+    struct sluice_controller_options options = {
         .model = sluice_test_model(),
         .forms = FORMS,
         .rates = scenario->believed ? *scenario->believed : truth,
@@ -794,17 +809,17 @@ static void make_client(struct sim *s, int j)
                  .compute_cores = fmax(1, ceil(c->node.compute_cores)),
                  .gpu_samples_per_s = INFINITY},
         .is_fixed = scenario->is_fixed,
-        .without = scenario->without,
+        .tuning = scenario->tuning,
     };
     options.model.has_jpeg_index = scenario->believes_index;
     if (scenario->has_transport)
         options.transport = sim_transport();
     c->num_items = scenario->num_items ? scenario->num_items : SIZE_MAX;
-    const struct sluice_auto_epoch epoch =
+    const struct sluice_plan_epoch epoch =
         sim_epoch(scenario->num_items ? scenario->num_items : NUM_ITEMS);
-    struct sluice_auto_forecast forecast;
-    if (sluice_auto_plan_create(&options, &c->plan, NULL) != SLUICE_OK ||
-        sluice_auto_plan_begin(c->plan, &epoch, 0, &forecast, NULL) != SLUICE_OK)
+    struct sluice_plan_forecast forecast;
+    if (sluice_controller_create(&options, &c->plan, NULL) != SLUICE_OK ||
+        sluice_controller_begin(c->plan, &epoch, 0, &forecast, NULL) != SLUICE_OK)
         abort();
     if (j == 0)
         s->record.first = s->record.last = forecast;
@@ -841,7 +856,7 @@ struct sim *sim_create(const struct sim_scenario *scenario)
 void sim_destroy(struct sim *s)
 {
     for (int j = 0; j < s->scenario.num_clients; j++)
-        sluice_auto_plan_destroy(s->clients[j].plan);
+        sluice_controller_destroy(s->clients[j].plan);
     free(s->clients);
     free(s->heap);
     free(s);
@@ -857,7 +872,7 @@ const struct sim_record *sim_record(const struct sim *s)
     return &s->record;
 }
 
-struct sluice_auto_plan *sim_plan(const struct sim *s, int client)
+struct sluice_controller *sim_plan(const struct sim *s, int client)
 {
     return s->clients[client].plan;
 }

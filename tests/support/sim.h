@@ -1,7 +1,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_SIM_H
 #define SLUICE_TESTS_SUPPORT_SIM_H
 
-#include "compute_client/replan/auto_plan.h"
+#include "compute_client/replan/controller.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
  * Threads: none; a simulation belongs to one thread. */
 
 #define SIM_MOST_CLIENTS 8
-#define SIM_INTERVAL_S 0.25 /* between two looks of a plan, as auto_chooser.c has it */
+#define SIM_INTERVAL_S 0.25 /* the link's noise changes */
 
 /* Rates from the phase before up to until_s; 0: as the client or the scenario says. */
 struct sim_phase {
@@ -45,7 +45,10 @@ struct sim_scenario {
     double pace_s;
     /* True costs over the model's; 0 stands for 1. */
     double storage_factor, compute_factor, byte_factor;
-    double noise; /* each item's CPU time is off by up to so much, the link from look to look */
+    /* Each item's CPU time is off by up to so much, and the link from interval to interval, unless
+     * is_link_steady. */
+    double noise;
+    bool is_link_steady;
     double external_price;               /* of storage CPU, in place of the server's own; 0: none */
     bool has_index, believes_index;      /* of the JPEGs: is there; the plan is told so */
     bool has_transport;                  /* samples take CPU time beside their ops */
@@ -53,7 +56,7 @@ struct sim_scenario {
     size_t num_items;                    /* of each client's epoch; 0: endless */
     const struct sluice_rates *believed; /* by the plan, to begin with; NULL: the truth */
     bool is_fixed;                       /* the first plan stays */
-    const char *without; /* a layer of the plan to leave out (auto_plan.h); NULL: none */
+    const struct sluice_tuning *tuning;  /* borrowed; NULL: the default */
 };
 
 #define SIM_MOST_REPLANS 400
@@ -61,8 +64,8 @@ struct sim_scenario {
 /* Of client 0. */
 struct sim_record {
     size_t num_replans;
-    double replan_s[SIM_MOST_REPLANS], replan_gain[SIM_MOST_REPLANS];
-    struct sluice_auto_forecast first, last;
+    double replan_s[SIM_MOST_REPLANS];
+    struct sluice_plan_forecast first, last;
     size_t counts[SLUICE_MAX_CHOICES];
     struct {
         size_t all, files;
@@ -83,7 +86,7 @@ void sim_measure(struct sim *sim, double seconds, double time_s[SIM_MOST_CLIENTS
 
 void sim_leave(struct sim *sim, int client); /* asks for nothing more */
 const struct sim_record *sim_record(const struct sim *sim);
-struct sluice_auto_plan *sim_plan(const struct sim *sim, int client);
+struct sluice_controller *sim_plan(const struct sim *sim, int client);
 double sim_price(const struct sim *sim);
 
 /* Samples that client 0 could have done since the last sim_measure() began, knowing all paces. */
@@ -99,7 +102,7 @@ double sim_joint_optimum(const struct sim_scenario *scenario, int num_clients);
 double sim_oracle_s(const struct sim_scenario *scenario);
 
 /* The simulated dataset, for tests that drive a plan by hand: num_items items of it. */
-struct sluice_auto_epoch sim_epoch(size_t num_items);
+struct sluice_plan_epoch sim_epoch(size_t num_items);
 void sim_true_costs(const struct sim_scenario *scenario, size_t index,
                     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);
 struct sluice_transport_cost sim_transport(void);

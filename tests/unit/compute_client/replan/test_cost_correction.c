@@ -1,4 +1,4 @@
-#include "compute_client/replan/auto_costs.h"
+#include "compute_client/replan/cost_correction.h"
 
 #include "support/choices.h"
 #include "support/test.h"
@@ -10,14 +10,15 @@
 #define COMPUTE SLUICE_COMPUTE_CPU
 #define BYTES SLUICE_NETWORK
 
+static const struct sluice_tuning *tuning;
 static struct sluice_choice_model model;
 static struct sluice_sample_facts facts;
 static double plain[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]; /* by the model */
 static const struct sluice_transport_cost no_transport;
 
 /* Rows of a choice that take so many times what the model says. */
-static void learn(struct sluice_auto_costs *costs, unsigned choice, int num_rows, double storage,
-                  double compute, double bytes)
+static void learn(struct sluice_cost_correction *costs, unsigned choice, int num_rows,
+                  double storage, double compute, double bytes)
 {
     const double seen[SLUICE_NUM_RESOURCES] = {
         [STORAGE] = storage * plain[choice][SLUICE_STORAGE_CPU],
@@ -25,8 +26,8 @@ static void learn(struct sluice_auto_costs *costs, unsigned choice, int num_rows
         [BYTES] = bytes * plain[choice][SLUICE_NETWORK],
     };
     for (int i = 0; i < num_rows; i++) {
-        sluice_auto_costs_learn(costs, choice, &facts, seen, 110000);
-        sluice_auto_costs_settle(costs);
+        sluice_cost_correction_learn(costs, choice, &facts, seen, 110000);
+        sluice_cost_correction_settle(costs);
     }
 }
 
@@ -37,9 +38,10 @@ static void nothing_seen_is_the_model_and_the_transport(void)
                                                     .storage_s_per_byte = 3e-9,
                                                     .compute_s_per_sample = 4e-3,
                                                     .compute_s_per_byte = 5e-9};
-    const struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
+    const struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&model, &transport, tuning);
     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-    sluice_auto_costs_of(&costs, &facts, cost);
+    sluice_cost_correction_costs(&costs, &facts, cost);
     for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
         const double bytes = plain[c][SLUICE_NETWORK];
         CU_ASSERT_EQUAL(cost[c][SLUICE_NETWORK], bytes);
@@ -54,49 +56,52 @@ static void nothing_seen_is_the_model_and_the_transport(void)
 
 static void a_factor_goes_to_what_is_seen_and_forgets(void)
 {
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&model, &no_transport, tuning);
     learn(&costs, CROP, 400, 3, 2, 1.25);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 3, 0.15);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][BYTES], 1.25, 0.03);
     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-    sluice_auto_costs_of(&costs, &facts, cost);
+    sluice_cost_correction_costs(&costs, &facts, cost);
     CU_ASSERT_DOUBLE_EQUAL(cost[CROP][SLUICE_STORAGE_CPU],
                            costs.factor[CROP][STORAGE] * plain[CROP][SLUICE_STORAGE_CPU], 1e-12);
     learn(&costs, CROP, 8000, 1, 1, 1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 0.02);
 }
 
-/* However many rows come in a moment, it is one of the last eight or so. */
-static void a_moment_does_not_make_the_factor(void)
+/* However many rows come in an interval, it is one of the last eight or so. */
+static void an_interval_does_not_make_the_factor(void)
 {
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
-    double of_moment = 0;
-    for (int moment = 0; moment < 40; moment++) {
-        const double times = moment < 20 ? 1 : 2;
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&model, &no_transport, tuning);
+    double of_one = 0;
+    for (int interval = 0; interval < 40; interval++) {
+        const double times = interval < 20 ? 1 : 2;
         const double seen[SLUICE_NUM_RESOURCES] = {
             [STORAGE] = times * plain[CROP][SLUICE_STORAGE_CPU],
             [COMPUTE] = times * plain[CROP][SLUICE_COMPUTE_CPU],
             [BYTES] = plain[CROP][SLUICE_NETWORK],
         };
         for (int i = 0; i < 3000; i++)
-            sluice_auto_costs_learn(&costs, CROP, &facts, seen, 110000);
-        sluice_auto_costs_settle(&costs);
-        if (moment == 20)
-            of_moment = costs.factor[CROP][COMPUTE];
+            sluice_cost_correction_learn(&costs, CROP, &facts, seen, 110000);
+        sluice_cost_correction_settle(&costs);
+        if (interval == 20)
+            of_one = costs.factor[CROP][COMPUTE];
     }
-    CU_ASSERT(of_moment > 1.05 && of_moment < 1.2);
+    CU_ASSERT(of_one > 1.05 && of_one < 1.2);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][COMPUTE], 2, 0.1);
 }
 
-static void others_of_the_side_follow_but_for_bytes(void)
+static void other_choices_follow_on_the_same_resource_but_for_bytes(void)
 {
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&model, &no_transport, tuning);
     learn(&costs, CROP, 400, 3, 2, 1.25);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[3][STORAGE], 3, 0.2);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[0][COMPUTE], 2, 0.1);
     CU_ASSERT_EQUAL(costs.factor[SLUICE_TEST_U8_PACKED][BYTES], 1);
-    /* A choice of its own mind goes its own way. */
+    /* A choice that rows say something else of has its own factor. */
     learn(&costs, 3, 1000, 1, 2, 1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[3][STORAGE], 1, 0.1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 3, 0.2);
@@ -105,8 +110,9 @@ static void others_of_the_side_follow_but_for_bytes(void)
 /* Handing out a file is next to nothing in the model, and a clock's reading in a row. */
 static void what_is_no_work_teaches_nothing(void)
 {
-    CU_ASSERT_FATAL(plain[0][SLUICE_STORAGE_CPU] < SLUICE_LEAST_LEARNT_S);
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    CU_ASSERT_FATAL(plain[0][SLUICE_STORAGE_CPU] < tuning->least_work_s);
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&model, &no_transport, tuning);
     learn(&costs, 0, 5000, 40, 1, 1);
     for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++)
         CU_ASSERT_EQUAL(costs.factor[c][STORAGE], 1);
@@ -117,14 +123,15 @@ static void reading_is_not_counted_twice(void)
 {
     const double read_s = plain[CROP][SLUICE_STORAGE_CPU];
     const struct sluice_transport_cost transport = {.storage_s_per_sample = read_s};
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &transport);
+    struct sluice_cost_correction costs = sluice_cost_correction_init(&model, &transport, tuning);
     learn(&costs, CROP, 400, 2, 1, 1);
     CU_ASSERT_DOUBLE_EQUAL(costs.factor[CROP][STORAGE], 1, 1e-9);
 }
 
-static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
+static void neither_one_outlier_nor_many_carry_a_factor_away(void)
 {
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&model, &no_transport);
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&model, &no_transport, tuning);
     learn(&costs, CROP, 100, 1, 1, 1);
     learn(&costs, CROP, 1, 1e6, 1e6, 1e6);
     SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
@@ -135,11 +142,11 @@ static void no_row_and_no_row_of_rows_carries_a_factor_away(void)
     CU_ASSERT(costs.factor[CROP][BYTES] <= 4);
 }
 
-static double disk_of(const struct sluice_auto_costs *costs, const struct sluice_sample_facts *of,
-                      unsigned choice)
+static double disk_of(const struct sluice_cost_correction *costs,
+                      const struct sluice_sample_facts *of, unsigned choice)
 {
     double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
-    sluice_auto_costs_of(costs, of, cost);
+    sluice_cost_correction_costs(costs, of, cost);
     return cost[choice][SLUICE_DISK];
 }
 
@@ -150,32 +157,33 @@ static void what_is_read_follows_what_was(void)
     middle.crop.height = 100;
     struct sluice_choice_model indexed = model;
     indexed.has_jpeg_index = true;
-    struct sluice_auto_costs costs = sluice_auto_costs_init(&indexed, &no_transport);
+    struct sluice_cost_correction costs =
+        sluice_cost_correction_init(&indexed, &no_transport, tuning);
     const double part = sluice_choice_read_bytes(&indexed, &middle, CROP);
     CU_ASSERT_FATAL(part < 60000);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
     /* Whole files say nothing of parts. */
     const double seen[SLUICE_NUM_RESOURCES] = {0};
-    sluice_auto_costs_learn(&costs, 0, &middle, seen, 110000);
-    sluice_auto_costs_settle(&costs);
+    sluice_cost_correction_learn(&costs, 0, &middle, seen, 110000);
+    sluice_cost_correction_settle(&costs);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), part);
     /* Parts say it of all choices. */
     for (int i = 0; i < 400; i++)
-        sluice_auto_costs_learn(&costs, CROP, &middle, seen, 1.2 * part);
-    sluice_auto_costs_settle(&costs);
+        sluice_cost_correction_learn(&costs, CROP, &middle, seen, 1.2 * part);
+    sluice_cost_correction_settle(&costs);
     CU_ASSERT_DOUBLE_EQUAL(disk_of(&costs, &middle, CROP), 1.2 * part, 0.02 * part);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, 3), disk_of(&costs, &middle, CROP));
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, 0), 110000);
     /* There is no index after all; and no more than a file is counted on. */
     for (int i = 0; i < 20000; i++)
-        sluice_auto_costs_learn(&costs, CROP, &middle, seen, 1.3 * 110000);
-    sluice_auto_costs_settle(&costs);
+        sluice_cost_correction_learn(&costs, CROP, &middle, seen, 1.3 * 110000);
+    sluice_cost_correction_settle(&costs);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), 110000);
     /* Without one nothing is expected to be read in part, and nothing learnt of it. */
-    costs = sluice_auto_costs_init(&model, &no_transport);
-    sluice_auto_costs_learn(&costs, CROP, &middle, seen, part);
-    sluice_auto_costs_settle(&costs);
+    costs = sluice_cost_correction_init(&model, &no_transport, tuning);
+    sluice_cost_correction_learn(&costs, CROP, &middle, seen, part);
+    sluice_cost_correction_settle(&costs);
     CU_ASSERT_EQUAL(disk_of(&costs, &middle, CROP), 110000);
     CU_ASSERT_EQUAL(costs.read_factor, 1);
 }
@@ -185,12 +193,12 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(nothing_seen_is_the_model_and_the_transport),
         SLUICE_TEST(a_factor_goes_to_what_is_seen_and_forgets),
-        SLUICE_TEST(a_moment_does_not_make_the_factor),
-        SLUICE_TEST(others_of_the_side_follow_but_for_bytes),
+        SLUICE_TEST(an_interval_does_not_make_the_factor),
+        SLUICE_TEST(other_choices_follow_on_the_same_resource_but_for_bytes),
         SLUICE_TEST(what_is_no_work_teaches_nothing),
         SLUICE_TEST(reading_is_not_counted_twice),
         SLUICE_TEST(what_is_read_follows_what_was),
-        SLUICE_TEST(no_row_and_no_row_of_rows_carries_a_factor_away),
+        SLUICE_TEST(neither_one_outlier_nor_many_carry_a_factor_away),
     };
     struct sluice_pipeline *pipeline = NULL;
     if (sluice_pipeline_parse(
@@ -199,9 +207,10 @@ int main(void)
         return 1;
     const struct sluice_draw_key key = {.seed = 1};
     facts = sluice_sample_facts_make(pipeline, 110000, 500, 375, 0, &key);
+    tuning = sluice_tuning_default();
     model = sluice_test_model();
     sluice_choice_model_costs(&model, &facts, plain);
-    const int failed = sluice_test_run("auto_costs", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_run("cost_correction", tests, SLUICE_TEST_COUNT(tests));
     sluice_pipeline_destroy(pipeline);
     return failed;
 }

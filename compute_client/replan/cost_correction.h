@@ -1,0 +1,61 @@
+#ifndef SLUICE_COMPUTE_CLIENT_REPLAN_COST_CORRECTION_H
+#define SLUICE_COMPUTE_CLIENT_REPLAN_COST_CORRECTION_H
+
+#include "compute_client/load/tuning.h"
+#include "plan/choice_cost.h"
+#include "plan/transport_cost.h"
+
+/* What a sample costs in each choice, by the model and by what the rows that came in say of it:
+ *
+ *     cost of the ops by the model  x  factor of the choice and resource  +  transport
+ *
+ * A factor is a ratio estimator: the sum of what rows of the choice cost over the sum of what the
+ * model said, over the last correction_rows or so.  A choice with few rows or none shrinks towards
+ * the factor of all choices on its resource, as one machine runs them all (but bytes of one form
+ * say nothing of another's).
+ *
+ * Where only a part of a file is expected to be read (sluice_choice_read_bytes()), a factor of its
+ * own says how far that is right, as an index may be missing or of other files.
+ *
+ * - Work that the model takes for less than least_work_s (handing out a file, copying pixels) is
+ *   all transport and teaches nothing.
+ * - No row counts for more than max_factor times what its resource's factor lets expect, nor for
+ *   more than max_row_factor times the model, so that outliers do not carry a factor away.
+ *
+ * Threads: one at a time; a plain value. */
+
+struct sluice_cost_ratio {
+    double seen, expected, rows;
+};
+
+struct sluice_cost_correction {
+    const struct sluice_tuning *tuning; /* borrowed */
+    struct sluice_choice_model model;
+    struct sluice_transport_cost transport;
+    struct sluice_cost_ratio ratios[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+    struct sluice_cost_ratio read; /* bytes of files of which a part is expected to be read */
+    /* As of the last settle; those of resources that are not modelled mean nothing. */
+    double read_factor;
+    double resource_factor[SLUICE_NUM_RESOURCES];
+    double factor[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
+};
+
+/* Every factor is 1. */
+struct sluice_cost_correction
+sluice_cost_correction_init(const struct sluice_choice_model *model,
+                            const struct sluice_transport_cost *transport,
+                            const struct sluice_tuning *tuning);
+
+/* As sluice_choice_model_costs, corrected and with the transport. */
+void sluice_cost_correction_costs(const struct sluice_cost_correction *costs,
+                                  const struct sluice_sample_facts *facts,
+                                  double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES]);
+
+/* A row of the choice took so much: CPU seconds as the nodes' workers measure them, bytes of
+ * payload; and so many bytes of the file were read.  Counts from the next settle on. */
+void sluice_cost_correction_learn(struct sluice_cost_correction *costs, unsigned choice,
+                                  const struct sluice_sample_facts *facts,
+                                  const double seen[SLUICE_NUM_RESOURCES], double read_bytes);
+void sluice_cost_correction_settle(struct sluice_cost_correction *costs);
+
+#endif

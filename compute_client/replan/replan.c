@@ -1,0 +1,309 @@
+#include "compute_client/replan/replan.h"
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Intervals after which too few rows are enough. */
+#define MAX_INTERVALS 8
+
+/* More rows in an interval than that are thrown away: memory is bounded. */
+#define MAX_ROWS 32768
+
+/* One choice in so many is timed. */
+#define TIMED_CHOICES 64
+
+struct sluice_replan {
+    pthread_mutex_t lock;
+    struct sluice_row_seen *rows; /* MAX_ROWS */
+    size_t num_rows;
+    bool has_overflowed;
+    struct sluice_trainer_seen trainer; /* since the last look */
+    uint64_t trained_ns;                /* of the epoch, the same included */
+    uint64_t last_batch_ns;             /* the trainer took one; 0: none in this epoch */
+    unsigned last_batch_n;
+
+    /* The loader thread's, while an epoch runs. */
+    const struct sluice_tuning *tuning;
+    uint64_t interval_ns;
+    struct sluice_choices choices;
+    struct sluice_controller *controller;
+    struct sluice_row_seen *looked_at; /* MAX_ROWS; swapped with rows */
+    uint64_t begin_ns, last_look_ns;
+    struct sluice_plan_stats stats;
+    uint64_t num_choices;
+    uint64_t asked[SLUICE_MAX_CHOICES]; /* since the last look */
+};
+
+struct text {
+    char chars[512];
+    size_t used;
+};
+
+static void SLUICE_PRINTF(2, 3) append(struct text *text, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(text->chars + text->used, sizeof(text->chars) - text->used, fmt, args);
+    va_end(args);
+    if (n > 0)
+        text->used += (size_t)n;
+    if (text->used >= sizeof(text->chars))
+        text->used = sizeof(text->chars) - 1;
+}
+
+/* "net_down 0.71, storage_cpu 0.29" */
+static struct text prices_text(const double price[SLUICE_NUM_RESOURCES])
+{
+    struct text text = {0};
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        if (price[r] >= 0.005)
+            append(&text, "%s%s %.2f", text.used ? ", " : "",
+                   sluice_resource_name((enum sluice_resource)r), price[r]);
+    }
+    return text;
+}
+
+static struct text rates_text(const struct sluice_rates *rates)
+{
+    struct text text = {0};
+    append(&text,
+           "link %.4g Mbit/s, storage %.3g cores, compute %.3g cores, trainer %.4g samples/s",
+           rates->link_bytes_per_s * 8e-6, rates->storage_cores, rates->compute_cores,
+           rates->gpu_samples_per_s);
+    if (rates->disk_bytes_per_s < INFINITY)
+        append(&text, ", disk %.4g MB/s", rates->disk_bytes_per_s * 1e-6);
+    return text;
+}
+
+/* " raw@0 x0.00 x1.02 x1.00" for what was asked for since the last look: by what the model's
+ * storage CPU, compute CPU and bytes are multiplied. */
+static struct text corrections_text(const struct sluice_replan *replan)
+{
+    struct text text = {0};
+    for (unsigned c = 0; c < replan->choices.num; c++) {
+        if (!replan->asked[c])
+            continue;
+        append(&text, " %s", sluice_choice_name(replan->choices.at[c]));
+        SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
+            append(&text, " x%.3f",
+                   sluice_controller_correction(replan->controller, c, (enum sluice_resource)s));
+    }
+    return text;
+}
+
+/* --- what the loader asks and tells --- */
+
+static void look(struct sluice_replan *replan, size_t index, uint64_t now)
+{
+    pthread_mutex_lock(&replan->lock);
+    if ((double)replan->num_rows < replan->tuning->min_rows &&
+        now - replan->last_look_ns < MAX_INTERVALS * replan->interval_ns) {
+        pthread_mutex_unlock(&replan->lock);
+        return;
+    }
+    struct sluice_row_seen *rows = replan->rows;
+    const size_t num_rows = replan->has_overflowed ? 0 : replan->num_rows;
+    const struct sluice_trainer_seen trainer = replan->trainer;
+    replan->rows = replan->looked_at;
+    replan->looked_at = rows;
+    replan->num_rows = 0;
+    replan->has_overflowed = false;
+    replan->trainer = (struct sluice_trainer_seen){0};
+    pthread_mutex_unlock(&replan->lock);
+
+    replan->last_look_ns = now;
+    replan->stats.looks++;
+    const double at_s = (double)(now - replan->begin_ns) * 1e-9;
+    struct sluice_plan_forecast forecast;
+    if (sluice_controller_update(replan->controller, now, index, rows, num_rows, &trainer,
+                                 &forecast)) {
+        replan->stats.replans++;
+        sluice_log(
+            SLUICE_LOG_INFO,
+            "re-plan %llu at %.2f s, before item %zu: %s; the limit is %s; prices %s; the rest "
+            "takes %.3f s",
+            (unsigned long long)replan->stats.replans, at_s, index, forecast.reason,
+            sluice_resource_name(forecast.slowest), prices_text(forecast.dual).chars,
+            forecast.rest_s);
+    }
+    if (sluice_log_is_enabled(SLUICE_LOG_DEBUG)) {
+        struct text text = {0};
+        for (unsigned c = 0; c < replan->choices.num; c++) {
+            if (replan->asked[c])
+                append(&text, " %s %llu", sluice_choice_name(replan->choices.at[c]),
+                       (unsigned long long)replan->asked[c]);
+        }
+        const struct sluice_rates rates = sluice_controller_rates(replan->controller);
+        const struct sluice_plan_bounds bounds = sluice_controller_bounds(replan->controller, 0);
+        sluice_log(SLUICE_LOG_DEBUG,
+                   "plan at %.3f s, item %zu: %s; done %zu, away %u, unfinished %u; asked%s", at_s,
+                   index, rates_text(&rates).chars, num_rows, bounds.max_away,
+                   bounds.max_unfinished, text.chars);
+        sluice_log(SLUICE_LOG_DEBUG, "costs at %.3f s: price of storage CPU %.4g; model%s", at_s,
+                   sluice_controller_storage_price(replan->controller),
+                   corrections_text(replan).chars);
+    }
+    memset(replan->asked, 0, sizeof(replan->asked));
+}
+
+/* Until the first look, after which nobody asks. */
+static size_t rows_in(struct sluice_replan *replan)
+{
+    if (replan->stats.looks > 0)
+        return 0;
+    pthread_mutex_lock(&replan->lock);
+    const size_t num_rows = replan->num_rows;
+    pthread_mutex_unlock(&replan->lock);
+    return num_rows;
+}
+
+static struct sluice_ask choose(void *ctx, size_t index, const struct sluice_sampler_item *item,
+                                const struct sluice_expected *under_way)
+{
+    (void)item;
+    struct sluice_replan *replan = ctx;
+    const uint64_t now = sluice_clock_ns();
+    if (now - replan->last_look_ns >= replan->interval_ns) {
+        const uint64_t start_ns = sluice_thread_cpu_ns();
+        look(replan, index, now);
+        replan->stats.looks_s += (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
+    }
+    const bool is_timed = replan->num_choices++ % TIMED_CHOICES == 0;
+    const uint64_t start_ns = is_timed ? sluice_thread_cpu_ns() : 0;
+    struct sluice_expected expected;
+    const unsigned choice =
+        sluice_controller_choose(replan->controller, index, under_way, &expected);
+    if (is_timed)
+        replan->stats.choices_s +=
+            TIMED_CHOICES * (double)(sluice_thread_cpu_ns() - start_ns) * 1e-9;
+    replan->asked[choice]++;
+    const struct sluice_plan_bounds bounds =
+        sluice_controller_bounds(replan->controller, rows_in(replan));
+    return (struct sluice_ask){
+        .choice = replan->choices.at[choice],
+        .max_away = bounds.max_away,
+        .max_unfinished = bounds.max_unfinished,
+        .storage_worth = sluice_controller_storage_worth(replan->controller),
+        .expected = expected,
+    };
+}
+
+static void on_row(void *ctx, const struct sluice_row_seen *row)
+{
+    struct sluice_replan *replan = ctx;
+    pthread_mutex_lock(&replan->lock);
+    if (replan->num_rows < MAX_ROWS)
+        replan->rows[replan->num_rows++] = *row;
+    else
+        replan->has_overflowed = true;
+    pthread_mutex_unlock(&replan->lock);
+}
+
+/* The time between two batches, without the wait for the second, was spent on the first. */
+static void on_batch(void *ctx, unsigned n, uint64_t waited_ns, uint64_t now_ns)
+{
+    struct sluice_replan *replan = ctx;
+    pthread_mutex_lock(&replan->lock);
+    if (replan->last_batch_ns) {
+        replan->trainer.samples += replan->last_batch_n;
+        const uint64_t busy_ns = now_ns - replan->last_batch_ns - waited_ns;
+        replan->trainer.busy_ns += busy_ns;
+        replan->trained_ns += busy_ns;
+    }
+    replan->last_batch_ns = now_ns;
+    replan->last_batch_n = n;
+    pthread_mutex_unlock(&replan->lock);
+}
+
+/* --- from outside --- */
+
+sluice_status sluice_replan_begin(struct sluice_replan *replan,
+                                  const struct sluice_plan_epoch *epoch,
+                                  struct sluice_chooser *face, struct sluice_err *err)
+{
+    struct sluice_plan_forecast forecast;
+    const uint64_t now = sluice_clock_ns(), cpu_start_ns = sluice_thread_cpu_ns();
+    if (replan->trained_ns > 0) /* most of a short epoch comes after the last look */
+        sluice_controller_see_rest(replan->controller, &replan->trainer,
+                                   (double)replan->trainer.busy_ns / (double)replan->trained_ns);
+    const sluice_status status =
+        sluice_controller_begin(replan->controller, epoch, now, &forecast, err);
+    if (status != SLUICE_OK)
+        return status;
+    sluice_log(SLUICE_LOG_INFO,
+               "the plan takes %.3f s and %.1f MB, with %s the limit; no plan takes less than "
+               "%.3f s (gap %.3f%%); %s; prices %s",
+               forecast.rest_s, forecast.wire_bytes * 1e-6, sluice_resource_name(forecast.slowest),
+               forecast.bound_s, 100 * forecast.gap, rates_text(&forecast.rates).chars,
+               prices_text(forecast.dual).chars);
+    replan->num_rows = 0;
+    replan->has_overflowed = false;
+    replan->trainer = (struct sluice_trainer_seen){0};
+    replan->trained_ns = 0;
+    replan->last_batch_ns = 0;
+    replan->begin_ns = replan->last_look_ns = now;
+    replan->stats = (struct sluice_plan_stats){
+        .first_s = (double)(sluice_thread_cpu_ns() - cpu_start_ns) * 1e-9,
+    };
+    replan->num_choices = 0;
+    memset(replan->asked, 0, sizeof(replan->asked));
+    *face = (struct sluice_chooser){
+        .choose = choose,
+        .on_row = on_row,
+        .on_batch = on_batch,
+        .ctx = replan,
+    };
+    return SLUICE_OK;
+}
+
+struct sluice_plan_stats sluice_replan_stats(const struct sluice_replan *replan)
+{
+    struct sluice_plan_stats stats = replan->stats;
+    stats.solves = sluice_controller_solves(replan->controller);
+    stats.rates = sluice_controller_rates(replan->controller);
+    return stats;
+}
+
+sluice_status sluice_replan_create(const struct sluice_controller_options *options,
+                                   struct sluice_replan **out, struct sluice_err *err)
+{
+    struct sluice_replan *replan = calloc(1, sizeof(*replan));
+    if (!replan)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan");
+    pthread_mutex_init(&replan->lock, NULL);
+    replan->choices = options->model.choices;
+    replan->tuning = options->tuning ? options->tuning : sluice_tuning_default();
+    replan->interval_ns = (uint64_t)(replan->tuning->interval_s * 1e9);
+    replan->rows = calloc(MAX_ROWS, sizeof(*replan->rows));
+    replan->looked_at = calloc(MAX_ROWS, sizeof(*replan->looked_at));
+    sluice_status status = SLUICE_OK;
+    if (!replan->rows || !replan->looked_at)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan");
+    if (status == SLUICE_OK)
+        status = sluice_controller_create(options, &replan->controller, err);
+    if (status != SLUICE_OK) {
+        sluice_replan_destroy(replan);
+        return status;
+    }
+    *out = replan;
+    return SLUICE_OK;
+}
+
+void sluice_replan_destroy(struct sluice_replan *replan)
+{
+    if (!replan)
+        return;
+    sluice_controller_destroy(replan->controller);
+    free(replan->rows);
+    free(replan->looked_at);
+    pthread_mutex_destroy(&replan->lock);
+    free(replan);
+}

@@ -1,0 +1,452 @@
+#include "compute_client/replan/controller.h"
+
+#include "base/compiler.h"
+#include "support/choices.h"
+#include "support/sim.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The plan against simulated machines (support/sim.h), whose rates change when a test says so. */
+
+#define FORMS (1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8_PACKED)
+#define MBIT 125e3
+#define RATES(mbit, storage)                                                                       \
+    {                                                                                              \
+        .link_bytes_per_s = (mbit)*MBIT, .storage_cores = (storage), .compute_cores = 16,          \
+        .gpu_samples_per_s = INFINITY                                                              \
+    }
+#define ONE(mbit, storage, items)                                                                  \
+    .num_clients = 1, .clients = {{.link_bytes_per_s = (mbit)*MBIT, .compute_cores = 16}},         \
+    .storage_cores = (storage), .num_items = (items), .has_transport = true
+#define PHASES(of) .phases = (of), .num_phases = SLUICE_ARRAY_LEN(of)
+
+struct outcome {
+    double seconds, oracle_s;
+    struct sim_record record;
+    struct sluice_rates rates; /* as estimated at the end */
+};
+
+static struct outcome run_and(const struct sim_scenario *scenario,
+                              void (*look)(const struct sluice_controller *plan))
+{
+    struct sim *sim = sim_create(scenario);
+    struct outcome outcome = {.seconds = sim_run(sim, 1e9), .oracle_s = sim_oracle_s(scenario)};
+    outcome.record = *sim_record(sim);
+    outcome.rates = sluice_controller_rates(sim_plan(sim, 0));
+    if (look)
+        look(sim_plan(sim, 0));
+    if (getenv("SLUICE_TEST_VERBOSE"))
+        printf("%s: %.2f s, with foresight %.2f s (%.3f), %zu re-plans\n", scenario->name,
+               outcome.seconds, outcome.oracle_s, outcome.seconds / outcome.oracle_s,
+               outcome.record.num_replans);
+    sim_destroy(sim);
+    return outcome;
+}
+
+static struct outcome run(const struct sim_scenario *scenario)
+{
+    return run_and(scenario, NULL);
+}
+
+static size_t replans_within(const struct outcome *outcome, double from_s, double to_s)
+{
+    const struct sim_record *record = &outcome->record;
+    size_t n = 0;
+    for (size_t i = 0; i < record->num_replans && i < SIM_MOST_REPLANS; i++)
+        n += record->replan_s[i] >= from_s && record->replan_s[i] < to_s;
+    return n;
+}
+
+static double share_of_files(const struct outcome *outcome, size_t phase)
+{
+    CU_ASSERT_FATAL(outcome->record.asked[phase].all > 100);
+    return (double)outcome->record.asked[phase].files / (double)outcome->record.asked[phase].all;
+}
+
+/* A plan that a test drives by hand. */
+static struct sluice_controller *make_plan(const struct sluice_rates *rates, uint32_t forms,
+                                           const struct sluice_plan_epoch *epoch,
+                                           struct sluice_plan_forecast *forecast)
+{
+    const struct sluice_choices choices = sluice_choices_of(epoch->pipeline);
+    const struct sluice_controller_options options = {
+        .model = sluice_choice_model_default(&choices),
+        .transport = sim_transport(),
+        .forms = forms,
+        .rates = *rates,
+        .most = {.link_bytes_per_s = INFINITY,
+                 .storage_cores = 4,
+                 .compute_cores = 16,
+                 .gpu_samples_per_s = INFINITY},
+    };
+    struct sluice_controller *plan = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_controller_create(&options, &plan, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_controller_begin(plan, epoch, 0, forecast, NULL), SLUICE_OK);
+    return plan;
+}
+
+static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
+{
+    const struct sim_scenario scenario = {"steady", ONE(300, 0.15, 8000)};
+    const struct outcome outcome = run(&scenario);
+    const struct sluice_plan_forecast *first = &outcome.record.first;
+    CU_ASSERT(first->gap >= 0 && first->gap < 0.01);
+    CU_ASSERT(first->bound_s <= first->rest_s);
+    CU_ASSERT_STRING_EQUAL(first->reason, "");
+    CU_ASSERT_DOUBLE_EQUAL(first->rest_s, outcome.oracle_s, 0.01 * outcome.oracle_s);
+    CU_ASSERT_DOUBLE_EQUAL(outcome.seconds, first->rest_s, 0.05 * first->rest_s);
+    CU_ASSERT(outcome.record.num_replans <= 1);
+}
+
+/* As much more is asked for as is done, so that a few round trips fill every queue. */
+static void the_time_until_the_first_interval_is_not_lost(void)
+{
+    const struct sim_scenario scenario = {"a short epoch", ONE(2000, 2, 2500)};
+    const struct outcome outcome = run(&scenario);
+    CU_ASSERT(outcome.oracle_s < 2 * sluice_tuning_default()->interval_s);
+    CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
+
+    const struct sluice_rates rates = RATES(2000, 2);
+    const struct sluice_plan_epoch epoch = sim_epoch(100);
+    struct sluice_plan_forecast forecast;
+    struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &forecast);
+    const struct sluice_plan_bounds first = sluice_controller_bounds(plan, 0);
+    const struct sluice_plan_bounds later = sluice_controller_bounds(plan, 1000);
+    CU_ASSERT(first.max_away >= 16 && first.max_away < 200);
+    CU_ASSERT(first.max_unfinished >= first.max_away);
+    CU_ASSERT_EQUAL(later.max_away, first.max_away + 1000);
+    CU_ASSERT_EQUAL(later.max_unfinished, first.max_unfinished + 1000);
+    sluice_controller_destroy(plan);
+}
+
+/* Every belief wrong by a factor of two to ten, upwards and downwards. */
+static void a_cold_start_ends_within_a_tenth_of_foresight(void)
+{
+    static const struct sluice_rates believed[] = {RATES(3000, 4), RATES(30, 0.04)};
+    const struct sim_scenario scenarios[] = {
+        {"cold", ONE(300, 0.15, 16000)},
+        {"cold, costs 2.5, 2.5, 1.2", ONE(300, 0.15, 16000), .storage_factor = 2.5,
+         .compute_factor = 2.5, .byte_factor = 1.2},
+        {"cold, costs 0.5, 0.5, 0.8", ONE(300, 0.15, 16000), .storage_factor = 0.5,
+         .compute_factor = 0.5, .byte_factor = 0.8},
+    };
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(scenarios); k++) {
+        for (size_t b = 0; b < 2; b++) {
+            struct sim_scenario scenario = scenarios[k];
+            scenario.believed = &believed[b];
+            const struct outcome outcome = run(&scenario);
+            CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
+            CU_ASSERT(outcome.record.num_replans >= 1);
+            CU_ASSERT(outcome.record.last.reason[0]);
+        }
+    }
+}
+
+/* Some seconds of one, some of the other, and back: at each change there are new prices soon, and
+ * the whole is not far from foresight. */
+static struct outcome check_there_and_back(const struct sim_scenario *scenario)
+{
+    const struct outcome outcome = run(scenario);
+    CU_ASSERT(outcome.seconds < 1.15 * outcome.oracle_s);
+    for (int p = 0; p < 2; p++) {
+        const double at_s = scenario->phases[p].until_s;
+        CU_ASSERT(replans_within(&outcome, at_s, at_s + 3) >= 1);
+    }
+    return outcome;
+}
+
+static void a_link_that_thins_and_widens_is_followed(void)
+{
+    static const struct sim_phase phases[] = {
+        {.until_s = 8}, {.until_s = 18, .link_bytes_per_s = 100 * MBIT}, {.until_s = INFINITY}};
+    const struct sim_scenario scenario = {"link 1000-100-1000", ONE(1000, 0.4, 40000),
+                                          PHASES(phases), .noise = 0.05};
+    const struct outcome outcome = check_there_and_back(&scenario);
+    /* From files to smaller forms and back. */
+    CU_ASSERT(share_of_files(&outcome, 0) > 0.3);
+    CU_ASSERT(share_of_files(&outcome, 1) < 0.05);
+    CU_ASSERT(share_of_files(&outcome, 2) > 0.3);
+}
+
+static void storage_cores_that_go_and_come_back_are_followed(void)
+{
+    static const struct sim_phase phases[] = {
+        {.until_s = 8}, {.until_s = 18, .storage_cores = 0.2}, {.until_s = INFINITY}};
+    const struct sim_scenario scenario = {"storage cores .8-.2-.8", ONE(500, 0.8, 40000),
+                                          PHASES(phases), .noise = 0.05};
+    const struct outcome outcome = check_there_and_back(&scenario);
+    CU_ASSERT(share_of_files(&outcome, 1) > 2 * share_of_files(&outcome, 0));
+    CU_ASSERT(share_of_files(&outcome, 1) > 2 * share_of_files(&outcome, 2));
+}
+
+/* A way that becomes longer looks like a slower link for the rest of the epoch, and costs little.
+ */
+static void a_longer_way_costs_little(void)
+{
+    static const struct sim_phase phases[] = {{.until_s = 3},
+                                              {.until_s = INFINITY, .latency_s = 0.05}};
+    const struct sim_scenario scenario = {"latency 1-51 ms", ONE(1000, 0.3, 40000), PHASES(phases),
+                                          .noise = 0.05};
+    const struct outcome outcome = run(&scenario);
+    CU_ASSERT(outcome.seconds > 15); /* so that there was time to go wrong */
+    CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
+}
+
+/* Less is under way than would hold a changed plan up for long: what was asked for before the link
+ * fell to a tenth is through within a second. */
+static void a_fall_of_the_link_is_over_soon(void)
+{
+    static const struct sim_phase phases[] = {
+        {.until_s = 6}, {.until_s = INFINITY, .link_bytes_per_s = 100 * MBIT}};
+    const struct sim_scenario scenario = {"link 1000-100", ONE(1000, 0.4, 14000), PHASES(phases),
+                                          .noise = 0.05};
+    const struct outcome outcome = run(&scenario);
+    CU_ASSERT(replans_within(&outcome, 6, 6.8) >= 1);
+    CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
+}
+
+static void noise_costs_less_than_a_tenth(void)
+{
+    const double noises[] = {0.15, 0.3};
+    for (size_t k = 0; k < 2; k++) {
+        const struct sim_scenario scenario = {"noise", ONE(300, 0.15, 40000), .noise = noises[k]};
+        const struct outcome outcome = run(&scenario);
+        CU_ASSERT(outcome.seconds > 50); /* so that there was time to swing in */
+        CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
+    }
+}
+
+static void the_trainers_rate_is_no_reason_to_solve(void)
+{
+    struct sluice_rates rates = RATES(20, 4);
+    rates.gpu_samples_per_s = 1e6;
+    const struct sluice_plan_epoch epoch = sim_epoch(4000);
+    struct sluice_plan_forecast forecast;
+    struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &forecast);
+    CU_ASSERT_EQUAL(forecast.slowest, SLUICE_NETWORK);
+    for (unsigned i = 1; i <= 50; i++) {
+        /* Its pace moves; at last it is the limit. */
+        const struct sluice_trainer_seen trainer = {
+            .samples = i > 20 ? 1 : 100,
+            .busy_ns = i > 20  ? 1000000000
+                       : i % 2 ? 1000000
+                               : 50000,
+        };
+        CU_ASSERT_FALSE(sluice_controller_update(plan, i * (uint64_t)250000000, 10 * i, NULL, 0,
+                                                 &trainer, &forecast));
+    }
+    CU_ASSERT(sluice_controller_rates(plan).gpu_samples_per_s < 2);
+    CU_ASSERT_EQUAL(sluice_controller_solves(plan), 1);
+    sluice_controller_destroy(plan);
+}
+
+/* Nobody said that the disk is slow, and nothing can be done about it. */
+static void a_slow_disk_is_seen_and_costs_nothing_more(void)
+{
+    static const struct sim_phase phases[] = {{.until_s = 2},
+                                              {.until_s = INFINITY, .disk_bytes_per_s = 20e6}};
+    const struct sim_scenario scenario = {"slow disk", ONE(1000, 1, 12000), PHASES(phases),
+                                          .noise = 0.05};
+    const struct outcome outcome = run(&scenario);
+    CU_ASSERT_DOUBLE_EQUAL(outcome.rates.disk_bytes_per_s, 20e6, 1e6);
+    CU_ASSERT(outcome.seconds < 1.05 * outcome.oracle_s);
+    CU_ASSERT(replans_within(&outcome, 0, phases[0].until_s + 2) >= 1);
+    CU_ASSERT_EQUAL(replans_within(&outcome, phases[0].until_s + 8, INFINITY), 0);
+}
+
+/* With an index of the files a slow disk is a reason to ask for crops. */
+static void a_slow_disk_reads_parts_where_it_can(void)
+{
+    struct sim_scenario scenario = {"slow disk, no index", ONE(1000, 1, 4000),
+                                    .disk_bytes_per_s = 20e6, .noise = 0.05};
+    const double whole_s = sim_oracle_s(&scenario);
+    scenario.name = "slow disk, index";
+    scenario.has_index = scenario.believes_index = true;
+    const struct outcome parts = run(&scenario);
+    CU_ASSERT(parts.seconds < 0.9 * whole_s);
+    CU_ASSERT(parts.seconds < 1.05 * parts.oracle_s);
+    CU_ASSERT_DOUBLE_EQUAL(parts.record.first.rest_s, parts.seconds, 0.05 * parts.seconds);
+    /* One that turns out to be of other files costs nothing but the first moments. */
+    scenario.name = "slow disk, stale index";
+    scenario.has_index = false;
+    CU_ASSERT(run(&scenario).seconds < 1.05 * whole_s);
+}
+
+/* What the plan asks for where nothing but the trainer is the limit is what it would ask for
+ * without one, not whichever plan is as fast: little is left to chance from epoch to epoch. */
+static void a_slow_trainer_leaves_the_plan_as_it_is(void)
+{
+    size_t counts[3][SLUICE_MAX_CHOICES] = {{0}};
+    for (int k = 0; k < 3; k++) {
+        struct sluice_rates rates = RATES(1000, 4);
+        rates.gpu_samples_per_s = k == 0 ? INFINITY : 50;
+        rates.link_bytes_per_s *= k == 2 ? 1.03 : 1; /* as another epoch may find it */
+        const struct sluice_plan_epoch epoch = sim_epoch(4000);
+        struct sluice_plan_forecast forecast;
+        struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &forecast);
+        CU_ASSERT_EQUAL(forecast.slowest == SLUICE_GPU, k > 0);
+        for (size_t i = 0; i < epoch.num_items; i++)
+            counts[k][sluice_controller_choose(plan, i, NULL, NULL)]++;
+        sluice_controller_destroy(plan);
+    }
+    for (unsigned c = 0; c < SLUICE_MAX_CHOICES; c++) {
+        CU_ASSERT_EQUAL(counts[0][c], counts[1][c]);
+        CU_ASSERT_DOUBLE_EQUAL((double)counts[1][c], (double)counts[2][c], 0.05 * 4000);
+    }
+}
+
+static void has_no_bounds(const struct sluice_controller *plan)
+{
+    const struct sluice_plan_bounds bounds = sluice_controller_bounds(plan, 0);
+    CU_ASSERT_EQUAL(bounds.max_away, UINT32_MAX);
+    CU_ASSERT_EQUAL(bounds.max_unfinished, UINT32_MAX);
+    CU_ASSERT_EQUAL(sluice_controller_solves(plan), 1);
+}
+
+static void a_fixed_plan_stays_whatever_is_seen(void)
+{
+    static const struct sim_phase phases[] = {
+        {.until_s = 1},
+        {.until_s = INFINITY, .link_bytes_per_s = 100 * MBIT, .storage_cores = 0.5}};
+    const struct sim_scenario scenario = {"fixed", ONE(1000, 4, 4000), PHASES(phases),
+                                          .storage_factor = 2, .is_fixed = true};
+    const struct outcome outcome = run_and(&scenario, has_no_bounds);
+    CU_ASSERT_EQUAL(outcome.record.num_replans, 0);
+    CU_ASSERT_EQUAL(outcome.rates.link_bytes_per_s, 1000 * MBIT);
+}
+
+static void has_corrections(const struct sluice_controller *plan)
+{
+    const unsigned crop = SLUICE_TEST_JPEG_CROP;
+    CU_ASSERT_DOUBLE_EQUAL(sluice_controller_correction(plan, crop, SLUICE_STORAGE_CPU), 3, 0.2);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_controller_correction(plan, crop, SLUICE_COMPUTE_CPU), 2, 0.1);
+    CU_ASSERT_DOUBLE_EQUAL(sluice_controller_correction(plan, crop, SLUICE_NETWORK), 1.25, 0.02);
+    /* A choice that was never made: the same CPUs, but bytes of its own. */
+    CU_ASSERT_DOUBLE_EQUAL(sluice_controller_correction(plan, 1, SLUICE_STORAGE_CPU), 3, 0.3);
+    CU_ASSERT_EQUAL(sluice_controller_correction(plan, 1, SLUICE_NETWORK), 1);
+}
+
+static void costs_are_corrected_by_what_is_seen_of_each_choice(void)
+{
+    const struct sim_scenario scenario = {"costs 3, 2, 1.25", ONE(100, 4, 4000),
+                                          .storage_factor = 3, .compute_factor = 2,
+                                          .byte_factor = 1.25};
+    const struct outcome outcome = run_and(&scenario, has_corrections);
+    CU_ASSERT(outcome.record.counts[SLUICE_TEST_JPEG_CROP] > 500);
+    CU_ASSERT_EQUAL(outcome.record.counts[1], 0);
+}
+
+static void a_price_of_storage_cpu_keeps_work_away_from_it(void)
+{
+    struct sim_scenario scenario = {"no price", ONE(300, 4, 8000)};
+    const struct outcome cheap = run(&scenario);
+    scenario.name = "a high price";
+    scenario.external_price = 1e5;
+    const struct outcome dear = run(&scenario);
+    CU_ASSERT(cheap.record.counts[0] < 800);
+    CU_ASSERT(dear.record.counts[0] > 5000);
+    CU_ASSERT(dear.record.num_replans > 5); /* by steps */
+    CU_ASSERT_PTR_NOT_NULL(strstr(dear.record.last.reason, "price of storage CPU 1e+05"));
+}
+
+static void the_end_of_a_price_is_told(void)
+{
+    const struct sluice_rates rates = RATES(300, 4);
+    const struct sluice_plan_epoch epoch = sim_epoch(1000);
+    const struct sluice_trainer_seen trainer = {0};
+    struct sluice_plan_forecast forecast;
+    struct sluice_controller *plan = make_plan(&rates, FORMS, &epoch, &forecast);
+    for (unsigned i = 1; i <= 2; i++) {
+        const uint64_t now_ns = i * (uint64_t)250000000;
+        const struct sluice_row_seen row = {.requested_ns = now_ns - 1000000,
+                                            .arrived_ns = now_ns,
+                                            .started_ns = now_ns,
+                                            .done_ns = now_ns,
+                                            .payload_bytes = 1000,
+                                            .storage_cores = 4,
+                                            .storage_price = i == 1 ? 500 : 0};
+        CU_ASSERT(sluice_controller_update(plan, now_ns, i, &row, 1, &trainer, &forecast));
+        CU_ASSERT_EQUAL(sluice_controller_storage_price(plan), row.storage_price);
+        CU_ASSERT_PTR_NOT_NULL(strstr(forecast.reason, i == 1 ? "price of storage CPU 500"
+                                                              : "storage CPU has no price"));
+    }
+    sluice_controller_destroy(plan);
+}
+
+static void only_forms_that_are_offered_and_fit_the_pipeline_are_chosen(void)
+{
+    struct sluice_pipeline *other = NULL;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_pipeline_parse("decode,hflip,random_resized_crop=224,to_tensor", &other, NULL),
+        SLUICE_OK);
+    for (int k = 0; k < 3; k++) {
+        const struct sluice_rates rates = RATES(50, 4);
+        struct sluice_plan_epoch epoch = sim_epoch(1000);
+        if (k == 2)
+            epoch.pipeline = other;
+        const struct sluice_choices choices = sluice_choices_of(epoch.pipeline);
+        struct sluice_plan_forecast forecast;
+        struct sluice_controller *plan = make_plan(&rates, k == 0 ? 0 : FORMS, &epoch, &forecast);
+        size_t num_other_forms = 0;
+        for (size_t i = 0; i < epoch.num_items; i++) {
+            const struct sluice_choice choice =
+                choices.at[sluice_controller_choose(plan, i, NULL, NULL)];
+            num_other_forms +=
+                choice.form == SLUICE_FORM_JPEG_CROP || choice.form == SLUICE_FORM_U8_PACKED;
+            CU_ASSERT(choice.split <= sluice_pipeline_num_ops(epoch.pipeline));
+            CU_ASSERT(choice.form != SLUICE_FORM_JPEG_CROP || k == 1);
+        }
+        CU_ASSERT_EQUAL(num_other_forms > 500, k > 0); /* packed pixels fit any */
+        sluice_controller_destroy(plan);
+    }
+    sluice_pipeline_destroy(other);
+}
+
+static void a_rate_that_is_no_rate_is_refused(void)
+{
+    for (int k = 0; k < 4; k++) {
+        struct sluice_controller_options options = {
+            .model = sluice_test_model(),
+            .rates = RATES(100, 4),
+        };
+        double *const rates[] = {&options.rates.link_bytes_per_s, &options.rates.storage_cores,
+                                 &options.rates.compute_cores, &options.rates.gpu_samples_per_s};
+        options.most = options.rates;
+        *rates[k] = k % 2 ? 0 : NAN;
+        struct sluice_controller *plan = NULL;
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_controller_create(&options, &plan, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NULL(plan);
+        CU_ASSERT(err.text[0]);
+    }
+    sluice_controller_destroy(NULL);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_first_plan_says_what_it_takes_and_a_right_one_stays),
+        SLUICE_TEST(the_time_until_the_first_interval_is_not_lost),
+        SLUICE_TEST(a_cold_start_ends_within_a_tenth_of_foresight),
+        SLUICE_TEST(a_link_that_thins_and_widens_is_followed),
+        SLUICE_TEST(storage_cores_that_go_and_come_back_are_followed),
+        SLUICE_TEST(a_longer_way_costs_little),
+        SLUICE_TEST(a_fall_of_the_link_is_over_soon),
+        SLUICE_TEST(noise_costs_less_than_a_tenth),
+        SLUICE_TEST(the_trainers_rate_is_no_reason_to_solve),
+        SLUICE_TEST(a_slow_disk_is_seen_and_costs_nothing_more),
+        SLUICE_TEST(a_slow_disk_reads_parts_where_it_can),
+        SLUICE_TEST(a_slow_trainer_leaves_the_plan_as_it_is),
+        SLUICE_TEST(a_fixed_plan_stays_whatever_is_seen),
+        SLUICE_TEST(costs_are_corrected_by_what_is_seen_of_each_choice),
+        SLUICE_TEST(a_price_of_storage_cpu_keeps_work_away_from_it),
+        SLUICE_TEST(the_end_of_a_price_is_told),
+        SLUICE_TEST(only_forms_that_are_offered_and_fit_the_pipeline_are_chosen),
+        SLUICE_TEST(a_rate_that_is_no_rate_is_refused),
+    };
+    return sluice_test_run("controller", tests, SLUICE_TEST_COUNT(tests));
+}
