@@ -139,6 +139,7 @@ static double measure(struct sim_scenario scenario, size_t num_seeds)
 struct plan {
     uint64_t num_seeds;
     const char *only;
+    const char *constant;
     bool is_sweep;
 };
 
@@ -218,7 +219,8 @@ static void sweep(struct bench_report *report, const struct plan *plan)
     run_tuned(report, plan, "default", NAN, NULL, default_ratios);
     for (size_t index = 0; sluice_tuning_name(index); index++) {
         const char *name = sluice_tuning_name(index);
-        if (strncmp(name, "prefetch_", strlen("prefetch_")) == 0)
+        if (strncmp(name, "prefetch_", strlen("prefetch_")) == 0 ||
+            (plan->constant && strcmp(plan->constant, name) != 0))
             continue;
         for (int k = 0; k < 2; k++) {
             struct sluice_tuning tuning = *sluice_tuning_default();
@@ -250,6 +252,11 @@ int main(int argc, char **argv)
          .value = &plan.is_sweep,
          .help = "Half and twice of each constant in compute_client/load/tuning.h, over all "
                  "scenarios."},
+        {.name = "constant",
+         .type = SLUICE_OPTION_STRING,
+         .value = &plan.constant,
+         .arg = "NAME",
+         .help = "With --sweep: only this one."},
     };
     const struct sluice_cli cli = {
         .program = argv[0],

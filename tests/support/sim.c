@@ -3,7 +3,7 @@
 #include "base/compiler.h"
 #include "base/rng.h"
 #include "image/coding.h"
-#include "storage_server/cpu_price.h"
+#include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
 #include "support/choices.h"
 #include "support/test.h"
@@ -295,9 +295,7 @@ struct client {
     bool is_chosen;
     unsigned num_away, num_open;
     struct sluice_expected under_way, expected;
-    double asked_s;    /* when it asked last */
-    double used_s;     /* of the workers, of late */
-    double worth;      /* as it said last */
+    struct sluice_cpu_market_client market;
     uint64_t finished; /* while it counts */
     double link_noise;
     struct sluice_flow flow;
@@ -314,15 +312,10 @@ struct sim {
     double speed; /* of a worker */
     struct sluice_rng rng;
     struct sluice_fair_queue queue;
-    struct sluice_cpu_price price;
+    struct sluice_cpu_market market;
     struct station disk;
     double now_s, next_look_s, next_noise_s;
-    double done_s;   /* CPU time of jobs of those who follow the price, since the last look */
     double stolen_s; /* CPU time for raw files that workers have still to make up for */
-    /* Workers at jobs of others and of those, for how long since, and until when. */
-    int num_at_work[2];
-    double at_work_s[2], at_work_until_s;
-    bool was_empty;
     double period_begin_s, used_s; /* of the quota */
     struct pace {
         double storage, compute;
@@ -405,14 +398,6 @@ static double speed_of(const struct client *c)
     return c->node.compute_cores / fmax(1, floor(c->node.compute_cores));
 }
 
-static size_t num_waiting(const struct sim *s)
-{
-    size_t num = 0;
-    for (int j = 0; j < s->scenario.num_clients; j++)
-        num += s->clients[j].node.is_greedy ? 0 : s->clients[j].flow.depth;
-    return num;
-}
-
 /* How long a worker takes for so much CPU time.  A quota stops it (there is one only) for the rest
  * of a period once it had its part. */
 static double time_of(struct sim *s, double cpu_s)
@@ -436,13 +421,6 @@ static double time_of(struct sim *s, double cpu_s)
     return at_s + cpu_s - s->now_s;
 }
 
-static void count_work(struct sim *s)
-{
-    for (int k = 0; k < 2; k++)
-        s->at_work_s[k] += s->num_at_work[k] * (s->now_s - s->at_work_until_s);
-    s->at_work_until_s = s->now_s;
-}
-
 static void start_storage(struct sim *s)
 {
     while (s->num_busy < s->workers) {
@@ -456,10 +434,7 @@ static void start_storage(struct sim *s)
         item->charged_ns = charged_ns;
         item->row.storage_queue_ns = ns_of(s->now_s - item->asked_s) - item->row.disk_ns;
         s->num_busy++;
-        count_work(s);
-        s->num_at_work[!s->clients[item->client].node.is_greedy]++;
-        if (num_waiting(s) == 0)
-            s->was_empty = true;
+        sluice_cpu_market_started(&s->market, &s->clients[item->client].market, ns_of(s->now_s));
         item->started_s = s->now_s;
         item->storage_s /= s->pace.storage;
         item->row.storage_cpu_ns = ns_of(fmax(0, item->storage_s - item->beside_s));
@@ -551,6 +526,7 @@ static void serve(struct sim *s, struct item *item)
     struct client *c = &s->clients[item->client];
     if (item->row.asked.form != SLUICE_FORM_RAW &&
         sluice_fair_queue_push(&s->queue, &c->flow, &item->job)) {
+        sluice_cpu_market_queued(&s->market, &c->market, ns_of(s->now_s));
         start_storage(s);
         return;
     }
@@ -568,7 +544,7 @@ static void serve(struct sim *s, struct item *item)
     item->row.storage_ns = ns_of(item->storage_s);
     item->row.storage_cpu_ns = ns_of(fmax(0, item->storage_s - item->beside_s));
     item->row.storage_price =
-        s->scenario.external_price > 0 ? s->scenario.external_price : s->price.price;
+        s->scenario.external_price > 0 ? s->scenario.external_price : s->market.price.price;
     item->row.storage_cores = s->workers * s->speed;
     enter_station(s, &c->link, item, LINK);
 }
@@ -588,8 +564,8 @@ static void ask(struct sim *s, struct client *c, unsigned chosen, bool is_alone)
     c->under_way.storage_s += c->expected.storage_s;
     c->under_way.bytes += c->expected.bytes;
     c->under_way.compute_s += c->expected.compute_s;
-    c->asked_s = s->now_s;
-    c->worth = sluice_controller_storage_worth(c->plan);
+    sluice_cpu_market_asked(&c->market, ns_of(s->now_s));
+    sluice_cpu_market_hear_worth(&c->market, sluice_controller_storage_worth(c->plan));
     *item = (struct item){
         .client = (int)(c - s->clients),
         .expected = c->expected,
@@ -664,33 +640,14 @@ static void look(struct sim *s)
         for (int j = 0; j < s->scenario.num_clients; j++)
             s->clients[j].link_noise = s->scenario.is_link_steady ? 1 : jitter(s);
     }
-    count_work(s);
-    struct sluice_cpu_load load = {
-        .cores = s->workers * s->speed,
-        .done_s = s->done_s,
-        .busy_s = s->at_work_s[1],
-        .others_s = s->at_work_s[0],
-        .idle_s = fmax(s->workers * LOOK_S - s->at_work_s[0] - s->at_work_s[1], 0),
-        .was_empty = s->was_empty,
-    };
-    double sum = 0, sum_weight = 0;
+    double waiting_s = 0;
     for (int j = 0; j < s->scenario.num_clients; j++) {
-        struct client *c = &s->clients[j];
-        if (c->node.is_greedy)
-            continue;
-        const double weight = c->used_s + 1e-6;
-        load.num_followers += s->now_s - c->asked_s < 3;
-        if (c->worth > 0 && s->now_s - c->asked_s < 3) {
-            sum += weight * log(c->worth);
-            sum_weight += weight;
-        }
-        c->used_s *= exp(-LOOK_S / 1);
-        load.waiting_s += (double)c->flow.depth * (double)c->flow.expected_ns * 1e-9;
+        const struct client *c = &s->clients[j];
+        if (!c->node.is_greedy)
+            waiting_s += (double)c->flow.depth * (double)c->flow.expected_ns * 1e-9;
     }
-    load.worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;
-    sluice_cpu_price_update(&s->price, ns_of(s->now_s), &load);
-    s->done_s = s->at_work_s[0] = s->at_work_s[1] = 0;
-    s->was_empty = num_waiting(s) == 0;
+    s->market.num_workers = (unsigned)s->workers;
+    (void)sluice_cpu_market_update(&s->market, ns_of(s->now_s), s->workers * s->speed, waiting_s);
 }
 
 static void finish(struct sim *s, struct item *item)
@@ -707,12 +664,9 @@ static void finish(struct sim *s, struct item *item)
         const double held_s = s->now_s - item->started_s;
         sluice_fair_queue_done(&s->queue, item->flow, item->charged_ns, ns_of(item->storage_s));
         s->num_busy--;
-        count_work(s);
-        s->num_at_work[!c->node.is_greedy]--;
-        c->used_s += item->storage_s;
-        s->done_s += c->node.is_greedy ? 0 : item->storage_s;
+        sluice_cpu_market_done(&s->market, &c->market, ns_of(s->now_s), ns_of(item->storage_s));
         item->row.storage_price =
-            s->scenario.external_price > 0 ? s->scenario.external_price : s->price.price;
+            s->scenario.external_price > 0 ? s->scenario.external_price : s->market.price.price;
         item->row.storage_cores = s->workers * s->speed;
         item->row.storage_ns = item->row.storage_queue_ns + ns_of(held_s);
         enter_station(s, &c->link, item, LINK);
@@ -786,6 +740,9 @@ static void make_client(struct sim *s, int j)
     c->node = scenario->clients[j];
     c->link_noise = 1;
     sluice_flow_init(&c->flow);
+    sluice_cpu_market_join(&s->market, &c->market);
+    if (!c->node.is_greedy)
+        sluice_cpu_market_follow(&s->market, &c->market, 0);
     c->link.num_servers = 1;
     c->link.end = &c->link.first;
     c->compute.num_servers = (int)fmax(1, floor(c->node.compute_cores));
@@ -840,7 +797,7 @@ struct sim *sim_create(const struct sim_scenario *scenario)
     s->pace = (struct pace){1, 1};
     s->rng = sluice_rng_init(scenario->seed ? scenario->seed : sluice_test_seed(), 1, 0, 0);
     s->queue = sluice_fair_queue_init(2048);
-    s->price = sluice_cpu_price_init(0);
+    s->market = sluice_cpu_market_init(0, (unsigned)fmax(1, floor(scenario->storage_cores)));
     s->disk = (struct station){.end = &s->disk.first, .num_servers = 1};
     s->next_look_s = LOOK_S;
     s->clients[0].node = scenario->clients[0];
@@ -879,7 +836,7 @@ struct sluice_controller *sim_plan(const struct sim *s, int client)
 
 double sim_price(const struct sim *s)
 {
-    return s->price.price;
+    return s->market.price.price;
 }
 
 double sim_could_do(const struct sim *s)

@@ -8,7 +8,7 @@
 
 /* A discrete-event simulation of one storage node and its clients, in simulated time: each client
  * runs the product's own plan (compute_client/replan), the storage node the product's own fair
- * queue and CPU price.  Of its own it has only the stations, whose speeds a scenario sets:
+ * queue and CPU market.  Of its own it has only the stations, whose speeds a scenario sets:
  *
  *     plan -> [disk] -> [fair queue -> storage workers] -> [link] -> latency -> [compute workers]
  *
