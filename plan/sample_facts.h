@@ -18,9 +18,9 @@ struct sluice_sample_facts {
     uint8_t coding;         /* image/coding.h */
     bool is_size_guessed;
     uint32_t output_size; /* side of the square that it ends as; 0: the image's own size */
+    /* All that the ops read of the image: the whole of it if they do not begin with a crop. */
     struct {
-        uint32_t top, left, height,
-            width; /* all that the ops look at; the whole image if they begin with no crop */
+        uint32_t top, left, height, width;
     } crop;
 };
 

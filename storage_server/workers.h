@@ -70,9 +70,12 @@ SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
 /* Every job calls this first, whatever its fate: there is room in the queue. */
 void sluice_workers_started(struct sluice_workers *workers);
 
-/* Every job that did work calls this when it is done: the CPU ns of this worker's thread since its
- * last job called it.  So the hand-over in between counts as the job's, and each job reads the CPU
- * clock, a system call, once instead of twice. */
+/* Every job that did work calls this when it is done.  Returns the CPU ns that this worker's thread
+ * has used since its last job called it, so a job's time includes the hand-over to it.
+ *
+ * A job costs four reads of the thread's CPU clock (a system call each): the pool reads it before
+ * and after the job (worker_pool.c), this function reads it once, and so does the queue, which
+ * counts the reply's sending too (run_ticket() in workers.c). */
 uint64_t sluice_workers_job_cpu_ns(void);
 
 struct sluice_waiter {

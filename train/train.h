@@ -124,8 +124,8 @@ SLUICE_MUST_USE sluice_status sluice_trainer_measure_upload(struct sluice_traine
  * names ("features.0.weight"), float32, torch's layouts (OIHW; out x in). */
 size_t sluice_trainer_num_params(const struct sluice_trainer *trainer);
 const char *sluice_trainer_param_name(const struct sluice_trainer *trainer, size_t param);
-size_t sluice_trainer_param_count(const struct sluice_trainer *trainer,
-                                  size_t param); /* elements */
+/* Elements of the parameter. */
+size_t sluice_trainer_param_count(const struct sluice_trainer *trainer, size_t param);
 SLUICE_MUST_USE sluice_status sluice_trainer_get_param(struct sluice_trainer *trainer, size_t param,
                                                        float *out, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_trainer_set_param(struct sluice_trainer *trainer, size_t param,

@@ -8,25 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a trainer takes at once: rows of u8 pixels (height x width x 3) and labels,
- * sample n of the epoch in row n % batch size, and what became of every row.
+/* A batch: the rows of u8 pixels (height x width x 3) and labels that a trainer takes at once, and
+ * the status of each row.  Sample n of the epoch is in row n % batch size.
  *
- * Threads: workers fill different rows at the same time; settling needs all of
- * them to be done. */
+ * Threads: workers fill different rows at the same time; sluice_batch_settle() needs all rows to be
+ * done. */
 
+/* What happens to a sample that could not be read or decoded. */
 enum sluice_on_error {
-    SLUICE_ON_ERROR_FAIL,       /* the first bad sample in delivery order ends the run */
-    SLUICE_ON_ERROR_SKIP,       /* it is left out and its batch is shorter */
-    SLUICE_ON_ERROR_SUBSTITUTE, /* the nearest good row before it in its batch stands in, with its
-                                   label; at the batch's start the nearest good row after it */
+    /* The first bad sample in delivery order ends the run. */
+    SLUICE_ON_ERROR_FAIL,
+    /* The bad sample is left out, so its batch is shorter. */
+    SLUICE_ON_ERROR_SKIP,
+    /* The nearest good row before it in its batch replaces it, pixels and label; if there is none
+     * before it, the nearest good row after it. */
+    SLUICE_ON_ERROR_SUBSTITUTE,
 };
 
 struct sluice_batch {
     uint8_t *pixels; /* borrowed memory: capacity x row_bytes */
     size_t row_bytes;
     unsigned capacity, n;
-    /* What the trainer waited for it, by what the slowest of its samples waited for.
-     * SLUICE_GPU is nothing. */
+    /* How long the trainer waited for the batch, by the resource that its slowest sample waited for
+     * (stall.h).  SLUICE_GPU is 0. */
     uint64_t stall_ns[SLUICE_NUM_RESOURCES];
 
     /* Per row; owned. */
@@ -41,8 +45,8 @@ SLUICE_MUST_USE sluice_status sluice_batch_init(struct sluice_batch *batch, unsi
 void sluice_batch_clear(struct sluice_batch *batch); /* idempotent; fine on {0} */
 
 /* Applies `on_error` (not FAIL) to the rows whose status is not SLUICE_OK.  Afterwards rows
- * [0, n) are good; n is 0 if no row was.  The result depends on the statuses alone, so it is the
- * same in every mode. */
+ * [0, n) are good; n is 0 if no row was good.  The result depends on the statuses alone, so it is
+ * the same in every mode. */
 void sluice_batch_settle(struct sluice_batch *batch, enum sluice_on_error on_error);
 
 #endif

@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A CSV file with a line for each batch: what the trainer waited for before it, and how long the
- * trainer had it.  docs/OPERATIONS.md has its columns.
+/* A CSV file with one line for each batch: how long the trainer waited for the batch, by resource,
+ * and how long it trained on it.  docs/OPERATIONS.md has the columns.
  *
  * Threads: one thread at a time. */
 
 struct sluice_batch_log;
 
-/* Makes or empties the file.  SLUICE_E_IO names it. */
+/* Creates the file, or truncates it.  The text of SLUICE_E_IO names the file. */
 SLUICE_MUST_USE sluice_status sluice_batch_log_open(const char *path, struct sluice_batch_log **log,
                                                     struct sluice_err *err);
 
@@ -22,13 +22,16 @@ struct sluice_batch_entry {
     uint64_t epoch, batch; /* the batch's number in its epoch, from 0 */
     bool is_evaluation;
     unsigned samples;
-    uint64_t stall_ns[SLUICE_NUM_RESOURCES]; /* of the trainer: its work on this batch */
+    /* How long the trainer waited for each resource; SLUICE_GPU: how long it worked on the batch.
+     */
+    uint64_t stall_ns[SLUICE_NUM_RESOURCES];
 };
+/* A NULL log is allowed and does nothing. */
 SLUICE_MUST_USE sluice_status sluice_batch_log_add(struct sluice_batch_log *log,
                                                    const struct sluice_batch_entry *entry,
                                                    struct sluice_err *err);
 
-/* NULL is allowed, for both.  A line that did not reach the disk is the error of close. */
+/* Fails if a line could not be written to the file.  NULL is allowed. */
 SLUICE_MUST_USE sluice_status sluice_batch_log_close(struct sluice_batch_log *log,
                                                      struct sluice_err *err);
 

@@ -14,7 +14,7 @@ sluice_status sluice_batch_memory_init(struct sluice_batch_memory *memory,
     if (!memory->free)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches", options->count);
     for (unsigned i = 0; i < options->count; i++) {
-        /* The last one is taken first. */
+        /* The last block is taken first, so it is the first whose pages are touched. */
         const size_t before = (options->count - 1 - i) * options->bytes;
         const size_t ahead = options->bytes_ahead > before ? options->bytes_ahead - before : 0;
         void *made = NULL;

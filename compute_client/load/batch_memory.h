@@ -5,16 +5,17 @@
 
 #include <stddef.h>
 
-/* Memories of batches: what was given back last is taken first, as it is the likeliest to be in a
- * cache and in the TLB.  However many batches may be ahead, only as many memories are written to as
- * are filled at once.
+/* A stack (LIFO) of blocks of memory for batches.  The block that was given back last is taken
+ * first, because it is the likeliest to be in a cache and in the TLB.  So only as many blocks are
+ * ever written to as batches are filled at once, however many may be ahead.
  *
  * Threads: one at a time. */
 
 struct sluice_batch_memory_options {
-    unsigned count;
-    size_t bytes;       /* of each */
-    size_t bytes_ahead; /* of all: so many pages are brought in beforehand, in the order of use */
+    unsigned count; /* of blocks */
+    size_t bytes;   /* of each block */
+    /* Bytes of all blocks together whose pages are touched by init, in the order of use. */
+    size_t bytes_ahead;
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
     void (*free)(void *ctx, void *memory);
     void *ctx; /* borrowed */
@@ -29,10 +30,10 @@ struct sluice_batch_memory {
 SLUICE_MUST_USE sluice_status
 sluice_batch_memory_init(struct sluice_batch_memory *memory,
                          const struct sluice_batch_memory_options *options, struct sluice_err *err);
-/* All that was taken must have been given back.  Idempotent; fine on {0}. */
+/* Every block must have been given back.  Idempotent; fine on {0}. */
 void sluice_batch_memory_clear(struct sluice_batch_memory *memory);
 
-/* There must be one left. */
+/* A block must be left. */
 void *sluice_batch_memory_take(struct sluice_batch_memory *memory);
 void sluice_batch_memory_give(struct sluice_batch_memory *memory, void *taken);
 

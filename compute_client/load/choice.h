@@ -26,34 +26,33 @@ enum sluice_mode {
 };
 
 const char *sluice_mode_name(enum sluice_mode mode); /* "remote_auto" */
-/* False if no mode is called that ("remote_smartoff" is SOPHON's). */
+/* False if no mode has that name.  "remote_smartoff" is another name of remote_sophon. */
 bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
-/* Whether a plan says what is asked for: SOPHON's, or remote_auto's. */
+/* Whether a plan decides the choices: true for remote_sophon and remote_auto. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
 
-/* The same choice for all: every mode that is not planned. */
+/* The one choice for all samples in a mode that is not planned. */
 struct sluice_choice sluice_choice_fixed(enum sluice_mode mode,
                                          const struct sluice_pipeline *pipeline);
 
-/* Asks for JPEG crops in place of whole files, where the pipeline can use one; a server sends
- * the file where it is no JPEG or a crop would not be smaller. */
+/* Replaces a whole file by a JPEG crop, if the pipeline can use one.  The server still sends the
+ * file if it is no JPEG, or if a crop would not be smaller. */
 struct sluice_choice sluice_choice_cut(const struct sluice_pipeline *pipeline,
                                        struct sluice_choice choice);
 
-/* Asks for packed pixels in place of plain ones, and in place of a file for those of the box
- * that its crop needs, which stand at split 1; a server sends what is smaller where packing saves
- * nothing. */
+/* Replaces plain pixels by packed ones.  Replaces a whole file by the packed pixels of the box that
+ * its crop needs (split 1), if the pipeline begins with such a crop.  Where packing saves nothing,
+ * the server sends whatever is smaller. */
 struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline,
                                           struct sluice_choice choice);
 
-/* Bytes that a reply of this choice is expected to carry; file_bytes where that depends on the
- * image. */
+/* The expected payload bytes of a reply to this choice; file_bytes if they depend on the image. */
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes);
 
-/* SOPHON's plan for choices[0 .. num_samples), from the profile in `folder`, which must have
- * num_samples rows, or num_total of which the first are taken.  SLUICE_E_INVALID if the profile has
- * other rows, or is of another pipeline. */
+/* SOPHON's plan (plan/sophon.h) for choices[0 .. num_samples), from the profile in `folder`.  The
+ * profile has num_samples rows, or num_total rows of which the first num_samples are used.
+ * SLUICE_E_INVALID if it has another number of rows, or is of another pipeline. */
 struct sluice_choice_request {
     const char *folder;
     struct sluice_rates rates;

@@ -16,8 +16,8 @@
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
 
-/* A reply carries at most a whole file or a decoded image; the server keeps both below its own
- * limits, and this one is there for what is not a server of ours. */
+/* A reply carries at most a whole file or a decoded image.  Our server keeps both below its own
+ * limits; this limit is for a peer that is not our server. */
 #define MAX_MESSAGE_BYTES ((size_t)512 << 20)
 
 struct sluice_client {
@@ -102,12 +102,13 @@ bool sluice_client_is_passing(enum sluice_rpc_code code)
     case SLUICE_RPC_UNIMPLEMENTED:
         return false;
     default:
-        /* A killed server shows as UNAVAILABLE, INTERNAL or UNKNOWN, by where it was. */
+        /* When a server is killed, its calls end with UNAVAILABLE, INTERNAL or UNKNOWN, depending
+         * on how far they were. */
         return true;
     }
 }
 
-/* False if the client was stopped meanwhile. */
+/* Waits; returns false if the client was stopped. */
 static bool wait_ns(struct sluice_client *client, uint64_t ns)
 {
     const uint64_t until_ns = sluice_clock_ns() + ns;

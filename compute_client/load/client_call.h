@@ -3,13 +3,14 @@
 
 #include "compute_client/load/client.h"
 
-/* Private to client.c and client_streams.c: how a call is tried again. */
+/* Private to client.c and client_streams.c: retries of a call. */
 
-/* One try.  *is_passing (false before): the failure is worth another. */
+/* One attempt.  Sets *is_passing, which is false before, if the failure is transient. */
 typedef sluice_status sluice_client_attempt_fn(struct sluice_client *client, void *ctx,
                                                bool *is_passing, struct sluice_err *err);
 
-/* Tries until it succeeds, fails for good, the client's patience ends, or the client is stopped. */
+/* Repeats the attempt, with exponential backoff, until it succeeds, fails for good, retry_for_s is
+ * over, or the client is stopped. */
 SLUICE_MUST_USE sluice_status sluice_client_call(struct sluice_client *client,
                                                  sluice_client_attempt_fn *attempt, void *ctx,
                                                  struct sluice_err *err);

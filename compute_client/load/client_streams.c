@@ -11,7 +11,7 @@
 #define LIST_TIMEOUT_MS 120000
 #define PROBE_TIMEOUT_MS 60000
 
-/* client.h's calls that are answered by a stream of messages: ListSamples and Probe. */
+/* The calls of client.h that the server answers with a stream of messages: ListSamples, Probe. */
 
 struct gathering {
     pthread_mutex_t lock;
@@ -44,7 +44,8 @@ static void gathering_done(void *ctx, enum sluice_rpc_code code, const char *tex
     pthread_mutex_unlock(&gathering->lock);
 }
 
-/* Sends `request` (taken) and gathers what comes until the call ends. */
+/* Sends `request` (takes it) and passes each message of the reply to gathering->on_message until
+ * the call ends. */
 static sluice_status gather(struct sluice_client *client, const char *path, unsigned timeout_ms,
                             struct sluice_message *request, struct gathering *gathering,
                             bool *is_passing, struct sluice_err *err)
@@ -95,7 +96,7 @@ struct listing {
 
 static void listing_clear(struct listing *listing)
 {
-    /* The rows are strings of the wire's: its clear knows them. */
+    /* The wire code allocated the rows' strings, so its clear function frees them. */
     struct sluice_wire_list rows = {.samples = listing->rows,
                                     .num_samples_here = listing->num_rows};
     sluice_wire_list_clear(&rows);
@@ -213,12 +214,14 @@ sluice_status sluice_client_list(struct sluice_client *client, struct sluice_man
 
 /* --- Probe --- */
 
-/* Sizes go up until one takes long enough to be told from the scheduling of threads. */
+/* The size of a probe grows until it takes so long that the scheduling of threads hardly matters.
+ */
 #define FIRST_PROBE_BYTES (64u << 10)
 #define PROBE_GROWTH 4
 #define PROBE_LONG_NS 60000000u
 
-/* What a link had saved up while it was idle (a token bucket) comes at once. */
+/* A link with a token bucket sends at full speed what it saved up while it was idle.  What arrives
+ * within this time counts as that burst. */
 #define PROBE_BURST_NS 10000000u
 
 struct probing {
@@ -254,7 +257,7 @@ static sluice_status try_probe(struct sluice_client *client, void *ctx, bool *is
     struct probing *probing = ctx;
     const uint64_t asked = probing->asked_bytes;
     *probing = (struct probing){.gathering.on_message = probing_message, .asked_bytes = asked};
-    /* Messages short enough to see how the bytes come. */
+    /* Some 16 messages or more, so that the arrival times show the rate. */
     const uint64_t part = asked / 16;
     const uint32_t message_bytes = part < 4096 ? 4096 : part > 262144 ? 262144 : (uint32_t)part;
     struct sluice_message request = {0};
@@ -266,8 +269,8 @@ static sluice_status try_probe(struct sluice_client *client, void *ctx, bool *is
     return status;
 }
 
-/* From an arrival to the last: latency and set-up stay outside, and the burst if there is
- * something behind it. */
+/* Bytes per second from the first arrival to the last, so latency and set-up do not count.  If more
+ * came after the burst than in it, the burst does not count either. */
 static double probed_rate(const struct probing *probing)
 {
     if (probing->last_ns > probing->from_ns && probing->bytes > 2 * probing->burst_bytes)

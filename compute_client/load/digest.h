@@ -16,7 +16,7 @@
  *
  * Threads: a hasher belongs to one thread at a time. */
 
-/* One sample; `hasher` is scratch memory, reset here. */
+/* The hash of one sample.  `hasher` is scratch memory and is reset here. */
 struct sluice_hash128 sluice_digest_sample(struct sluice_hasher *hasher, const uint8_t *pixels,
                                            size_t len, uint32_t label);
 

@@ -17,11 +17,11 @@
 #define INDEX_BITS 20
 #define NONE UINT32_MAX
 
-/* Requests that share a message: enough to make the overhead vanish, few enough to be on their
- * way while the next are gathered. */
+/* Most requests in one message: enough that the overhead of a message hardly counts, few enough
+ * that one message is sent while the next is filled. */
 #define MAX_PER_MESSAGE 64
 
-/* A payload above this is not from a server that keeps its own limits. */
+/* No server of ours sends a larger payload: its own limits are lower. */
 #define MAX_PAYLOAD_BYTES ((size_t)512 << 20)
 
 enum pending_state { FREE, UNSENT, SENT, DELAYED };
@@ -52,7 +52,7 @@ struct fetcher {
     bool is_stream_lost; /* on_done came; the owner has not seen it yet */
     enum sluice_rpc_code lost_code;
     char lost_text[200];
-    bool has_progress; /* a sample was answered since the owner looked */
+    bool has_progress; /* a sample was answered since the owner last checked */
     struct sluice_fetcher_stats stats;
 
     /* The owner thread's alone. */
@@ -123,8 +123,8 @@ static int by_ticket(const void *a, const void *b, void *ctx)
     return x < y ? -1 : x > y;
 }
 
-/* After a lost stream: everything sent is unsent again, in the order of the tickets, since the
- * trainer waits for the lowest. */
+/* After a lost stream: makes every request unsent again, ordered by ticket, since the trainer waits
+ * for the lowest ticket. */
 static void unsend_all(struct fetcher *f)
 {
     uint32_t *order = malloc(f->max_items * sizeof(*order));
@@ -138,7 +138,7 @@ static void unsend_all(struct fetcher *f)
         if (order)
             order[count++] = i;
         else
-            append_unsent(f, i); /* out of memory costs the order only */
+            append_unsent(f, i); /* without memory to sort, only the order suffers */
     }
     f->num_sent = 0;
     if (!order)
@@ -164,7 +164,7 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
         return sluice_fail(err, SLUICE_E_CORRUPT, "the reply says %s after %u ops",
                            sluice_form_name(reply->form), reply->ops_done);
-    /* The check asks how much there is and not what. */
+    /* The check reads the length of the data, not the data. */
     struct sluice_buf measured = {.len = sluice_cursor_left(&reply->arrived)};
     struct sluice_sample made = {
         .key = item->key,
@@ -220,7 +220,7 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
         pthread_cond_signal(&f->changed); /* there is room for another */
     pthread_mutex_unlock(&f->lock);
 
-    /* A server that does not say how long it worked was on a CPU all of the time. */
+    /* If the server does not report work_us, its CPU time stands for it. */
     const uint32_t worked_us =
         reply->work_us > reply->disk_us ? reply->work_us - reply->disk_us : 0;
     const uint32_t storage_us = worked_us > reply->cpu_us ? worked_us : reply->cpu_us;
@@ -264,7 +264,7 @@ static void on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_unlock(&f->lock);
     if (f->broken.text[0])
         return;
-    /* A message that breaks off ends the stream: what it did not say is asked for again. */
+    /* A message that cannot be read ends the stream; what it did not answer is requested again. */
     sluice_status status = sluice_message_share(message, &f->message, &f->broken);
     if (status == SLUICE_OK) {
         status = sluice_wire_get_fetch_reply(sluice_shared_message_get(f->message),
@@ -307,7 +307,7 @@ static void give_up(struct fetcher *f, sluice_status status, const char *text)
     f->events.on_failed(f->events.ctx, status, text);
 }
 
-/* Or until the time has come. */
+/* Waits until the source is closed, at most until until_ns. */
 static void wait_closed(struct fetcher *f, uint64_t until_ns)
 {
     bool has_time = true;
@@ -326,7 +326,8 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
         return status;
 
     pthread_mutex_lock(&f->lock);
-    /* What was consumed is part of the new window; what is held will be granted later. */
+    /* The new stream starts with credit for all bytes that are not held.  Those that are held are
+     * granted when they are consumed. */
     f->grant_bytes = 0;
     const uint64_t window = f->held_bytes < f->window_bytes ? f->window_bytes - f->held_bytes : 1;
     f->is_stream_lost = false;
@@ -334,7 +335,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
     f->broken = (struct sluice_err){0};
     f->max_in_flight = info.max_in_flight;
 
-    *is_passing = true; /* from here on only the network can be in the way */
+    *is_passing = true; /* from here on only the network can fail */
     const struct sluice_rpc_stream_events events = {
         .on_message = on_message,
         .on_done = on_done,
@@ -370,7 +371,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
     return SLUICE_OK;
 }
 
-/* Opens a stream if that is worth while; false if the source has failed or closed. */
+/* Opens a stream, or waits before the next attempt.  False: the source has failed for good. */
 static bool connect_or_wait(struct fetcher *f)
 {
     struct sluice_err err = {0};
@@ -395,7 +396,7 @@ static bool connect_or_wait(struct fetcher *f)
     return true;
 }
 
-/* The stream is over: makes room for another, or says why there will be none. */
+/* The stream has ended: prepares for a new one.  False: the source has failed for good. */
 static bool after_loss(struct fetcher *f)
 {
     sluice_rpc_stream_destroy(f->stream);
@@ -436,7 +437,8 @@ static bool after_loss(struct fetcher *f)
     return true;
 }
 
-/* Under the lock: moves what is due back to the unsent; the time of the next, or 0. */
+/* Under the lock: moves the delayed requests that are due to the unsent ones.  Returns when the
+ * next one is due, or 0. */
 static uint64_t wake_delayed(struct fetcher *f)
 {
     uint64_t next = 0;
@@ -454,7 +456,7 @@ static uint64_t wake_delayed(struct fetcher *f)
     return next;
 }
 
-/* Under the lock: fills f->batch with what may be sent now. */
+/* Under the lock: fills f->batch with the requests that may be sent now; returns their number. */
 static size_t gather_requests(struct fetcher *f)
 {
     size_t count = 0;
@@ -490,7 +492,7 @@ static void send_requests(struct fetcher *f, size_t count, uint64_t grant, doubl
     if (sluice_wire_put_fetch_request(&request, &message, &err) == SLUICE_OK) {
         (void)sluice_rpc_stream_send(f->stream, &message); /* a lost stream says so in on_done */
     } else {
-        /* Out of memory: as if the stream were lost, so that it is tried again. */
+        /* Out of memory: treats the stream as lost, so that the requests are sent again. */
         on_done(f, SLUICE_RPC_RESOURCE_EXHAUSTED, err.text);
     }
     sluice_message_clear(&message);
@@ -541,7 +543,7 @@ static void *owner_main(void *ctx)
     return NULL;
 }
 
-/* --- the source's face --- */
+/* --- struct sluice_source --- */
 
 static sluice_status fetcher_request(struct sluice_source *source,
                                      const struct sluice_source_item *items, size_t num_items)

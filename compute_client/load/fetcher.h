@@ -9,22 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The source that asks a storage server, over one Fetch stream.
+/* The source that fetches samples from a storage server, over one Fetch stream.
  *
- * Many requests are in flight, and replies come in any order.  Each attempt at a
- * sample has a request id of its own, so a reply that is late or comes twice
- * names nothing that is waited for, and is dropped.  When the stream is lost,
- * another is opened (the server says hello first: another pipeline or dataset is
- * a refusal) and everything unanswered is asked for again; no sample is lost or
- * seen twice.  A reply that says "again" or "closed" is asked for again as well.
- * on_failed comes when nothing was answered for the client's retry_for_s.
+ * Many requests are in flight, and replies come in any order.  Each attempt at a sample has its own
+ * request id, so a late or repeated reply matches no pending request and is dropped.  When the
+ * stream is lost, the fetcher calls Hello (which fails if the server now has another pipeline or
+ * dataset), opens a new stream and sends every unanswered request again.  So each sample is
+ * delivered exactly once.  A request is also sent again after a reply with SLUICE_E_AGAIN or
+ * SLUICE_E_CLOSED.  on_failed comes when no sample was answered for the client's retry_for_s.
  *
- * Flow control: the server may have sent at most window_bytes of payload that
- * the receiver has not yet consumed; what was consumed is granted anew in
- * quarters of the window.
+ * Credit-based flow control: the server may have sent at most window_bytes of payload that the
+ * receiver has not consumed.  Consumed bytes are granted again in quarters of window_bytes.
  *
- * One thread owns the stream: it opens, sends, grants and re-opens.  Everybody
- * else leaves it notes.
+ * One thread, the owner, opens the stream, sends, grants and opens it again.  All other threads
+ * only change the fields under the lock, and signal the owner.
  *
  *                request()            consumed()
  *                    |                    |
@@ -40,7 +38,7 @@ struct sluice_fetcher_options {
     const char *dataset_id;                 /* 32 hex digits, or "": any; copied */
     size_t max_items;                       /* unanswered at once, < 2^20 */
     uint64_t window_bytes;                  /* > 0 */
-    bool follows_price;                     /* of storage CPU: asks for less where it rises */
+    bool follows_price;                     /* the chooser plans by the server's CPU price */
     uint64_t max_image_pixels;              /* for checking what arrives; 0: no limit */
     struct sluice_source_events events;
 };
@@ -48,8 +46,8 @@ struct sluice_fetcher_options {
 struct sluice_fetcher_stats {
     uint64_t wire_bytes; /* of the messages received */
     uint64_t lost_streams;
-    uint64_t repeated; /* samples asked for again, for whatever reason */
-    uint64_t dropped;  /* replies that nobody waited for */
+    uint64_t repeated; /* requests that were sent again, for any reason */
+    uint64_t dropped;  /* replies that matched no pending request */
 };
 
 SLUICE_MUST_USE sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Items that go to the source in one call. */
+/* Most items in one request to the source. */
 #define MAX_PER_REQUEST 64
 
 static size_t items_left(const struct sluice_loader *loader)
@@ -94,14 +94,14 @@ size_t sluice_loader_max_items(const struct sluice_loader *loader)
     return (size_t)loader->options.num_slots * loader->options.batch_size;
 }
 
-/* --- reading ahead --- */
+/* --- prefetching --- */
 
 static const struct sluice_sampler_item *next_drawn(const struct sluice_loader *loader)
 {
     return &loader->epoch.items[loader->epoch.first_item + loader->next_item];
 }
 
-/* Of the next item, as it will be asked for. */
+/* The expected payload of the next item, for the choice that was made for it. */
 static size_t expected_bytes(const struct sluice_loader *loader)
 {
     const struct sluice_epoch *epoch = &loader->epoch;
@@ -110,7 +110,7 @@ static size_t expected_bytes(const struct sluice_loader *loader)
                                (size_t)epoch->manifest->entries[sample_id].bytes);
 }
 
-/* Under the lock: whether the next item may be asked for. */
+/* Under the lock: whether the next item may be requested. */
 static bool has_room(const struct sluice_loader *loader)
 {
     const size_t depth = sluice_prefetch_depth_items(&loader->depth);
@@ -126,7 +126,7 @@ static bool has_room(const struct sluice_loader *loader)
            (double)(loader->charged_bytes + expected_bytes(loader)) <= bytes;
 }
 
-/* Under the lock: makes the next item's row ready for its answer. */
+/* Under the lock: prepares the next item's row, and returns the request for it. */
 static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_t now)
 {
     const struct sluice_epoch *epoch = &loader->epoch;
@@ -178,8 +178,8 @@ static bool has_more(const struct sluice_loader *loader)
            loader->next_item < items_left(loader);
 }
 
-/* The next item for the source, if there may be one now or, with `waits`, as soon as there may.
- * False: not now, or never. */
+/* Gets the next item to request.  With `waits`, waits until the bounds allow one.  False: none may
+ * be requested now, or the epoch has no more. */
 static bool take_next(struct sluice_loader *loader, bool waits, struct sluice_source_item *item)
 {
     if (!loader->has_ask && loader->next_item < items_left(loader)) {
@@ -218,7 +218,7 @@ static void *loader_main(void *ctx)
 
 /* --- the trainer's side --- */
 
-/* The wait [from, to) for the batch, whose last row is `row`. */
+/* Attributes the wait [from, to) for the batch; `row` is the row that made it ready. */
 static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *batch,
                            const struct row *row, uint64_t from, uint64_t to)
 {
@@ -236,7 +236,7 @@ static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *ba
         loader->stats.stall_ns[i] += batch->stall_ns[i];
 }
 
-/* Names and counts the batch's bad rows. */
+/* Counts and logs the batch's bad rows.  Fails with SLUICE_ON_ERROR_FAIL. */
 static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot,
                                  struct sluice_err *err)
 {
@@ -273,7 +273,7 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
         bool has_waited = false;
 
         pthread_mutex_lock(&loader->lock);
-        /* A slot that no row was begun in has missing rows too: release() sees to it. */
+        /* A slot in which no row has begun also has num_missing > 0: release() sets it. */
         while (slot->num_missing > 0 && !loader->is_stopped && !loader->has_failed) {
             has_waited = true;
             pthread_cond_wait(&loader->ready, &loader->lock);
@@ -433,7 +433,7 @@ sluice_status sluice_loader_create(const struct sluice_loader_options *options,
     const struct sluice_batch_memory_options memory = {
         .count = options->num_slots,
         .bytes = options->batch_size * options->row_bytes,
-        /* So that rows cost the first epoch what they cost later ones. */
+        /* So that the first epoch spends no more on page faults than later ones. */
         .bytes_ahead = options->row_bytes *
                        (options->num_items < usual_items ? options->num_items : usual_items),
         .alloc = options->alloc,
@@ -470,7 +470,7 @@ void sluice_loader_destroy(struct sluice_loader *loader)
     sluice_worker_pool_destroy(loader->workers, SLUICE_POOL_ABANDON);
     for (unsigned i = 0; loader->slots && i < loader->options.num_slots; i++) {
         struct slot *slot = &loader->slots[i];
-        /* What a broken-off epoch left behind. */
+        /* Results that an epoch left behind if it did not reach its end. */
         for (unsigned k = 0; slot->rows && k < loader->options.batch_size; k++)
             sluice_source_result_clear(&slot->rows[k].result);
         give_memory_back(loader, slot);

@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Keeps batches ready for a trainer: reads ahead from a source, runs the ops that
- * are left on its workers, straight into the batch, and hands batches out in the
+/* Keeps batches ready for a trainer.  The loader prefetches samples from a source, runs the
+ * remaining ops on its workers, which write into the batch directly, and returns batches in the
  * sampler's order.
  *
  *     sampler -> [loader thread] -> source -> [workers] -> slot row
@@ -25,13 +25,15 @@
  *                  release() <------- trainer <-------- next() when all rows are in
  *
  * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
- * What is read ahead is bounded three times: by the slots (prefetch_depth.h says how many of them
- * are in use), by payload_bytes of samples that were asked for and are not finished (their expected
- * size until they arrive, then their true one; a single larger sample is let through), and by the
- * items that the chooser wants unfinished at most.
  *
- * Threads: next and release belong to one thread, the trainer's; stop may come
- * from any; events come from the source's threads. */
+ * Three bounds limit how far the loader prefetches:
+ * - the slots, of which prefetch_depth.h says how many are used;
+ * - payload_bytes, the bytes of samples that were requested and are not finished: their expected
+ *   size until they arrive, then their true size (a sample that is larger alone may pass);
+ * - the chooser's bounds on items that have not arrived or are not finished (chooser.h).
+ *
+ * Threads: next and release belong to one thread, the trainer's; stop may be called from any
+ * thread; events come from the source's threads. */
 
 struct sluice_loader;
 
@@ -39,17 +41,18 @@ struct sluice_loader_options {
     unsigned num_workers; /* >= 1 */
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, the trainer's one included; >= 2 */
-    unsigned usual_slots; /* of them, for a trainer that is slow; <= num_slots, 0: all */
+    unsigned usual_slots; /* slots used at least, even for a slow trainer; <= num_slots, 0: all */
     size_t row_bytes;     /* of one sample's u8 image */
-    size_t num_items; /* of an epoch: the usual batches they fill have their memory beforehand */
-    size_t payload_bytes; /* with all slots; in proportion with fewer */
+    /* Items of an epoch.  The memory of the usual slots that they fill is touched at creation. */
+    size_t num_items;
+    size_t payload_bytes; /* with all slots; in proportion if fewer are used */
     enum sluice_on_error on_error;
     bool has_digest;
-    bool measures_ops;            /* for epochs with a profile */
+    bool measures_ops;            /* needed for epochs with a profile */
     uint64_t max_image_pixels;    /* 0: the codec's default */
     struct sluice_buf_pool *pool; /* borrowed; where the ops' results live */
 
-    /* Where batches live, so that they can be pinned; borrowed context. */
+    /* Allocates the memory of batches, for example as pinned memory; borrowed context. */
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
     void (*free)(void *ctx, void *memory);
     void *memory_ctx;
@@ -58,12 +61,12 @@ struct sluice_loader_options {
 SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_loader_options *options,
                                                    struct sluice_loader **loader,
                                                    struct sluice_err *err);
-/* After the sources that send it events were closed.  NULL is allowed. */
+/* Close the sources that send it events first.  NULL is allowed. */
 void sluice_loader_destroy(struct sluice_loader *loader);
 
-/* What a source of this loader's needs to know. */
+/* The events to create this loader's sources with. */
 struct sluice_source_events sluice_loader_events(struct sluice_loader *loader);
-/* Items that may be unanswered at once. */
+/* The most items that can be unanswered at once. */
 size_t sluice_loader_max_items(const struct sluice_loader *loader);
 
 /* Everything is borrowed until the epoch is finished. */
@@ -76,8 +79,8 @@ struct sluice_epoch {
     uint64_t seed;
     const struct sluice_sampler_item *items;
     size_t num_items;
-    size_t first_item; /* a multiple of the batch size: where a broken-off epoch goes on */
-    /* Filled, by position, if not NULL (the loader must measure ops). */
+    size_t first_item; /* where a resumed epoch continues; a multiple of the batch size */
+    /* If not NULL: filled with the measured costs, by position.  The loader must measure ops. */
     struct sluice_cost_table *profile;
 };
 
@@ -92,12 +95,12 @@ struct sluice_loader_error {
 struct sluice_epoch_stats {
     uint64_t samples; /* rows delivered, substitutes included */
     uint64_t errors;  /* bad samples, in delivered batches */
-    uint64_t reduced; /* answered with fewer ops than asked for */
+    uint64_t reduced; /* samples that came with fewer ops done than requested */
     uint64_t payload_bytes;
     uint64_t wire_bytes;
     uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived, by split and form */
-    /* Where next() waited, attributed to what its slowest sample was waiting for.
-     * SLUICE_GPU is the caller's to fill: it is the time outside next(). */
+    /* How long next() waited, by the resource that the slowest sample of each batch waited for
+     * (stall.h).  The caller fills SLUICE_GPU, the time outside next(). */
     uint64_t stall_ns[SLUICE_NUM_RESOURCES];
     char digest[33];                                                  /* empty without has_digest */
     struct sluice_loader_error named[SLUICE_LOADER_MAX_NAMED_ERRORS]; /* the first, in order */
@@ -109,20 +112,20 @@ SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loader *loader,
                                                   struct sluice_err *err);
 
 /* The next batch, borrowed until release; *batch is NULL at the epoch's end.  Batches without a
- * good row are passed over.  SLUICE_E_CLOSED: stopped.  With SLUICE_ON_ERROR_FAIL the error names
- * the sample. */
+ * good row are skipped.  SLUICE_E_CLOSED: the loader was stopped.  With SLUICE_ON_ERROR_FAIL the
+ * error names the sample. */
 SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader *loader,
                                                  const struct sluice_batch **batch,
                                                  struct sluice_err *err);
 void sluice_loader_release(struct sluice_loader *loader);
 
-/* Batches of this epoch that next has handed out or passed over. */
+/* Batches of this epoch that next has returned or skipped. */
 size_t sluice_loader_position(const struct sluice_loader *loader);
 
-/* Ends the epoch, also in its middle; then only destroy may follow. */
+/* Ends the epoch.  If it ends before its last batch, only destroy may follow. */
 struct sluice_epoch_stats sluice_loader_finish(struct sluice_loader *loader);
 
-/* Makes next() say SLUICE_E_CLOSED, now and later.  Any thread. */
+/* Makes next() return SLUICE_E_CLOSED, now and later.  Any thread. */
 void sluice_loader_stop(struct sluice_loader *loader);
 
 #endif

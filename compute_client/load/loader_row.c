@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A row: from its sample, which a job finishes, to the batch that it is in. */
+/* One row of a batch: a worker's job runs the remaining ops on its sample, and the row is reported
+ * done. */
 
 struct worker {
     struct sluice_scratch *scratch;
@@ -72,7 +73,8 @@ void loader_complete_row(struct row *row, sluice_status status)
     pthread_cond_signal(&loader->room);
     pthread_mutex_unlock(&loader->lock);
 
-    /* Before the row counts as in: once the last one does, the epoch may end and the source go. */
+    /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
+     * destroyed. */
     if (payload_bytes)
         source->consumed(source, payload_bytes);
 
@@ -121,7 +123,7 @@ sluice_status loader_worker_start(void *ctx, unsigned index, void **state)
     return SLUICE_OK;
 }
 
-/* Measures the ops; the u8 image goes to `out` on the way. */
+/* Measures the ops of the row's sample, and writes its u8 image to `out`. */
 static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
                                  struct sluice_err *err)
 {
@@ -132,7 +134,7 @@ static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t
                                    loader->options.row_bytes, cost, err);
 }
 
-/* The u8 image of the row's sample, to `out`. */
+/* Writes the u8 image of the row's sample to `out`. */
 static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t *out,
                                 struct sluice_err *err)
 {
@@ -141,8 +143,8 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
     const size_t row_bytes = loader->options.row_bytes;
     struct sluice_source_result *result = &row->result;
     const struct sluice_sample *sample = &result->sample;
-    /* Pixels with nothing left to do come straight from the message; the source checked how many
-     * they are. */
+    /* Pixels that need no more ops are copied directly from the message; the source has checked
+     * their number. */
     if (result->message && sample->kind == SLUICE_KIND_U8 && !sample->is_packed &&
         sample->ops_done == sluice_pipeline_u8_split(pipeline) &&
         sluice_cursor_left(&result->arrived) == row_bytes &&
@@ -157,7 +159,7 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
                                      err);
 }
 
-/* Where the row's pixels go. */
+/* Where the row's pixels go.  The first row of a batch takes the batch's memory. */
 static uint8_t *row_pixels(struct row *row)
 {
     struct sluice_loader *loader = row->loader;

@@ -10,10 +10,10 @@
 
 #include <pthread.h>
 
-/* What loader.c (reading ahead, and the trainer's side) and loader_row.c (a row on the workers, and
- * its end) share; nobody else includes this. */
+/* Private to loader.c (prefetching, and the trainer's side) and loader_row.c (a row on the workers,
+ * and its end). */
 
-/* One row of a slot: the item that is to land there, and its job on the workers. */
+/* One row of a slot: the item that fills it, and the item's job on the workers. */
 struct row {
     struct sluice_job job;
     struct sluice_loader *loader;
@@ -23,16 +23,16 @@ struct row {
     uint32_t position, sample_id;
     struct sluice_choice choice;
     uint64_t requested_ns, arrived_ns, started_ns, done_ns;
-    uint64_t cpu_ns;                    /* of the worker; only if the chooser wants to know */
+    uint64_t cpu_ns;                    /* of the worker; only if the chooser has on_row */
     struct sluice_source_result result; /* its sample is taken by the job */
     unsigned ops_done;                  /* of the reply */
-    size_t charged;                     /* bytes counted against the bound */
+    size_t charged;                     /* its part of charged_bytes */
     struct sluice_expected expected;
     char error[200];
 };
 
 struct slot {
-    struct sluice_batch batch; /* its pixels: from the first row's job to release() */
+    struct sluice_batch batch; /* has its pixels from the first row's job to release() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
@@ -40,21 +40,22 @@ struct slot {
 
 struct sluice_loader {
     pthread_mutex_t lock;
-    pthread_cond_t ready;            /* for the trainer: a slot is ready, or it is over */
-    pthread_cond_t room;             /* for the loader thread */
-    size_t next_item;                /* to be asked for; written by the loader's thread alone */
-    size_t num_away, num_unfinished; /* not arrived; not in their batch */
-    struct sluice_expected under_way;
-    size_t num_taken;    /* batches that next() has handed out or passed over */
-    size_t num_released; /* batches whose slot is free again */
-    size_t charged_bytes;
+    pthread_cond_t ready;             /* for the trainer: a slot is ready, or the epoch is over */
+    pthread_cond_t room;              /* for the loader thread: it may request another item */
+    size_t next_item;                 /* to request; written by the loader's thread alone */
+    size_t num_away, num_unfinished;  /* requested and not arrived; and not in their batch */
+    struct sluice_expected under_way; /* chooser.h */
+    size_t num_taken;                 /* batches that next() has returned or skipped */
+    size_t num_released;              /* batches whose slot is free again */
+    size_t charged_bytes;             /* payload of unfinished items; payload_bytes bounds it */
     struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */
     struct sluice_batch_memory memory; /* as many as slots */
     bool is_stopped, has_failed;
     sluice_status failure;
     char failure_text[256];
-    struct sluice_epoch_stats stats; /* choices and bytes under the lock, the rest the trainer's */
+    /* choices, reduced and payload_bytes: under the lock.  The rest: the trainer's thread alone. */
+    struct sluice_epoch_stats stats;
 
     /* Constant during an epoch. */
     struct sluice_epoch epoch;
@@ -66,7 +67,7 @@ struct sluice_loader {
     /* The loader thread's alone. */
     struct sluice_ask ask; /* for the next item */
     bool has_ask;
-    struct sluice_expected seen_under_way; /* when the item before it was asked for */
+    struct sluice_expected seen_under_way; /* under_way after the item before it was requested */
 
     /* Constant. */
     struct sluice_loader_options options;
@@ -74,12 +75,12 @@ struct sluice_loader {
     struct slot *slots;
 };
 
-/* The row's job, and what each worker has for it; ctx is the loader. */
+/* The row's job, and the start and stop of a worker's state; ctx is the loader. */
 void loader_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state);
 SLUICE_MUST_USE sluice_status loader_worker_start(void *ctx, unsigned index, void **state);
 void loader_worker_stop(void *ctx, void *state);
 
-/* The end of a row, on whatever thread it comes to. */
+/* Finishes a row, on any thread. */
 void loader_complete_row(struct row *row, sluice_status status);
 
 #endif

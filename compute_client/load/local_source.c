@@ -51,7 +51,8 @@ static sluice_status read_file(struct local *local, const char *path, struct slu
     char *full = NULL;
     if (asprintf(&full, "%s/%s", local->root, path) < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
-    /* Before it is read: an index must not be taken for that of a newer file. */
+    /* stat() comes before the read, so that the index of a newer file is never used for the bytes
+     * of an older one. */
     const bool is_known = local->indexes && stat(full, &st) == 0;
     const sluice_status status =
         sluice_file_read(full, local->max_file_bytes, local->pool, &sample->data, err);

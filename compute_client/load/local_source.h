@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The source that reads files of this machine, on threads of its own, so that a
- * slow disk never holds up the workers.  Split and form are not looked at: every
- * sample arrives as the file, with its index if there is one. */
+/* The source that reads files of this machine, on its own threads, so that a slow disk never blocks
+ * the workers.  It ignores split and form: every sample arrives as the whole file, with its JPEG
+ * index if there is one. */
 
 struct sluice_local_source_options {
     const char *root;             /* the items' paths are relative to it */

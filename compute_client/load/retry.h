@@ -6,17 +6,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* When to try again, and when to give up.
+/* Exponential backoff with jitter, and a deadline.
  *
- * Waits double from 50 ms to 2 s; each is drawn from the upper half of its range,
- * so that many clients of a restarted server do not come back together.  The
- * patience is counted from the first failure after the last success.
+ * The waits' upper bounds double from 50 ms to 2 s.  Each wait is drawn from the upper half of its
+ * range, so that the clients of a restarted server do not all return at the same moment.  The
+ * deadline is patience_ns after the first failure since the last success.
  *
- * Threads: belongs to one thread at a time. */
+ * Threads: one at a time. */
 
 struct sluice_retry {
     uint64_t patience_ns;
-    uint64_t since_ns; /* of the first failure; 0: none since the last success */
+    uint64_t since_ns; /* time of the first failure since the last success; 0: no failure */
     unsigned attempt;
     struct sluice_rng rng;
 };
@@ -24,8 +24,8 @@ struct sluice_retry {
 /* patience_s 0: the first failure is the last. */
 struct sluice_retry sluice_retry_init(double patience_s, uint64_t jitter_seed);
 
-/* Notes a failure at now_ns.  True: try again *wait_ns later (never beyond the end of
- * the patience).  False: the patience is over. */
+/* Records a failure at now_ns.  True: try again *wait_ns later, which is not after the deadline.
+ * False: the deadline has passed. */
 bool sluice_retry_failed(struct sluice_retry *retry, uint64_t now_ns, uint64_t *wait_ns);
 
 void sluice_retry_succeeded(struct sluice_retry *retry);

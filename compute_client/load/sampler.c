@@ -2,11 +2,12 @@
 
 #include "base/rng.h"
 
-/* Ops of a pipeline are numbered from 0 and are few: the last number is free for
- * the shuffle, whose draws are then apart from every crop's and flip's. */
+/* The op number that the shuffle draws under.  No op of a pipeline has it, since ops are numbered
+ * from 0 and are few; so the shuffle shares no random numbers with a crop or a flip. */
 #define SHUFFLE_OP 0xFFFFu
 
-/* A stream of draws has 2^18 words; far fewer steps than that share one. */
+/* Steps of the shuffle that share a random stream.  A stream has 2^18 words, far more than they
+ * use. */
 #define STEPS_PER_STREAM 4096
 
 sluice_status sluice_sampler_count(const struct sluice_sampler *sampler, uint64_t last_epoch,

@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The order in which an epoch delivers its samples.
+/* The order in which an epoch delivers its samples: a Fisher-Yates shuffle with random numbers from
+ * Philox for training, sequential for validation.
  *
- * A pure function of (seed, epoch, number of samples, repeat): the same on every
- * machine, for every number of workers and in every mode.  Training shuffles by
- * Fisher and Yates with draws from Philox; validation is sequential.
+ * The order is a pure function of (seed, epoch, number of samples, repeat): the same on every
+ * machine, for every number of workers and in every mode.
  *
- * With repeat N every sample comes N times in an epoch, shuffled together as if
- * the dataset were N times as large.  Repetition r of epoch e draws under the
- * epoch number e * N + r, so no two of them share a crop.
+ * With repeat N every sample comes N times in an epoch, shuffled as if the dataset were N times as
+ * large.  Repetition r of epoch e draws its crops and flips as epoch e * N + r, so that repetitions
+ * differ.
  *
  * Threads: pure functions. */
 
@@ -31,8 +31,8 @@ struct sluice_sampler {
     bool is_shuffled;
 };
 
-/* How many items an epoch has.  SLUICE_E_INVALID if they, or the draw epochs up to
- * last_epoch, pass 32 bits, or if there are none. */
+/* The number of items of an epoch.  SLUICE_E_INVALID if it is 0, or if it or a draw epoch up to
+ * last_epoch does not fit 32 bits. */
 SLUICE_MUST_USE sluice_status sluice_sampler_count(const struct sluice_sampler *sampler,
                                                    uint64_t last_epoch, size_t *count,
                                                    struct sluice_err *err);

@@ -8,23 +8,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where a loader's samples come from: the network (fetcher.h) or files of this
- * machine (local_source.h).
+/* Where a loader's samples come from: a storage server (fetcher.h) or files of this machine
+ * (local_source.h).
  *
- * The promise: every item of an accepted request is answered by exactly one
- * on_result, in any order, unless on_failed says that the source has given up or
- * it was closed; and no on_result comes without a request.
+ * The promise: every item of an accepted request is answered by exactly one on_result, in any
+ * order, unless the source has failed (on_failed) or was closed.  No on_result comes without a
+ * request.
  *
- * Threads: request and consumed from any thread; events come from threads of the
- * source's own, several at a time. */
+ * Threads: request and consumed from any thread; events come from the source's own threads, several
+ * at a time. */
 
 struct sluice_source_item {
-    uint64_t ticket; /* the caller's, unique among the unanswered; comes back in the result */
+    uint64_t ticket; /* chosen by the caller, unique among the unanswered; the result has it */
     struct sluice_draw_key key;
     const char *path; /* borrowed until the answer */
-    unsigned split;   /* a hint */
+    unsigned split;   /* a wish: the source may do fewer ops */
     enum sluice_form form;
-    double storage_worth; /* what a storage core more is worth to who asks; 0: not said */
+    /* What one more storage core is worth to this client (replan/cpu_share.h); 0: not said. */
+    double storage_worth;
 };
 
 struct sluice_source_result {
@@ -32,34 +33,39 @@ struct sluice_source_result {
     sluice_status status; /* SLUICE_OK: there is a sample */
     char error[200];
     struct sluice_sample sample; /* checked against the pipeline; the receiver takes it */
-    /* Until sluice_source_gather(): the sample's bytes, and a reference to what holds them, if they
-     * came in a message; its data is NULL then.  The receiver takes it. */
+    /* If the sample came in a message: its bytes there, and a reference to the message, until
+     * sluice_source_gather(); sample.data is NULL until then.  The receiver takes the reference. */
     struct sluice_cursor arrived;
     struct sluice_shared_message *message;
     enum sluice_form form;
-    size_t payload_bytes; /* to be told to consumed() once they are not needed any more */
-    uint64_t backlog_ns;  /* waiting behind other items, whatever those waited for */
-    uint64_t storage_ns;  /* waiting for a storage node's worker, and its time beside the disk's */
-    uint64_t storage_queue_ns, storage_cpu_ns; /* the waiting alone; CPU time of the work */
-    double storage_price;                      /* of a storage core, as last heard; 0 if never */
-    double storage_cores;  /* that the storage node may use, as last heard; 0 if never */
-    uint64_t disk_ns;      /* waiting for the disk; 0 if the file was in memory */
-    uint64_t disk_busy_ns; /* its part of what the disk was busy (base/disk_clock.h) */
-    uint64_t read_bytes;   /* of the file; 0: as many as the manifest says */
+    /* Bytes to pass to consumed() when the receiver needs them no longer. */
+    size_t payload_bytes;
+    /* Waiting behind other items, before the storage node queued this one. */
+    uint64_t backlog_ns;
+    /* Waiting for a worker of the storage node, and the work, without disk_ns. */
+    uint64_t storage_ns;
+    uint64_t storage_queue_ns; /* of storage_ns, the wait for a worker */
+    uint64_t storage_cpu_ns;   /* CPU time of the work */
+    double storage_price;      /* the server's CPU price, as last heard; 0 if never */
+    double storage_cores;      /* cores that the server may use, as last heard; 0 if never */
+    uint64_t disk_ns;          /* waiting for the disk; 0 if the file was in memory */
+    uint64_t disk_busy_ns;     /* its part of the disk's busy time (base/disk_clock.h) */
+    uint64_t read_bytes;       /* of the file; 0: as many as the manifest says */
 };
 
-/* Brings the sample's bytes together in a buffer, unless they are: for the thread that goes on with
- * them, since it reads them next.  On failure the result is as it was. */
+/* Copies the sample's bytes from the message into one buffer, sample.data, if they are still in a
+ * message.  The thread that works on the sample calls this, so that the bytes are in its cache.  On
+ * failure the result is unchanged. */
 SLUICE_MUST_USE sluice_status sluice_source_gather(struct sluice_source_result *result,
                                                    struct sluice_buf_pool *pool,
                                                    struct sluice_err *err);
-/* Lets go of the sample, wherever its bytes are; idempotent. */
+/* Releases the sample and the message; idempotent. */
 void sluice_source_result_clear(struct sluice_source_result *result);
 
 struct sluice_source_events {
     /* Must not block for long and may not call close or destroy. */
     void (*on_result)(void *ctx, struct sluice_source_result *result);
-    /* No more results will come; once. */
+    /* The source has failed for good: no more results will come.  Called at most once. */
     void (*on_failed)(void *ctx, sluice_status status, const char *text);
     void *ctx;
 };
@@ -71,8 +77,8 @@ struct sluice_source {
     void (*consumed)(struct sluice_source *source, size_t payload_bytes);
     /* Bytes of all messages received so far. */
     uint64_t (*wire_bytes)(struct sluice_source *source);
-    /* When it returns, no event runs or will; the other functions stay harmless.  Idempotent.  Not
-     * beside request. */
+    /* When it returns, no event runs or will run; the other functions stay harmless.  Idempotent.
+     * Not at the same time as request. */
     void (*close)(struct sluice_source *source);
     void (*destroy)(struct sluice_source *source); /* closes first */
 };

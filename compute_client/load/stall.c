@@ -40,7 +40,8 @@ void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t fr
     const uint64_t disk = read_ns + queue_for_disk;
     const uint64_t storage = at_storage - queue_for_disk;
     const uint64_t backlog = at_most(times->backlog_ns, away - disk - storage);
-    /* A backlog that is all there is says nothing of what it waited for. */
+    /* If the backlog takes all of the time, nothing tells what it waited for: it counts as
+     * network. */
     const double stretch = backlog < away ? (double)away / (double)(away - backlog) : 1;
     const uint64_t worked = at_most((uint64_t)((double)storage * stretch), away);
     const uint64_t read = at_most((uint64_t)((double)disk * stretch), away - worked);

@@ -5,41 +5,43 @@
 
 #include <stdint.h>
 
-/* Why a trainer had to wait.
+/* Stall attribution: which resource a trainer waited for.
  *
  * Threads: pure functions. */
 
-/* What a trainer can have waited for; the GPU stands for the trainer itself, on whatever device. */
+/* The resources that a wait is attributed to.  SLUICE_GPU is the trainer itself, on any device. */
 #define SLUICE_STALLS                                                                              \
     (1u << SLUICE_DISK | 1u << SLUICE_STORAGE_CPU | 1u << SLUICE_NETWORK |                         \
      1u << SLUICE_COMPUTE_CPU | 1u << SLUICE_GPU)
 /* "disk", "storage_cpu", "network", "compute_cpu", "trainer". */
 const char *sluice_stall_name(enum sluice_resource resource);
 
-/* The largest; of equals the first. */
+/* The resource with the largest ns; the first of several equal ones. */
 enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES]);
 
-/* What became of a sample when.  What a machine far away says of its own part is taken up to what
- * fits between request and arrival. */
+/* The times of one sample.  The durations that the storage node reports are cut to what fits
+ * between request and arrival. */
 struct sluice_sample_times {
     uint64_t requested_ns, arrived_ns, done_ns; /* on one clock, in this order */
-    uint64_t backlog_ns; /* waited behind other samples, for whatever those waited for */
-    uint64_t disk_ns;    /* its file was read */
-    uint64_t storage_ns; /* waited for a storage node's worker, and was worked on */
-    uint64_t queue_ns;   /* of storage_ns, the wait */
+    uint64_t backlog_ns; /* waited behind other samples, before the storage node queued it */
+    uint64_t disk_ns;    /* waited for the disk */
+    uint64_t storage_ns; /* waited for a worker of the storage node, and was worked on */
+    uint64_t queue_ns;   /* of storage_ns, the wait for a worker */
 };
 
-/* Puts the wait [from, to) for a sample down to what the sample was waiting for:
+/* Attributes the wait [from, to) for a sample to the resources that the sample waited for:
  *
  *     requested -- storage -- disk -- network -- arrived -- compute CPU -- done
  *
- * `network` is what is left between request and arrival.  The wait for a worker was for what
- * workers do: read files and work on them, in the proportion in which this sample's did.  The
- * backlog waited for the same things as the sample after it, in the same proportion, and so they
- * are stretched to cover it.  The part
- * of the wait outside [requested, done) goes to where the sample itself spent most: before it was
- * asked for, the read-ahead was full of others in the same state.  Adds to ns[], in sum to - from.
- */
+ * - `network` is the rest of the time between request and arrival.
+ * - The wait for a worker is divided between disk and storage CPU as this sample's own time with
+ *   the worker is, since workers read files and work on them.
+ * - The backlog is divided between storage CPU, disk and network as the rest of the time between
+ *   request and arrival is: the samples ahead in the queue waited for the same resources.
+ * - The part of the wait outside [requested, done) counts for the resource that the sample spent
+ *   the most time on: before it was requested, the prefetched samples waited for that one too.
+ *
+ * Adds to ns[]; the sum of what it adds is to - from. */
 void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t from, uint64_t to,
                             uint64_t ns[SLUICE_NUM_RESOURCES]);
 

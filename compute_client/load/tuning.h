@@ -3,38 +3,40 @@
 
 #include <stddef.h>
 
-/* The tuned constants of the client: of the running plan (compute_client/replan) and of how far it
- * reads ahead.  docs/results/controller.md shows what half and twice of each do, in simulated time
- * (bench_controller --sweep); what stands beside a constant is why it is there and where its value
- * comes from.
+/* The tuned constants of the client: of the running plan (compute_client/replan) and of the
+ * prefetch depth.  docs/results/controller.md shows the effect of half and twice each value, in
+ * simulated time (bench_controller --sweep).  The comment at a constant says why it exists and
+ * where its value comes from.
  *
  * Threads: a value. */
 
 struct sluice_tuning {
-    /* --- when the plan is looked at --- */
+    /* --- intervals --- */
 
-    /* Seconds between two intervals.  Long enough that what a link or a core did in it is no
-     * accident; short enough that a change costs little before it is seen. */
+    /* Length of an interval, in seconds; the plan is updated at the end of each.  Long enough that
+     * the measured rate of a link or a core is not noise; short enough that a change costs little
+     * before the plan reacts. */
     double interval_s;
-    /* Rows that an interval needs; with fewer it goes on, up to 8 intervals. */
+    /* Rows that an interval needs.  With fewer it is extended, up to 8 times interval_s. */
     double min_rows;
 
     /* --- capacity_estimator --- */
 
     /* Weight of the last interval in every running mean (EWMA). */
     double ewma_weight;
-    /* Largest factor by which one interval moves an estimate.  A single odd interval must not carry
-     * it away. */
+    /* Largest factor by which one interval changes an estimate, so that a single outlier has little
+     * effect. */
     double max_factor;
-    /* Seconds of a wait that do not count: scheduling of threads and batching of messages. */
+    /* Seconds of each wait that are not counted: scheduling of threads and batching of messages. */
     double wait_margin_s;
-    /* Share of an interval for which somebody must wait for a resource before that is taken to be
-     * the limit, and what it did to be its capacity. */
+    /* A resource counts as a bottleneck, and its rate as its capacity, if somebody waited for it
+     * for this share of the interval. */
     double limited_share;
-    /* Growth of an estimate in an interval in which a resource did nearly all that it is taken to
-     * do, and nobody waited for it. */
+    /* Growth of a capacity estimate in an interval in which the resource ran close to the estimate
+     * and nobody waited for it. */
     double growth;
-    /* Rows, and share at least, of what was seen of the disk that an interval replaces. */
+    /* An interval of this many rows would replace all that older intervals saw of the disk; but it
+     * keeps at least this share of that. */
     double disk_rows, disk_kept;
 
     /* --- cost_correction --- */
@@ -43,50 +45,53 @@ struct sluice_tuning {
     double correction_rows, correction_kept;
     /* Rows that a choice needs before its own correction counts as much as its resource's. */
     double prior_rows;
-    /* The most that one row counts for, over what the model says. */
+    /* A row's measured cost counts at most this many times the model's. */
     double max_row_factor;
-    /* Seconds of CPU time below which the reading of a clock would be corrected, not the work. */
+    /* Seconds of CPU time below which a row is not used: the cost of reading the clock would weigh
+     * more than the work. */
     double least_work_s;
 
     /* --- controller --- */
 
-    /* Samples over which the LP finds the first prices of an epoch, and later ones. */
+    /* Samples in the LP: of the first solution of an epoch, and of later ones. */
     double first_samples, samples;
-    /* Factor - 1 by which an estimate must move for prices to be found anew. */
+    /* The LP is solved again if an estimate changed by this factor - 1. */
     double solve_change;
-    /* Share of the duals above which a resource is a limit. */
+    /* Share of the sum of the duals above which a resource counts as a bottleneck. */
     double limit_dual;
-    /* A cost of each resource beside its dual, in seconds of a second, where storage CPU has a
-     * price: of plans that are as fast, the one that leaves most of everything. */
+    /* An external cost of each resource, in seconds per second of its use, added while storage CPU
+     * has a price.  Of several plans that are equally fast the LP then takes the one that uses
+     * least. */
     double thrift;
 
     /* --- backpressure --- */
 
-    /* Change of a resource's price, as a logarithm, for each second that its queue is longer than
-     * the others'. */
+    /* Backpressure multiplies a resource's dual by exp(gain_per_s * seconds by which its queue is
+     * longer than the mean queue). */
     double gain_per_s;
 
-    /* --- what may be under way --- */
+    /* --- bounds on the items under way --- */
 
-    /* Seconds of work before a link that is the limit, and before one that is not.  What was asked
-     * for at old prices has to come through a link that thins. */
+    /* Seconds of work queued for the link, if the link is a bottleneck and if it is not.  Short,
+     * because items that were requested under old duals still have to pass a link that has become
+     * slower. */
     double ahead_s, free_link_ahead_s;
-    /* Seconds of work that may wait on this node beside that. */
+    /* Seconds of work that may wait on this node in addition. */
     double here_s;
-    /* Most seconds that an item counts for in the hands of disk and workers. */
+    /* The time that an item spends at the disk and at workers counts up to this many seconds. */
     double max_in_hand_s;
 
     /* --- cpu_share --- */
 
-    /* Speed, 1/s, at which a client's share of the storage cores follows their price, and the most
-     * that it moves in one interval, as a logarithm. */
+    /* Speed, 1/s, at which a client's share of the storage cores follows the CPU price, and the
+     * largest change of the share's logarithm in one interval. */
     double follow_per_s, max_share_step;
-    /* Least share of the cores; from nothing no step leads anywhere. */
+    /* Least share of the cores: a share of 0 could not grow, as its steps are factors. */
     double least_share;
 
     /* --- prefetch_depth --- */
 
-    /* Seconds of the trainer's work that are read ahead, and over which its rate is a mean. */
+    /* Seconds of the trainer's work that are prefetched; time constant of the mean of its rate. */
     double prefetch_s, prefetch_memory_s;
 };
 

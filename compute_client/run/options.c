@@ -21,7 +21,7 @@ static enum sluice_on_error parse_on_error(const char *word)
     return strcmp(word, "skip") == 0 ? SLUICE_ON_ERROR_SKIP : SLUICE_ON_ERROR_SUBSTITUTE;
 }
 
-/* Which form may be asked for beside the plain ones. */
+/* The form that may be requested beside the plain ones. */
 static enum sluice_form parse_remote_form(const char *word, const struct sluice_options *o)
 {
     if (o->is_profiling) /* a profile is of whole files */
@@ -32,7 +32,7 @@ static enum sluice_form parse_remote_form(const char *word, const struct sluice_
     return strcmp(word, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED : SLUICE_FORM_RAW;
 }
 
-/* Turns the words of the command line into what they mean; 0, or the exit code of a usage error. */
+/* Parses the words that the table stores as text.  Returns 0, or the exit code of a usage error. */
 static int interpret(struct sluice_given_options *given)
 {
     const struct sluice_cli *cli = &sluice_options_cli;
@@ -43,7 +43,7 @@ static int interpret(struct sluice_given_options *given)
         return sluice_cli_usage_error(cli, "--host: \"%s\" is no HOST[:PORT]", o->host);
     if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
         return sluice_cli_usage_error(cli, "--dataset-mode local needs DIR, the dataset");
-    /* Profiling is without offload whatever the mode: the modes that plan need no plan for it. */
+    /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */
     if (o->is_profiling && o->mode != SLUICE_MODE_LOCAL)
         o->mode = SLUICE_MODE_NOOFF;
     o->on_error = parse_on_error(given->on_error);

@@ -12,27 +12,27 @@
  * Threads: at start, on the main thread. */
 
 struct sluice_options {
-    const char *dir;    /* the dataset, for local; NULL: none */
+    const char *dir;    /* the dataset, for mode local; NULL: none */
     const char *arch;   /* "alexnet", ... */
     const char *device; /* "auto", "none", "cpu", "cuda" */
     const char *host;   /* as given */
     char target[300];   /* host:port */
     enum sluice_mode mode;
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
-    enum sluice_form remote_form; /* raw: whatever is plain; jpeg_crop; u8_packed */
-    bool has_any_form;            /* remote_auto: its plan may ask for any that the server has */
-    bool is_greedy;               /* remote_auto plans by SOPHON's rule */
-    bool has_replan;              /* remote_auto's plan follows what is seen */
+    enum sluice_form remote_form; /* jpeg_crop or u8_packed; raw: plain forms only */
+    bool has_any_form;            /* remote_auto may request every form that the server has */
+    bool is_greedy;               /* remote_auto plans by SOPHON's greedy rule */
+    bool has_replan;              /* remote_auto updates its plan by what it measures */
     enum sluice_on_error on_error;
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
     uint64_t image_size, num_classes, repeat, limit_samples, train_threads;
-    uint64_t remote_cpus; /* 0: what the server says */
+    uint64_t remote_cpus; /* 0: as many as the server reports */
     uint64_t prefetch_bytes;
     uint64_t lr_step;
     double lr, momentum, weight_decay, lr_gamma, dropout;
     double net_bw;            /* bytes per second; 0: measured */
-    double gpu_rate, pcie_bw; /* to plan with; 0: as seen, and never the limit */
+    double gpu_rate, pcie_bw; /* for the plan; 0: as measured, and never the bottleneck */
     double consume_rate, retry_for_s;
 
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
@@ -43,7 +43,7 @@ struct sluice_options {
     bool is_json;
 };
 
-/* True: go on.  False: end with *exit_code; everything is printed already. */
+/* False: the program ends with *exit_code, and everything is printed already. */
 bool sluice_options_parse(int argc, char **argv, struct sluice_options *options, int *exit_code);
 
 #endif

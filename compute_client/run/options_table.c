@@ -26,7 +26,7 @@ static const char *const groups[] = {
     NULL,
 };
 
-/* What the table writes to; of use only within sluice_options_read(). */
+/* The table stores its values here.  Only sluice_options_read() uses it. */
 static struct sluice_given_options given;
 
 static const struct sluice_option table[] = {

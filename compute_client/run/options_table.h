@@ -11,7 +11,7 @@
  * Threads: at start, on the main thread. */
 
 struct sluice_given_options {
-    struct sluice_options options; /* but for what is made from the words below */
+    struct sluice_options options; /* without the fields that the words below decide */
     const char *mode, *remote_form, *on_error, *planner;
     bool has_start_epoch;
 };

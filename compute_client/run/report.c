@@ -46,7 +46,7 @@ static void set_totals(json_t *object, const char *prefix, const struct sluice_t
     json_object_set_new(object, name, json_real(per((double)totals->top5, n)));
 }
 
-/* What the plan takes of the CPU that it plans for. */
+/* The CPU time that the planning itself uses. */
 static json_t *plan_cpu_json(const struct sluice_epoch_report *report)
 {
     const struct sluice_plan_stats *plan = report->plan;
@@ -62,7 +62,8 @@ static json_t *plan_cpu_json(const struct sluice_epoch_report *report)
     return o;
 }
 
-/* What the plan believes of the machines at the end; what is never the limit is null. */
+/* The plan's estimates of the capacities at the end; null for a resource that is never the
+ * bottleneck. */
 static json_t *rates_json(const struct sluice_rates *rates)
 {
     const struct {
@@ -133,7 +134,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
         const struct sluice_loader_error *error = &stats->named[i];
         json_t *one = json_object();
         json_object_set_new(one, "sample", json_integer(error->sample_id));
-        /* A path may be bytes that are no UTF-8: the number names it still. */
+        /* A path that is not UTF-8 becomes null; the id still names the sample. */
         json_t *path = json_string(report->manifest->entries[error->sample_id].path);
         json_object_set_new(one, "path", path ? path : json_null());
         json_object_set_new(one, "status", json_string(sluice_status_name(error->status)));

@@ -12,31 +12,31 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What an epoch says when it is done: one line for a person, or one JSON object.
+/* The report at the end of an epoch: one line for a person, or one JSON object.
  *
  * Threads: pure functions. */
 
 struct sluice_epoch_report {
     uint64_t epoch;
-    /* > 0: the rest of an epoch that was broken off. */
+    /* > 0: the epoch was resumed at this sample. */
     uint64_t first_sample;
     enum sluice_mode mode;
-    /* The epoch itself went over the val subset. */
+    /* The epoch itself is an evaluation of the val subset. */
     bool is_evaluation;
     double seconds;
     const struct sluice_epoch_stats *stats;
     const struct sluice_manifest *manifest;
-    /* The device learns. */
+    /* The device trains, so there is a loss. */
     bool has_loss;
     struct sluice_train_totals totals;
     /* sluice_trainer_is_deterministic(). */
     bool is_deterministic;
     double lr;
-    /* Lost streams that were opened again. */
+    /* Streams that were lost and opened again. */
     uint64_t retries;
-    /* NULL: it does not change. */
+    /* NULL: there is no running plan. */
     const struct sluice_plan_stats *plan;
-    /* Of the process in the epoch. */
+    /* CPU time of the process in the epoch. */
     double cpu_s;
     /* An evaluation followed. */
     bool has_val;
@@ -45,11 +45,11 @@ struct sluice_epoch_report {
     uint64_t val_errors;
 };
 
-/* One line: docs/OPERATIONS.md has its keys. */
+/* Writes one line of JSON; docs/OPERATIONS.md has its keys. */
 SLUICE_MUST_USE sluice_status sluice_report_json(const struct sluice_epoch_report *report,
                                                  FILE *out, struct sluice_err *err);
 
-/* One line without the line's end. */
+/* Writes one line, without a newline. */
 void sluice_report_text(const struct sluice_epoch_report *report, char *text, size_t capacity);
 
 #endif

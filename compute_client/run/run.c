@@ -87,7 +87,7 @@ sluice_status sluice_run(const struct sluice_options *options, struct sluice_err
         sluice_batch_log_close(run.batch_log, status == SLUICE_OK ? err : NULL);
     if (status == SLUICE_OK)
         status = closed;
-    /* What a stop interrupted is no failure. */
+    /* A call that a stop interrupted has not failed. */
     if (status == SLUICE_E_CLOSED && sluice_quit_requested())
         status = SLUICE_OK;
     run_stop_watcher(&run);

@@ -52,7 +52,7 @@ static sluice_status check_same_number(const char *path, const char *what, const
                        what, (long long)then, (unsigned long long)now);
 }
 
-/* Whether the run that the checkpoint broke off and this one deliver the same batches. */
+/* Checks that this run delivers the same batches as the run that wrote the checkpoint. */
 static sluice_status check_extra(const struct run *run, const json_t *extra, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
@@ -99,7 +99,7 @@ sluice_status run_resume(struct run *run, struct place *place, struct sluice_err
         .epoch = (uint64_t)json_integer_value(epoch),
         .batch = (uint64_t)json_integer_value(batch),
     };
-    /* To evaluate, the weights alone matter. */
+    /* An evaluation needs only the weights. */
     if (!run->options->is_evaluate)
         status = check_extra(run, extra, err);
     json_decref(extra);

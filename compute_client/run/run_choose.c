@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-/* Of a fast link; a slow one is done with less. */
+/* Most bytes of one probe of the link; a slow link is measured with fewer. */
 #define MAX_PROBE_BYTES (32u << 20)
 
-/* What is believed of the machines before a sample has come. */
+/* The capacities that the plan begins with, before any sample has arrived. */
 static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
                                  struct sluice_transport_cost *transport, struct sluice_err *err)
 {
@@ -40,7 +40,7 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     return SLUICE_OK;
 }
 
-/* SOPHON's rule, for all epochs. */
+/* Plans by SOPHON's greedy rule, once for all epochs. */
 static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
 {
     struct sluice_choice_request request = {
@@ -48,7 +48,7 @@ static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
         .num_samples = run->train.num_ids,
         .num_total = run->train.num_total,
     };
-    struct sluice_transport_cost transport = {0}; /* SOPHON's rule knows of none */
+    struct sluice_transport_cost transport = {0}; /* not used by SOPHON's rule */
     sluice_status status = first_rates(run, &request.rates, &transport, err);
     request.rates.compute_cores = (double)run->options->workers;
     if (status == SLUICE_OK)
@@ -56,8 +56,8 @@ static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
     return status;
 }
 
-/* By what the model's CPU times are multiplied, so that its whole files take as long as the table
- * says; 1 if that is of another implementation's ops, which keep their pixels in larger wraps. */
+/* The factor for the model's CPU times with which whole files take as long as the table says.  1 if
+ * the table is of another implementation's ops, whose outputs have another size. */
 static double speed_of(const struct run *run, const struct sluice_cost_table *table,
                        const struct sluice_choice_model *model)
 {
@@ -95,7 +95,7 @@ static void scale_cpu(struct sluice_choice_model *model, double factor)
     }
 }
 
-/* What the disk read of the training subset's files in a second when it was profiled. */
+/* Bytes of the training subset's files that the disk read per second in the profile. */
 static double disk_rate(const struct run *run, const struct sluice_choice_model *model)
 {
     double bytes = 0;
@@ -106,8 +106,8 @@ static double disk_rate(const struct run *run, const struct sluice_choice_model 
     return seconds > 0 ? bytes / seconds : INFINITY;
 }
 
-/* The weights of a profile, if it is of this data and has any; else the usual ones at the speed of
- * its tables. */
+/* Reads the cost model's weights from the profile.  If the profile has none, scales the default
+ * weights to the CPU times of its table.  Fails if the profile is of other data. */
 static sluice_status read_model(const struct run *run, struct sluice_choice_model *model,
                                 struct sluice_transport_cost *transport, double *disk_bytes_per_s,
                                 struct sluice_err *err)
@@ -147,7 +147,8 @@ end:
     return status;
 }
 
-/* PCIe, unless it was given; nobody sees it while it runs, as uploads go on beside the training. */
+/* Measures PCIe, unless it was given.  This is before the run, since during it uploads overlap with
+ * training, and nothing shows their rate. */
 static sluice_status measure_upload(const struct run *run, struct sluice_rates *rates,
                                     struct sluice_err *err)
 {
@@ -161,7 +162,7 @@ static sluice_status measure_upload(const struct run *run, struct sluice_rates *
     return status;
 }
 
-/* A plan that goes by what it sees. */
+/* Creates remote_auto's running plan. */
 static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
@@ -181,8 +182,9 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     if (status != SLUICE_OK)
         return status;
     options.model.has_jpeg_index = run->info.has_jpeg_index;
-    /* What was given is not exceeded.  What was measured may be; and so many workers may have
-     * cores beside them for what their samples need before and after. */
+    /* Upper bounds of the estimates: values that the user gave are bounds, measured ones are not.
+     * Compute CPU may exceed the number of workers, since receiving and uploading samples runs on
+     * other cores beside them. */
     options.most = options.rates;
     options.most.disk_bytes_per_s = INFINITY;
     if (o->net_bw <= 0)
@@ -195,16 +197,17 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     return sluice_replan_create(&options, &run->replan, err);
 }
 
-/* The val subset has no profile: what is least on the wire, the file or the pixels. */
+/* The val subset has no profile, so each sample takes the choice with fewer bytes on the wire: the
+ * file or the pixels. */
 static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, uint64_t file_bytes)
 {
     const bool is_file_less = file_bytes <= sluice_pipeline_u8_bytes(pipeline);
     return sluice_choice_at(pipeline, is_file_less ? 0 : sluice_pipeline_u8_split(pipeline));
 }
 
-/* Where the plan says the file, the server may have CPU to spare for a smaller one: the
- * cut costs it less than a third of a decode and halves the bytes.  Packed pixels come as asked
- * for: a file gives way to them only where no plan said so. */
+/* Replaces a plain form by --remote-form.  A JPEG crop replaces a file even if a plan chose the
+ * file: it costs the server less than a third of a decode and halves the bytes.  Packed pixels
+ * replace a file only if no plan chose it. */
 static void choose_form(const struct run *run, const struct part *part)
 {
     const enum sluice_form form = run->options->remote_form;
@@ -239,7 +242,7 @@ sluice_status run_choose(struct run *run, struct sluice_err *err)
         for (size_t i = 0; i < run->train.num_ids; i++)
             run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
     }
-    if (!run->replan) /* whose plan weighs forms */
+    if (!run->replan) /* the running plan chooses forms itself */
         choose_form(run, &run->train);
     choose_form(run, &run->val);
     return SLUICE_OK;

@@ -15,7 +15,7 @@ struct pass {
     struct sluice_epoch_stats stats;
     struct sluice_train_totals totals;
     double seconds, cpu_s;
-    uint64_t first_batch, batches; /* both counted from the epoch's begin */
+    uint64_t first_batch, batches; /* both counted from the start of the epoch */
     bool is_stopped;
 };
 
@@ -33,7 +33,7 @@ static void log_progress(const struct run *run, const struct part *part, uint64_
                (unsigned long long)num_batches, seconds > 0 ? (double)samples / seconds : 0, loss);
 }
 
-/* The batches of one epoch through the trainer.  The loader's epoch is finished in any case. */
+/* Passes the batches of one epoch to the trainer.  Finishes the loader's epoch in any case. */
 static sluice_status consume(struct run *run, const struct part *part, uint64_t epoch,
                              uint64_t num_batches, bool is_training, struct pass *pass,
                              struct sluice_err *err)

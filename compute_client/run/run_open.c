@@ -11,10 +11,11 @@
 #define MIN_SLOTS 3
 #define MAX_SLOTS 256
 #define MAX_ITEMS ((1u << 20) - 1)
-/* Of the memory for what is read ahead, for a trainer that is slow. */
+/* A slow trainer uses one in this many of the prefetch memory's slots. */
 #define USUAL_PART 4
 
-/* A window below this would hold a single large file back for a round trip. */
+/* Least credit for the server (fetcher.h).  With less, a single large file would wait for a round
+ * trip. */
 #define MIN_WINDOW_BYTES (8u << 20)
 
 /* --- pipelines and data --- */
@@ -137,7 +138,8 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
         const sluice_status status = sluice_trainer_create(&options, &run->trainer, &cause);
         if (status == SLUICE_OK)
             break;
-        /* Only a device that is missing makes way: what else fails would fail unnoticed. */
+        /* The next device is tried only if this one is missing, so that no other failure is
+         * hidden. */
         if (i + 1 == num_devices || status != SLUICE_E_UNSUPPORTED)
             return sluice_fail(err, status, "%s", cause.text);
         sluice_log(SLUICE_LOG_DEBUG, "%s", cause.text);
@@ -180,7 +182,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
     const size_t half = (size_t)(o->prefetch_bytes / 2);
     const size_t batch_bytes = row_bytes * (size_t)o->batch_size;
     const unsigned num_slots = slots_in(half / batch_bytes, o->batch_size);
-    /* A profile goes over its samples again and again. */
+    /* A profile requests its samples many times, so all slots are filled. */
     const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
                                              : run->train.num_ids * (size_t)o->repeat;
     const struct sluice_loader_options options = {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* A link slower than this is not worth waiting for the whole probe. */
+/* Most bytes of one probe of the link. */
 #define PROBE_BYTES (64u << 20)
 
 size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count)
@@ -22,7 +22,7 @@ size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items
     return kept;
 }
 
-/* --- what follows from it --- */
+/* --- the files of a profile --- */
 
 static sluice_status write_model(struct run *run, const struct sluice_form_table *forms,
                                  const struct profile_forms *measured, struct sluice_err *err)
@@ -55,7 +55,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
     return sluice_model_file_write(o->write_profile_folder, run->train.pipeline, &file, err);
 }
 
-/* Rows of samples that were not asked for, by what the others say. */
+/* Fills the rows of samples that were not measured, estimated from those that were. */
 static sluice_status fill_table(struct run *run, struct sluice_err *err)
 {
     const size_t n = run->train.num_ids;

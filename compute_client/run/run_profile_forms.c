@@ -9,22 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is asked for between two looks at the CPU time of both processes: as much as fills the
- * memory that an epoch's samples are spread over, as memory that is in no cache costs more; and no
- * more than this, so that all choices meet the same weather.  Where samples are few, each comes so
- * often at most. */
+/* Most items in a phase, which lies between two readings of the CPU time of both processes.  A
+ * phase has as many items as the loader has rows, since memory that is in no cache costs more, as
+ * in an epoch; but no more than this, so that all choices are measured under the same conditions.
+ * If there are few samples, each is requested at most MAX_REPEAT times. */
 #define MAX_PHASE_ITEMS 1024
 #define MAX_REPEAT 4
 
-/* What is soon done is done again, so that a bad moment of the machines is a small part of it. */
+/* All phases are repeated up to MAX_ROUNDS times until they took ENOUGH_NS, so that a short
+ * disturbance of the machines has little effect. */
 #define MAX_ROUNDS 4
 #define ENOUGH_NS 5000000000u
 
-/* What the samples of a phase are asked for, by turns, as places in the list of choices. */
+/* The choices of a phase, by turns, as indices in the list of choices. */
 struct mix {
     uint8_t choices[2];
     uint8_t num_choices;
-    bool is_rare; /* a plan hardly ever asks for it, and it takes long: each sample once */
+    bool is_rare; /* slow and hardly ever in a plan: each sample is measured once */
 };
 
 struct mixes {
@@ -44,7 +45,7 @@ struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t pos
         .seed = run->options->seed, .epoch = (uint32_t)run->options->start_epoch, .sample_id = id};
     struct sluice_manifest_entry entry = run->manifest->entries[id];
     const struct sluice_sample_cost *row = &run->profile.rows[position];
-    if (row->width > 0) { /* it was decoded, which says more than a list */
+    if (row->width > 0) { /* it was decoded, so its row is better than the manifest */
         entry.bytes = row->bytes[0];
         entry.width = row->width;
         entry.height = row->height;
@@ -55,7 +56,7 @@ struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t pos
 
 /* --- a phase --- */
 
-/* All that was measured of a sample in one choice. */
+/* The sums of all measurements of a sample in one choice. */
 struct cell {
     double storage_s, compute_s;
     uint64_t bytes;
@@ -124,7 +125,7 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
     pthread_mutex_unlock(&measuring->lock);
 }
 
-/* The loader's batches, which nobody trains on. */
+/* Takes the loader's batches and releases them, without training. */
 static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
@@ -152,7 +153,7 @@ static sluice_status server_cpu(struct run *run, double *cpu_s, struct sluice_er
     return run->client ? sluice_client_server_cpu(run->client, cpu_s, err) : SLUICE_OK;
 }
 
-/* What both processes took beside the work on the samples of a part. */
+/* Runs a phase.  *seen gets the CPU time of both processes less that of the work on its samples. */
 static sluice_status run_phase(struct measuring *measuring, const struct mix *mix, size_t num_items,
                                struct sluice_transport_seen *seen, bool *is_stopped,
                                struct sluice_err *err)
@@ -218,7 +219,7 @@ static int find_offered(const struct measuring *measuring, unsigned split, enum 
                                               : -1;
 }
 
-/* Files first, then what a plan asks for most. */
+/* Lists the phases: whole files first, then the choices that plans use most. */
 static void find_mixes(struct measuring *measuring)
 {
     const struct sluice_choices *choices = &measuring->choices;
@@ -235,7 +236,7 @@ static void find_mixes(struct measuring *measuring)
     add_mix(mixes, pixels, -1, false);
     if (cut >= 0)
         add_mix(mixes, cut, -1, false);
-    add_mix(mixes, 0, pixels, false); /* as where both CPUs are the limit */
+    add_mix(mixes, 0, pixels, false); /* as in a plan where both CPUs are bottlenecks */
     for (unsigned split = u8_split; split-- > 1;) {
         const int c = find_offered(measuring, split, SLUICE_FORM_U8);
         if (c >= 0)
@@ -245,7 +246,8 @@ static void find_mixes(struct measuring *measuring)
         add_mix(mixes, find_offered(measuring, choices->num_ops, SLUICE_FORM_F32), -1, true);
 }
 
-/* The same of every mix; the first comes once more before, for memory that nobody has touched. */
+/* Runs a phase of each mix.  Before the first part, one phase warms up memory that was never
+ * touched; its measurements are dropped. */
 static sluice_status run_part(struct measuring *measuring, struct profile_forms *forms,
                               bool *is_stopped, struct sluice_err *err)
 {
@@ -302,8 +304,8 @@ static sluice_status run_parts(struct measuring *measuring, struct profile_forms
     return status;
 }
 
-/* Reading its file, all that a sample costs the storage node as a file, is in what its other
- * choices cost there: it is taken out and counted as transport. */
+/* A whole file costs the storage node only its reading.  The other choices' cost includes the same
+ * reading, so it is subtracted from them (make_rows()) and counted as transport here. */
 static void take_reading_out(struct measuring *measuring, struct profile_forms *forms)
 {
     double sum_s = 0;

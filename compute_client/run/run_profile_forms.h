@@ -5,13 +5,13 @@
 #include "plan/form_table.h"
 #include "plan/transport_cost.h"
 
-/* What --profiling measures beside its epoch; for run_profile.c, which writes it. */
+/* What --profiling measures after its epoch: the profiled samples in every form.  run_profile.c
+ * writes it. */
 
-/* What asking for samples in every form gave. */
 struct profile_forms {
-    struct sluice_form_row *rows; /* one of each sample and choice: means */
+    struct sluice_form_row *rows; /* one for each sample and choice: means */
     size_t num_rows;
-    struct sluice_transport_seen *seen; /* one of each phase, in which all was asked for alike */
+    struct sluice_transport_seen *seen; /* one for each phase: one choice, or two by turns */
     size_t num_seen;
     double read_s; /* CPU time of reading a file on the storage node */
 };
@@ -25,7 +25,8 @@ void run_profile_forms_clear(struct profile_forms *forms);
 /* Cores that this process may use. */
 double run_profile_compute_cores(const struct run *run);
 
-/* Of a sample of the train subset: from its row in run->profile, or else from the manifest. */
+/* The facts of a sample of the train subset: from its row in run->profile if it was decoded, else
+ * from the manifest. */
 struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t position);
 
 #endif

@@ -12,20 +12,20 @@
 
 #include <pthread.h>
 
-/* What the files behind sluice_run() share; nobody else includes this.
+/* Private to the files behind sluice_run().
  *
- *     run.c             the order of everything
- *     run_watch.c       the watcher of signals
+ *     run.c             the steps of a run, in order
+ *     run_watch.c       the thread that waits for signals
  *     run_open.c        pipelines, data, trainer, loader, sources
- *     run_choose.c      what each sample is asked for
- *     run_checkpoint.c  where a run stands, written and read
+ *     run_choose.c      the plan: each sample's choice
+ *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
  *     run_profile.c     what --profiling writes
- *     run_profile_forms.c  what it measures beside its epoch
+ *     run_profile_forms.c  what --profiling measures after its epoch
  *
  * Threads: the main one, except where noted. */
 
-/* One subset of the dataset, and the way its samples come. */
+/* One subset of the dataset, with its pipeline and its source. */
 struct part {
     const char *name;
     struct sluice_pipeline *pipeline;
@@ -46,8 +46,8 @@ struct run {
     struct sluice_trainer *trainer;
     bool learns;
     struct sluice_loader *loader;
-    struct sluice_replan *replan;       /* NULL: the parts' choices are for all epochs */
-    struct sluice_batch_log *batch_log; /* NULL: none is wanted */
+    struct sluice_replan *replan;       /* NULL: the parts' choices hold for all epochs */
+    struct sluice_batch_log *batch_log; /* NULL: not asked for */
     struct sluice_cost_table profile;
 
     pthread_t watcher;
@@ -57,27 +57,27 @@ struct run {
     bool is_stopping;
 };
 
-/* Where a run stands, as its checkpoint says. */
+/* How far a run is, as stored in its checkpoint. */
 struct place {
-    uint64_t epoch, batch; /* the next */
+    uint64_t epoch, batch; /* the next to train */
 };
 
-/* The watcher ends a run at a signal, or tells how far it is. */
+/* The watcher thread stops the run, or logs its progress, on a signal. */
 SLUICE_MUST_USE sluice_status run_start_watcher(struct run *run, struct sluice_err *err);
 void run_stop_watcher(struct run *run);
 
-/* Known to the watcher, so that a stop reaches them. */
+/* Register the client and the loader with the watcher, so that it can stop them. */
 void run_set_client(struct run *run, struct sluice_client *client);
 void run_set_loader(struct run *run, struct sluice_loader *loader);
 
-/* In this order, before the first epoch. */
+/* Call these in this order, before the first epoch. */
 SLUICE_MUST_USE sluice_status run_make_pipelines(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_open_data(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_choose(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err *err);
 
-/* The part's source; made by the first call. */
+/* Creates the part's source on the first call. */
 SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,
                                               struct sluice_err *err);
 
@@ -85,16 +85,17 @@ SLUICE_MUST_USE sluice_status run_save(struct run *run, struct place place, stru
 SLUICE_MUST_USE sluice_status run_resume(struct run *run, struct place *place,
                                          struct sluice_err *err);
 
-/* Of an epoch's items those that are to be profiled: how many are left. */
+/* Keeps those of an epoch's items that are to be profiled; returns their number. */
 size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count);
-/* After the epoch that filled run->profile: asks for its samples in every form, and writes all. */
+/* After the epoch that filled run->profile: measures its samples in every form, and writes the
+ * profile. */
 SLUICE_MUST_USE sluice_status run_profile_write(struct run *run, bool *is_stopped,
                                                 struct sluice_err *err);
 
-/* The val subset alone, and its report. */
+/* Evaluates the val subset, and reports. */
 SLUICE_MUST_USE sluice_status run_evaluation(struct run *run, uint64_t epoch,
                                              struct sluice_err *err);
-/* One epoch, its evaluation, its report and its checkpoint.  *place moves on. */
+/* Trains one epoch, evaluates, reports and writes a checkpoint.  Advances *place. */
 SLUICE_MUST_USE sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopped,
                                             struct sluice_err *err);
 

@@ -11,7 +11,8 @@ static void *watcher_main(void *ctx)
     for (;;) {
         const enum sluice_quit_event event = sluice_quit_wait(-1);
         if (event == SLUICE_QUIT_STOP) {
-            /* Under the lock, which stands outside of theirs, so that they live. */
+            /* Under run->lock, so that client and loader are not destroyed meanwhile.  Lock order:
+             * run->lock before theirs. */
             pthread_mutex_lock(&run->lock);
             run->is_stopping = true;
             if (run->client)

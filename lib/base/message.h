@@ -88,8 +88,8 @@ struct sluice_shared_message;
 SLUICE_MUST_USE sluice_status sluice_message_share(struct sluice_message *message,
                                                    struct sluice_shared_message **shared,
                                                    struct sluice_err *err);
-const struct sluice_message *
-sluice_shared_message_get(const struct sluice_shared_message *shared); /* borrowed */
+/* Borrowed. */
+const struct sluice_message *sluice_shared_message_get(const struct sluice_shared_message *shared);
 struct sluice_shared_message *sluice_shared_message_ref(struct sluice_shared_message *shared);
 void sluice_shared_message_unref(struct sluice_shared_message *shared); /* NULL is allowed */
 

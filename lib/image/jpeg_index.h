@@ -61,8 +61,8 @@ SLUICE_MUST_USE sluice_status sluice_jpeg_index_build(const uint8_t *bytes, size
                                                       struct sluice_jpeg_index *index,
                                                       struct sluice_err *err);
 void sluice_jpeg_index_clear(struct sluice_jpeg_index *index); /* idempotent; fine on {0} */
-void sluice_jpeg_index_destroy(
-    struct sluice_jpeg_index *index); /* clears and frees; NULL is fine */
+/* Clears and frees; NULL is fine. */
+void sluice_jpeg_index_destroy(struct sluice_jpeg_index *index);
 
 /* An index as bytes (docs/NUMERICS.md has the format), and back.  SLUICE_E_CORRUPT: not such
  * bytes, or they contradict themselves. */

@@ -95,8 +95,9 @@ void sluice_lookup_run(const struct sluice_lookup *lookup, const uint8_t *pixels
 {
     const struct sluice_kernels *kernels = sluice_kernels_for(sluice_cpu_level());
     const size_t plane = (size_t)width * height;
-    const size_t step = sluice_lookup_value_bytes(lookup) *
-                        (lookup->layout == SLUICE_LOOKUP_CHW ? 1 : 3); /* from pixel to pixel */
+    /* Bytes from pixel to pixel. */
+    const size_t step =
+        sluice_lookup_value_bytes(lookup) * (lookup->layout == SLUICE_LOOKUP_CHW ? 1 : 3);
     if (!flip && stride == (size_t)width * 3) {
         kernels->look_up(lookup, pixels, plane, out, plane);
         return;

@@ -235,10 +235,11 @@ struct sluice_scratch_options {
     bool measure_ops;             /* keep the time of each op: one clock read per op */
 };
 
+/* options NULL: all {0}. */
 SLUICE_MUST_USE sluice_status sluice_scratch_create(const struct sluice_scratch_options *options,
                                                     struct sluice_scratch **scratch,
-                                                    struct sluice_err *err); /* NULL: all {0} */
-void sluice_scratch_destroy(struct sluice_scratch *scratch);                 /* NULL is allowed */
+                                                    struct sluice_err *err);
+void sluice_scratch_destroy(struct sluice_scratch *scratch); /* NULL is allowed */
 
 /* An index for samples that have none of their own, borrowed; NULL: none. */
 void sluice_scratch_set_jpeg_index(struct sluice_scratch *scratch,

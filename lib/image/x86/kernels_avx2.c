@@ -71,8 +71,9 @@ uint32_t sluice_weigh_avx2(const struct sluice_taps *taps, bool is_mirrored)
         const __m256d is_zero = _mm256_cmp_pd(sum, _mm256_setzero_pd(), _CMP_EQ_OQ);
         const __m256d divisor = _mm256_blendv_pd(sum, _mm256_set1_pd(1.0), is_zero);
         for (uint32_t k = 0; k < taps->stride; k += 4) {
+            /* Taps, an output in each element. */
             __m128i four[4] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(),
-                               _mm_setzero_si128()}; /* taps, a lane an output */
+                               _mm_setzero_si128()};
             for (uint32_t t = 0; t < 4 && k + t < most; t++) {
                 const __m256d weight = triangles(k + t, first, count, center, inverse);
                 four[t] = _mm256_cvttpd_epi32(
