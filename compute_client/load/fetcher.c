@@ -290,7 +290,7 @@ static void on_done(void *ctx, enum sluice_rpc_code code, const char *text)
     if (!f->is_stream_lost) {
         f->is_stream_lost = true;
         f->lost_code = code;
-        snprintf(f->lost_text, sizeof(f->lost_text), "%s",
+        snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
                  text && text[0] ? text : sluice_rpc_code_name(code));
     }
     pthread_cond_signal(&f->changed);

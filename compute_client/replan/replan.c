@@ -59,7 +59,7 @@ static void SLUICE_PRINTF(2, 3) append(struct text *text, const char *fmt, ...)
         text->used = sizeof(text->chars) - 1;
 }
 
-/* "net_down 0.71, storage_cpu 0.29" */
+/* "network 0.71, storage_cpu 0.29" */
 static struct text prices_text(const double price[SLUICE_NUM_RESOURCES])
 {
     struct text text = {0};
@@ -92,9 +92,10 @@ static struct text corrections_text(const struct sluice_replan *replan)
         if (!replan->asked[c])
             continue;
         append(&text, " %s", sluice_choice_name(replan->choices.at[c]));
-        SLUICE_EACH_RESOURCE (s, SLUICE_MODELLED)
-            append(&text, " x%.3f",
-                   sluice_controller_correction(replan->controller, c, (enum sluice_resource)s));
+        append(&text, " x%.3f x%.3f x%.3f",
+               sluice_controller_correction(replan->controller, c, SLUICE_STORAGE_CPU),
+               sluice_controller_correction(replan->controller, c, SLUICE_COMPUTE_CPU),
+               sluice_controller_correction(replan->controller, c, SLUICE_NETWORK));
     }
     return text;
 }
