@@ -12,8 +12,8 @@
 
 #define MBIT 125e3
 #define NOISE 0.3
-#define SETTLE_S 20
-#define MEASURE_S 10
+#define SETTLE_S 14
+#define MEASURE_S 6
 
 /* The mean over the settings, and each of them: who needs the cores most is not told, but found. */
 #define MOST_MEAN 1.025
