@@ -38,8 +38,6 @@ static sluice_status find_by_columns(const char *folder, struct sluice_pipeline 
     if (status != SLUICE_OK) {
         /* Columns of other ops are no damage. */
         status = status == SLUICE_E_CORRUPT ? SLUICE_E_INVALID : status;
-        /* Columns of other ops are no damage. */
-        status = status == SLUICE_E_CORRUPT ? SLUICE_E_INVALID : status;
         (void)sluice_fail(err, status,
                           "%s (taken for \"%s\", as there is no " SLUICE_MODEL_FILE
                           " that says of which pipeline it is)",
