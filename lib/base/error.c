@@ -26,6 +26,8 @@ const char *sluice_status_name(sluice_status status)
         return "closed";
     case SLUICE_E_INTERNAL:
         return "internal";
+    case SLUICE_E_STALE:
+        return "stale";
     }
     return "unknown";
 }

@@ -21,6 +21,8 @@ typedef enum sluice_status {
     SLUICE_E_AGAIN,     /* nothing is wrong; there is no room or nothing ready */
     SLUICE_E_CLOSED,    /* the object is shutting down */
     SLUICE_E_INTERNAL,  /* an invariant broke: a bug of ours */
+    SLUICE_E_STALE,     /* the data changed since it was listed, indexed or hashed */
+#define SLUICE_NUM_STATUS (SLUICE_E_STALE + 1)
 } sluice_status;
 
 struct sluice_err {

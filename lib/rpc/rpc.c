@@ -99,6 +99,8 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status)
     case SLUICE_E_AGAIN:
     case SLUICE_E_CLOSED:
         return SLUICE_RPC_UNAVAILABLE;
+    case SLUICE_E_STALE:
+        return SLUICE_RPC_FAILED_PRECONDITION;
     case SLUICE_E_INTERNAL:
         break;
     }

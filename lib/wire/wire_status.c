@@ -19,6 +19,7 @@ static const struct {
     NUMBERS(SLUICE_E_AGAIN, AGAIN),
     NUMBERS(SLUICE_E_CLOSED, CLOSED),
     NUMBERS(SLUICE_E_INTERNAL, INTERNAL),
+    NUMBERS(SLUICE_E_STALE, STALE),
 };
 
 Sluice__V1__SampleStatus sluice_wire_status_to_wire(sluice_status status)

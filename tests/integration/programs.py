@@ -2,13 +2,18 @@
 import os
 import socket
 
-SLOW_READ = os.environ.get("SLUICE_SLOW_READ")  # tests/support/slow_read.c, built
+BAD_DISK = os.environ.get("SLUICE_BAD_DISK")  # tests/support/bad_disk.c, built
+
+
+def bad_disk(*rules):
+    """The environment of a program whose disk keeps these rules (tests/support/bad_disk.c)."""
+    return {**os.environ, "LD_PRELOAD": BAD_DISK, "BAD_DISK": ";".join(rules),
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 
 
 def slow_disk(us):
-    """The environment of a program whose reads of files take so much longer."""
-    return {**os.environ, "LD_PRELOAD": SLOW_READ, "SLOW_READ_US": str(us),
-            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+    """The same: reads of files take so much longer."""
+    return bad_disk(f"call=read,do=delay:{us}")
 
 
 class Port:

@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 
-from programs import SLOW_READ, slow_disk  # noqa: E402
+from programs import BAD_DISK, slow_disk  # noqa: E402
 from sluice_bench import quota  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
@@ -121,14 +121,14 @@ class AttributionTest(unittest.TestCase):
         finally:
             part.close()
 
-    @unittest.skipUnless(SLOW_READ, "no slow_read was built")
+    @unittest.skipUnless(BAD_DISK, "no bad_disk was built")
     def test_disk(self):
         for mode in ("remote_nooff", "remote_piloff"):
             report = self.epoch(mode, server_flags=["--io-workers", 1],
                                 server={"env": slow_disk(16000)})
             self.check(report, "disk")
 
-    @unittest.skipUnless(SLOW_READ, "no slow_read was built")
+    @unittest.skipUnless(BAD_DISK, "no bad_disk was built")
     def test_disk_of_this_node(self):
         self.check(self.train(["--dataset-mode", "local", "-j", 1, self.root],
                               env=slow_disk(8000)), "disk")

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from programs import SLOW_READ, Port, slow_disk
+from programs import BAD_DISK, Port, slow_disk
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM_TRAIN = 60
@@ -277,7 +277,7 @@ class ModesTest(unittest.TestCase):
 
         # Reads so slowly that it is not over before the signal.
         process = self.start("local", flags + ["--checkpoint", stopped, "-p", "1"],
-                             **({"env": slow_disk(20000)} if SLOW_READ else {}))
+                             **({"env": slow_disk(20000)} if BAD_DISK else {}))
         err = []
         for line in process.stderr:
             err.append(line)

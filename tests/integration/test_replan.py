@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
-from programs import SLOW_READ, Port, slow_disk
+from programs import BAD_DISK, Port, slow_disk
 
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 LINK = BIN.parent / "bench/bench_link"
@@ -159,7 +159,7 @@ class ReplanTest(unittest.TestCase):
         self.assertGreater(cpu["choice_us"], 0)
         self.assertTrue(0 < cpu["share"] < 1, cpu)
 
-    @unittest.skipUnless(SLOW_READ, "no slow_read was built")
+    @unittest.skipUnless(BAD_DISK, "no bad_disk was built")
     def test_a_slow_disk_is_the_limit(self):
         machines, repeat = Machines(self.root, read_us=READ_US), 2
         try:
