@@ -32,10 +32,12 @@ struct sluice_manifest;
 struct sluice_rate_limit;
 struct sluice_stats;
 struct sluice_store;
+struct sluice_subset_rows;
 struct sluice_workers;
 
 struct sluice_context {
     const struct sluice_manifest *manifest;
+    const struct sluice_subset_rows *subset_rows; /* of the manifest */
     char dataset_id[33];
     struct sluice_store *store;
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
@@ -63,7 +65,8 @@ struct sluice_method_list {
     const struct sluice_rpc_method *methods;
     size_t num_methods;
 };
-struct sluice_method_list sluice_offload_methods(void);       /* service.c: all but Fetch */
+struct sluice_method_list sluice_offload_methods(void);       /* service.c: Hello, Probe, Stats */
+struct sluice_method_list sluice_list_methods(void);          /* service_list.c */
 struct sluice_method_list sluice_fetch_methods(void);         /* service_fetch.c */
 struct sluice_method_list sluice_data_transfer_methods(void); /* service_data_transfer.c */
 struct sluice_method_list sluice_health_methods(void);        /* health.c */

@@ -130,7 +130,8 @@ void sluice_fetch_hold(struct sluice_fetch *fetch);
 
 /* --- fetch_send.c --- */
 
-/* Takes the job over, its reply complete. */
+/* Takes the job over, its reply complete, and hashes it: on the thread that made it, whose cache
+ * holds the payload. */
 void sluice_fetch_make_ready(struct sluice_fetch_job *job);
 /* Sends what is ready.  Small replies are held back so that several share a message (as Nagle's
  * algorithm, RFC 896, does with packets), since a message costs either node 0.1 ms of CPU time and

@@ -6,8 +6,9 @@
 
 #include <stdint.h>
 
-/* sluice.v1.Offload.  service.c answers what is about the server (Hello, ListSamples, Probe,
- * Stats), service_fetch.c and the files below it (fetch_stream.h) move the samples.
+/* sluice.v1.Offload.  service.c answers what is about the server (Hello, Probe, Stats),
+ * service_list.c lists the dataset, service_fetch.c and the files below it (fetch_stream.h) move
+ * the samples.
  *
  * A Fetch stream, its requests and its replies:
  *
