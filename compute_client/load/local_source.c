@@ -5,9 +5,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/worker_pool.h"
+#include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "datasets/jpeg_index_file.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,8 @@ struct local {
     size_t max_file_bytes;
     struct sluice_source_events events;
     struct sluice_jpeg_index_file *indexes; /* or NULL */
+    struct sluice_freshness *freshness;     /* or NULL */
+    struct stat root_st;                    /* the folder that the root was */
 
     struct sluice_disk_clock disk;
 
@@ -44,27 +48,59 @@ static struct local *local_of(struct sluice_source *source)
     return SLUICE_CONTAINER_OF(source, struct local, source);
 }
 
-static sluice_status read_file(struct local *local, const char *path, struct sluice_sample *sample,
-                               struct sluice_err *err)
+static bool is_root_here(const struct local *local)
 {
     struct stat st;
-    char *full = NULL;
-    if (asprintf(&full, "%s/%s", local->root, path) < 0)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
-    /* stat() comes before the read, so that the index of a newer file is never used for the bytes
-     * of an older one. */
-    const bool is_known = local->indexes && stat(full, &st) == 0;
+    return stat(local->root, &st) == 0 && st.st_dev == local->root_st.st_dev &&
+           st.st_ino == local->root_st.st_ino;
+}
+
+static sluice_status check_file(struct local *local, size_t sample, const struct stat *st,
+                                const struct sluice_buf *file, struct sluice_err *err)
+{
+    const int64_t mtime_ns = sluice_file_mtime_ns(st);
+    bool needs_content;
     const sluice_status status =
-        sluice_file_read(full, local->max_file_bytes, local->pool, &sample->data, err);
+        sluice_freshness_look(local->freshness, sample, file->len, mtime_ns, &needs_content, err);
+    if (status != SLUICE_OK || !needs_content)
+        return status;
+    return sluice_freshness_read(local->freshness, sample, mtime_ns, file->data, file->len, err);
+}
+
+static sluice_status read_file(struct local *local, const struct sluice_source_item *item,
+                               struct sluice_sample *sample, struct sluice_err *err)
+{
+    struct stat st;
+    struct sluice_buf *file;
+    struct sluice_err why = {0};
+    char *full = NULL;
+    if (asprintf(&full, "%s/%s", local->root, item->path) < 0)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
+    sluice_status status =
+        sluice_file_read_stat(full, local->max_file_bytes, local->pool, &file, &st, &why);
+    if (status == SLUICE_E_NOT_FOUND && !is_root_here(local))
+        status =
+            sluice_fail(err, SLUICE_E_IO, "%s: the folder is gone, or another one", local->root);
+    else if (status != SLUICE_OK)
+        sluice_fail(err, status, "%s", why.text);
+    if (status == SLUICE_OK && local->freshness) {
+        status = check_file(local, item->key.sample_id, &st, file, &why);
+        if (status != SLUICE_OK) {
+            sluice_fail(err, status, "%s: %s", full, why.text);
+            sluice_buf_unref(file);
+        }
+    }
     free(full);
-    if (status == SLUICE_OK && is_known) {
+    if (status != SLUICE_OK)
+        return status;
+    sample->data = file;
+    if (local->indexes) {
         const enum sluice_index_use use =
-            sluice_indexed_file_find(local->indexes, path, (uint64_t)st.st_size,
-                                     (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
-                                     local->pool, &sample->jpeg_index);
+            sluice_indexed_file_find(local->indexes, item->path, (uint64_t)st.st_size,
+                                     sluice_file_mtime_ns(&st), local->pool, &sample->jpeg_index);
         atomic_fetch_add_explicit(&local->uses[use], 1, memory_order_relaxed);
     }
-    return status;
+    return SLUICE_OK;
 }
 
 static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
@@ -85,7 +121,7 @@ static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void
     result.backlog_ns = sluice_clock_ns() - read->requested_ns;
     struct sluice_disk_read reading;
     sluice_disk_clock_start(&local->disk, &reading);
-    result.status = read_file(local, read->item.path, &result.sample, &err);
+    result.status = read_file(local, &read->item, &result.sample, &err);
     const struct sluice_disk_time time = sluice_disk_clock_stop(&local->disk, &reading);
     result.disk_ns = time.wait_ns;
     result.disk_busy_ns = time.busy_ns;
@@ -159,6 +195,7 @@ static void local_destroy(struct sluice_source *source)
                    (unsigned long long)hits, (unsigned long long)stale,
                    (unsigned long long)missing);
     sluice_jpeg_index_file_close(local->indexes);
+    sluice_freshness_destroy(local->freshness);
     free(local->root);
     free(local);
 }
@@ -192,13 +229,20 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
         .queue_capacity = options->max_items,
     };
     sluice_status status = SLUICE_OK;
-    if (options->jpeg_index)
+    if (stat(local->root, &local->root_st) != 0)
+        status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
+                             local->root, strerror(errno));
+    if (status == SLUICE_OK && options->manifest)
+        status = sluice_freshness_create(options->manifest, options->should_verify,
+                                         &local->freshness, err);
+    if (status == SLUICE_OK && options->jpeg_index)
         status =
             sluice_jpeg_index_file_choose(options->jpeg_index, options->root, &local->indexes, err);
     if (status == SLUICE_OK)
         status = sluice_worker_pool_create(&readers, &local->readers, err);
     if (status != SLUICE_OK) {
         sluice_jpeg_index_file_close(local->indexes);
+        sluice_freshness_destroy(local->freshness);
         free(local->root);
         free(local);
         return status;

@@ -221,6 +221,8 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
             .num_threads = (unsigned)o->workers,
             .max_items = sluice_loader_max_items(run->loader),
             .jpeg_index = o->jpeg_index,
+            .manifest = run->manifest,
+            .should_verify = o->should_verify,
             .events = sluice_loader_events(run->loader),
         };
         return sluice_local_source_create(&options, &part->source, err);
