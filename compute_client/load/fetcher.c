@@ -3,19 +3,15 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "compute_client/load/pending_table.h"
 #include "compute_client/load/retry.h"
 #include "wire/wire.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* request_id = attempt number << INDEX_BITS | index in the pending table. */
-#define INDEX_BITS 20
-#define NONE UINT32_MAX
 
 /* Most requests in one message: enough that the overhead of a message hardly counts, few enough
  * that one message is sent while the next is filled. */
@@ -24,28 +20,12 @@
 /* No server of ours sends a larger payload: its own limits are lower. */
 #define MAX_PAYLOAD_BYTES ((size_t)512 << 20)
 
-enum pending_state { FREE, UNSENT, SENT, DELAYED };
-
-struct pending {
-    enum pending_state state;
-    uint64_t request_id; /* of the attempt under way; SENT only */
-    struct sluice_source_item item;
-    uint32_t next;                 /* in the free or the unsent list */
-    uint64_t due_ns;               /* DELAYED */
-    uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
-    struct sluice_retry retry;
-};
-
 struct fetcher {
     struct sluice_source source;
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct pending *pending; /* max_items */
-    uint32_t free_head;
-    uint32_t unsent_head, unsent_tail;
-    size_t num_sent, num_delayed;
-    uint64_t attempts;
+    struct sluice_pending_table pending;
     uint64_t held_bytes;  /* payloads handed on and not yet consumed */
     uint64_t grant_bytes; /* consumed and not yet granted */
     bool is_closed, has_failed;
@@ -71,7 +51,6 @@ struct fetcher {
     struct sluice_client *client;
     const struct sluice_pipeline *pipeline;
     char dataset_id[33];
-    size_t max_items;
     uint64_t window_bytes, max_image_pixels;
     bool follows_price;
     double storage_worth; /* as the last item said */
@@ -83,70 +62,6 @@ struct fetcher {
 static struct fetcher *fetcher_of(struct sluice_source *source)
 {
     return SLUICE_CONTAINER_OF(source, struct fetcher, source);
-}
-
-/* --- the pending table; all under the lock --- */
-
-static void append_unsent(struct fetcher *f, uint32_t index)
-{
-    f->pending[index].state = UNSENT;
-    f->pending[index].next = NONE;
-    if (f->unsent_tail == NONE)
-        f->unsent_head = index;
-    else
-        f->pending[f->unsent_tail].next = index;
-    f->unsent_tail = index;
-}
-
-static uint32_t take_unsent(struct fetcher *f)
-{
-    const uint32_t index = f->unsent_head;
-    f->unsent_head = f->pending[index].next;
-    if (f->unsent_head == NONE)
-        f->unsent_tail = NONE;
-    return index;
-}
-
-static void free_pending(struct fetcher *f, uint32_t index)
-{
-    f->pending[index].state = FREE;
-    f->pending[index].request_id = 0;
-    f->pending[index].next = f->free_head;
-    f->free_head = index;
-}
-
-static int by_ticket(const void *a, const void *b, void *ctx)
-{
-    const struct pending *pending = ctx;
-    const uint64_t x = pending[*(const uint32_t *)a].item.ticket;
-    const uint64_t y = pending[*(const uint32_t *)b].item.ticket;
-    return x < y ? -1 : x > y;
-}
-
-/* After a lost stream: makes every request unsent again, ordered by ticket, since the trainer waits
- * for the lowest ticket. */
-static void unsend_all(struct fetcher *f)
-{
-    uint32_t *order = malloc(f->max_items * sizeof(*order));
-    size_t count = 0;
-    f->unsent_head = f->unsent_tail = NONE;
-    for (uint32_t i = 0; i < f->max_items; i++) {
-        if (f->pending[i].state == SENT)
-            f->stats.repeated++;
-        if (f->pending[i].state != SENT && f->pending[i].state != UNSENT)
-            continue;
-        if (order)
-            order[count++] = i;
-        else
-            append_unsent(f, i); /* without memory to sort, only the order suffers */
-    }
-    f->num_sent = 0;
-    if (!order)
-        return;
-    qsort_r(order, count, sizeof(*order), by_ticket, f->pending);
-    for (size_t i = 0; i < count; i++)
-        append_unsent(f, order[i]);
-    free(order);
 }
 
 /* --- what arrives, on the completion thread --- */
@@ -191,22 +106,18 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
 static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
     struct fetcher *f = ctx;
-    const uint32_t index = reply->request_id & ((1u << INDEX_BITS) - 1);
 
     pthread_mutex_lock(&f->lock);
-    struct pending *pending = index < f->max_items ? &f->pending[index] : NULL;
-    if (!pending || pending->state != SENT || pending->request_id != reply->request_id) {
+    struct sluice_pending *pending = sluice_pending_find(&f->pending, reply->request_id);
+    if (!pending) {
         f->stats.dropped++;
         pthread_mutex_unlock(&f->lock);
         return;
     }
-    f->num_sent--;
     uint64_t wait = 0;
     if ((reply->status == SLUICE_E_AGAIN || reply->status == SLUICE_E_CLOSED) &&
         sluice_retry_failed(&pending->retry, sluice_clock_ns(), &wait)) {
-        pending->state = DELAYED;
-        pending->due_ns = sluice_clock_ns() + wait;
-        f->num_delayed++;
+        sluice_pending_delay(&f->pending, pending, sluice_clock_ns() + wait);
         f->stats.repeated++;
         pthread_cond_signal(&f->changed);
         pthread_mutex_unlock(&f->lock);
@@ -214,9 +125,9 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
     }
     const struct sluice_source_item item = pending->item;
     const uint64_t unsent_ns = pending->sent_ns - pending->accepted_ns;
-    free_pending(f, index);
+    sluice_pending_finish(&f->pending, pending);
     f->has_progress = true;
-    if (f->unsent_head != NONE)
+    if (sluice_pending_has_unsent(&f->pending))
         pthread_cond_signal(&f->changed); /* there is room for another */
     pthread_mutex_unlock(&f->lock);
 
@@ -409,8 +320,8 @@ static bool after_loss(struct fetcher *f)
     if (f->has_progress)
         sluice_retry_succeeded(&f->retry);
     f->has_progress = false;
-    const bool is_needed = f->num_sent > 0 || f->unsent_head != NONE || f->num_delayed > 0;
-    unsend_all(f);
+    const bool is_needed = !sluice_pending_is_empty(&f->pending);
+    f->stats.repeated += sluice_pending_lose(&f->pending);
     f->stats.lost_streams++;
     pthread_mutex_unlock(&f->lock);
 
@@ -437,38 +348,15 @@ static bool after_loss(struct fetcher *f)
     return true;
 }
 
-/* Under the lock: moves the delayed requests that are due to the unsent ones.  Returns when the
- * next one is due, or 0. */
-static uint64_t wake_delayed(struct fetcher *f)
-{
-    uint64_t next = 0;
-    const uint64_t now = sluice_clock_ns();
-    for (uint32_t i = 0; f->num_delayed > 0 && i < f->max_items; i++) {
-        if (f->pending[i].state != DELAYED)
-            continue;
-        if (f->pending[i].due_ns <= now) {
-            f->num_delayed--;
-            append_unsent(f, i);
-        } else if (next == 0 || f->pending[i].due_ns < next) {
-            next = f->pending[i].due_ns;
-        }
-    }
-    return next;
-}
-
 /* Under the lock: fills f->batch with the requests that may be sent now; returns their number. */
 static size_t gather_requests(struct fetcher *f)
 {
     size_t count = 0;
     const uint64_t now = sluice_clock_ns();
-    while (count < MAX_PER_MESSAGE && f->unsent_head != NONE && f->num_sent < f->max_in_flight) {
-        const uint32_t index = take_unsent(f);
-        struct pending *pending = &f->pending[index];
-        pending->state = SENT;
-        if (!pending->sent_ns)
-            pending->sent_ns = now;
-        pending->request_id = ++f->attempts << INDEX_BITS | index;
-        f->num_sent++;
+    while (count < MAX_PER_MESSAGE && f->pending.num_sent < f->max_in_flight) {
+        const struct sluice_pending *pending = sluice_pending_send(&f->pending, now);
+        if (!pending)
+            break;
         f->batch[count++] = (struct sluice_wire_sample_request){
             .request_id = pending->request_id,
             .key = pending->item.key,
@@ -514,8 +402,8 @@ static void *owner_main(void *ctx)
             f->has_progress = false;
             sluice_retry_succeeded(&f->retry);
         }
-        const uint64_t next_due = wake_delayed(f);
-        if (!f->stream && f->unsent_head != NONE) {
+        const uint64_t next_due = sluice_pending_wake(&f->pending, sluice_clock_ns());
+        if (!f->stream && sluice_pending_has_unsent(&f->pending)) {
             pthread_mutex_unlock(&f->lock);
             if (!connect_or_wait(f))
                 return NULL;
@@ -556,17 +444,8 @@ static sluice_status fetcher_request(struct sluice_source *source,
     }
     const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
-        const uint32_t index = f->free_head;
-        assert(index != NONE); /* the caller keeps to max_items */
-        struct pending *pending = &f->pending[index];
-        f->free_head = pending->next;
-        pending->item = items[i];
         f->storage_worth = items[i].storage_worth;
-        pending->accepted_ns = now;
-        pending->sent_ns = 0;
-        pending->retry =
-            sluice_retry_init(sluice_client_retry_for_s(f->client), f->attempts + index);
-        append_unsent(f, index);
+        sluice_pending_accept(&f->pending, &items[i], sluice_client_retry_for_s(f->client), now);
     }
     pthread_cond_signal(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -610,24 +489,24 @@ static void fetcher_destroy(struct sluice_source *source)
     fetcher_close(source);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
-    free(f->pending);
+    sluice_pending_clear(&f->pending);
     free(f);
 }
 
 sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,
                                     struct sluice_source **source, struct sluice_err *err)
 {
-    if (options->max_items == 0 || options->max_items >= (1u << INDEX_BITS) ||
+    if (options->max_items == 0 || options->max_items >= (1u << SLUICE_PENDING_INDEX_BITS) ||
         options->window_bytes == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "a fetcher of %zu items and a window of %llu",
                            options->max_items, (unsigned long long)options->window_bytes);
     struct fetcher *f = calloc(1, sizeof(*f));
-    struct pending *pending = calloc(options->max_items, sizeof(*pending));
-    if (!f || !pending) {
+    if (!f)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a fetcher");
+    const sluice_status status = sluice_pending_init(&f->pending, options->max_items, err);
+    if (status != SLUICE_OK) {
         free(f);
-        free(pending);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu requests",
-                           options->max_items);
+        return status;
     }
     f->source = (struct sluice_source){
         .request = fetcher_request,
@@ -636,20 +515,15 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
         .close = fetcher_close,
         .destroy = fetcher_destroy,
     };
-    f->pending = pending;
-    f->free_head = f->unsent_head = f->unsent_tail = NONE;
     f->client = options->client;
     f->pipeline = options->pipeline;
     snprintf(f->dataset_id, sizeof(f->dataset_id), "%s", options->dataset_id);
-    f->max_items = options->max_items;
     f->window_bytes = options->window_bytes;
     f->follows_price = options->follows_price;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
     f->retry = sluice_retry_init(sluice_client_retry_for_s(f->client),
                                  sluice_clock_ns() ^ (uint64_t)getpid());
-    for (size_t i = options->max_items; i-- > 0;)
-        free_pending(f, (uint32_t)i);
     pthread_mutex_init(&f->lock, NULL);
     sluice_cond_init(&f->changed);
     const int failed = pthread_create(&f->owner, NULL, owner_main, f);

@@ -597,7 +597,7 @@ static void ask_on(struct sim *s, struct client *c)
         if (!c->is_chosen) {
             if (s->now_s - c->last_tick_s >= interval_s &&
                 ((double)c->num_rows >= tuning->min_rows ||
-                 s->now_s - c->last_tick_s >= 8 * interval_s))
+                 s->now_s - c->last_tick_s >= tuning->max_intervals * interval_s))
                 tick(s, c);
             c->expected = (struct sluice_expected){0};
             c->choice = c->node.is_greedy
