@@ -66,6 +66,7 @@ void sluice_pending_accept(struct sluice_pending_table *table,
     pending->item = *item;
     pending->accepted_ns = now_ns;
     pending->sent_ns = 0;
+    pending->has_failed = false;
     pending->retry = sluice_retry_init(patience_s, table->attempts + index);
     append_unsent(table, index);
 }
@@ -100,6 +101,7 @@ struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, u
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending)
 {
     table->num_sent--;
+    table->num_failing -= pending->has_failed;
     make_free(table, index_of(table, pending));
 }
 
@@ -108,6 +110,8 @@ void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pend
 {
     table->num_sent--;
     table->num_delayed++;
+    table->num_failing += !pending->has_failed;
+    pending->has_failed = true;
     pending->state = SLUICE_PENDING_DELAYED;
     pending->due_ns = due_ns;
 }

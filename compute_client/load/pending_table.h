@@ -36,6 +36,7 @@ struct sluice_pending {
     uint32_t next;                 /* in the free or the unsent list */
     uint64_t due_ns;               /* DELAYED */
     uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
+    bool has_failed;               /* at least once */
     struct sluice_retry retry;
 };
 
@@ -45,6 +46,7 @@ struct sluice_pending_table {
     uint32_t free_head;
     uint32_t unsent_head, unsent_tail;
     size_t num_sent, num_delayed;
+    size_t num_failing; /* that have failed and are not answered */
     uint64_t attempts;
 };
 

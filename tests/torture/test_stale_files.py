@@ -31,7 +31,7 @@ def flip(path):
 
 
 class StaleFiles(unittest.TestCase):
-    FLAGS = ["--epochs", 1, "-b", 8]
+    FLAGS = ["--epochs", 1, "-b", 8, "--retry-for", 0.1]
 
     def make(self, name, *flags):
         root = torture.make_dataset(name, count=16, size=64)
@@ -62,8 +62,7 @@ class StaleFiles(unittest.TestCase):
         server = self.serve(root)
         shutil.copy(root / "train/dog/0001.jpg", self.first)
         for mode in ("remote_nooff", "remote_piloff"):
-            epochs, done = self.remote(server, "--dataset-mode", mode, "--retry-for", 1,
-                                       check=False)
+            epochs, done = self.remote(server, "--dataset-mode", mode, check=False)
             self.check_named(epochs, done, r"\d+ bytes, but \d+ in the list of samples")
         epochs, done = self.local(root, check=False)
         self.check_named(epochs, done, r"\d+ bytes, but \d+ in the list of samples")
@@ -75,8 +74,7 @@ class StaleFiles(unittest.TestCase):
         flip(self.first)
         touch(self.first, 10)
         for mode in ("remote_nooff", "remote_piloff"):
-            epochs, done = self.remote(server, "--dataset-mode", mode, "--retry-for", 1,
-                                       check=False)
+            epochs, done = self.remote(server, "--dataset-mode", mode, check=False)
             self.check_named(epochs, done, "other content than was indexed")
         epochs, done = self.local(root, check=False)
         self.check_named(epochs, done, "other content than was indexed")
@@ -99,8 +97,7 @@ class StaleFiles(unittest.TestCase):
         (good,), _ = self.local(root, "--verify")
         flip(self.first)
         for mode in ("remote_nooff", "remote_piloff"):
-            epochs, done = self.remote(server, "--dataset-mode", mode, "--retry-for", 1,
-                                       check=False)
+            epochs, done = self.remote(server, "--dataset-mode", mode, check=False)
             self.check_named(epochs, done, "other content than was indexed")
         epochs, done = self.local(root, "--verify", check=False)
         self.check_named(epochs, done, "other content than was indexed")
@@ -116,7 +113,7 @@ class StaleFiles(unittest.TestCase):
         (epoch,), _ = self.remote(server, "--dataset-mode", "remote_nooff")
         self.assertEqual(epoch["errors"], 0)
         shutil.copy(root / "train/dog/0001.jpg", self.first)
-        epochs, done = self.remote(server, "--dataset-mode", "remote_nooff", "--retry-for", 1,
+        epochs, done = self.remote(server, "--dataset-mode", "remote_nooff",
                                    check=False)
         self.check_named(epochs, done, r"\d+ bytes, but \d+ in the list of samples")
         self.assertEqual(len(re.findall("was changed after the list", server.tail())), 1)
