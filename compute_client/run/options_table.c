@@ -240,6 +240,13 @@ static const struct sluice_option table[] = {
      .arg = "auto|off|FILE",
      .help = "For --dataset-mode local: index of the JPEGs, with which only the rows that a crop "
              "needs are decoded. auto: DIR/" SLUICE_JPEG_INDEX_FILE " if that exists."},
+    {.name = "verify",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.should_verify,
+     .help = "For --dataset-mode local: compare the content of every file that is read with the "
+             "hash that offload_dataset index wrote. Without: length and time, and the content "
+             "if the time differs."},
     {.name = "remote-form",
      .group = PLACE,
      .type = SLUICE_OPTION_CHOICE,

@@ -49,8 +49,20 @@ static sluice_status read_all(int fd, const char *path, size_t size, struct slui
     return SLUICE_OK;
 }
 
+int64_t sluice_file_mtime_ns(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
 sluice_status sluice_file_read(const char *path, size_t max_bytes, struct sluice_buf_pool *pool,
                                struct sluice_buf **out, struct sluice_err *err)
+{
+    return sluice_file_read_stat(path, max_bytes, pool, out, NULL, err);
+}
+
+sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
+                                    struct sluice_buf_pool *pool, struct sluice_buf **out,
+                                    struct stat *seen, struct sluice_err *err)
 {
     struct sluice_buf *buf = NULL;
     sluice_status status;
@@ -80,6 +92,8 @@ sluice_status sluice_file_read(const char *path, size_t max_bytes, struct sluice
         goto fail;
     close(fd);
     *out = buf;
+    if (seen)
+        *seen = st;
     return SLUICE_OK;
 
 fail:

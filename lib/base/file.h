@@ -5,7 +5,9 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* Whole files, for configuration, plans, manifests and checkpoints.  The paths
  * are the operator's own: a server that takes paths from outside confines them
@@ -27,6 +29,15 @@ SLUICE_MUST_USE sluice_status sluice_path_in(const char *folder, const char *nam
 SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_bytes,
                                                struct sluice_buf_pool *pool,
                                                struct sluice_buf **buf, struct sluice_err *err);
+
+/* The same; *st (may be NULL) gets what the file was like when it was opened. */
+SLUICE_MUST_USE sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
+                                                    struct sluice_buf_pool *pool,
+                                                    struct sluice_buf **buf, struct stat *st,
+                                                    struct sluice_err *err);
+
+/* When the content was last changed: ns since 1970. */
+int64_t sluice_file_mtime_ns(const struct stat *st);
 
 /* The bytes [from, to) of a file. */
 struct sluice_file_part {
