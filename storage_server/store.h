@@ -24,9 +24,9 @@ struct sluice_store {
      * root.  err says what is wrong without the path: the caller knows it.
      *
      * SLUICE_E_INVALID: the path leaves the root, by itself or over a link (counted as
-     * refused); SLUICE_E_NOT_FOUND; SLUICE_E_UNSUPPORTED: no regular file;
-     * SLUICE_E_NO_MEMORY: larger than the limit, or no memory; SLUICE_E_CORRUPT: empty;
-     * SLUICE_E_IO: the system said no. */
+     * refused); SLUICE_E_NOT_FOUND; SLUICE_E_UNSUPPORTED: no regular file, or
+     * larger than the limit; SLUICE_E_NO_MEMORY; SLUICE_E_CORRUPT: empty; SLUICE_E_IO: the system
+     * said no. */
     sluice_status (*read)(struct sluice_store *store, const char *path,
                           struct sluice_buf_pool *pool, struct sluice_buf **file,
                           struct sluice_err *err);

@@ -22,8 +22,8 @@ SLUICE_MUST_USE sluice_status sluice_path_in(const char *folder, const char *nam
                                              struct sluice_err *err);
 
 /* Reads a regular file into a new buffer drawn from `pool` (NULL: none).
- * SLUICE_E_NOT_FOUND; SLUICE_E_INVALID: not a regular file; SLUICE_E_NO_MEMORY:
- * larger than max_bytes, too; SLUICE_E_IO: also if it changes while it is read. */
+ * SLUICE_E_NOT_FOUND; SLUICE_E_INVALID: not a regular file; SLUICE_E_UNSUPPORTED:
+ * larger than max_bytes; SLUICE_E_IO: also if it changes while it is read. */
 SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_bytes,
                                                struct sluice_buf_pool *pool,
                                                struct sluice_buf **buf, struct sluice_err *err);

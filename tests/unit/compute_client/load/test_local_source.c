@@ -101,7 +101,7 @@ static void every_file_is_read_once_and_a_bad_one_is_its_own_error(void)
     for (int i = 0; i < NUM_FILES; i++) {
         CU_ASSERT_EQUAL(r.answers[i], 1);
         CU_ASSERT_EQUAL(r.status[i], i == 7   ? SLUICE_E_INVALID
-                                     : i == 8 ? SLUICE_E_NO_MEMORY
+                                     : i == 8 ? SLUICE_E_UNSUPPORTED
                                      : i == 9 ? SLUICE_E_NOT_FOUND
                                               : SLUICE_OK);
         if (r.status[i] != SLUICE_OK)
