@@ -109,7 +109,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         sluice_service_agree(context, hello.protocol_version, hello.pipeline,
                              hello.pipeline_fingerprint, hello.dataset_id, &pipeline, &err);
     if (code != SLUICE_RPC_OK) {
-        sluice_log(SLUICE_LOG_WARN, "refused %s (%s): %s", hello.peer ? hello.peer : "a client",
+        sluice_log(SLUICE_LOG_WARN, "refused %.100s (%s): %s", hello.peer ? hello.peer : "a client",
                    sluice_rpc_call_peer(call), err.text);
         sluice_rpc_call_finish(call, code, err.text);
     } else {

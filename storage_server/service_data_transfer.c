@@ -23,6 +23,7 @@ enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
 
 enum method { NOOFF, ALLOFF, PILOFF, SOPHON };
 
+/* Its references: the call until on_done, and the job until it has run or was cancelled. */
 struct transfer {
     struct sluice_job job;
     struct sluice_waiter waiter;
@@ -32,10 +33,16 @@ struct transfer {
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
     unsigned split;
+    atomic_uint refs;
+    atomic_bool is_over; /* the call is: nobody waits for the answer */
+    atomic_bool is_done; /* the job has run, or will not: there is nothing to cancel */
 };
 
-static void free_transfer(struct transfer *t)
+static void unref_transfer(struct transfer *t)
 {
+    /* Acquire and release: the last one sees what the others wrote. */
+    if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return;
     sluice_wire_data_request_clear(&t->request);
     sluice_workers_leave(t->context->workers, t->client);
     sluice_rpc_call_unref(t->call);
@@ -123,13 +130,21 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
     return SLUICE_OK;
 }
 
+/* The job will not run, or not once more.  Gives its reference back. */
+static void end_transfer(struct transfer *t)
+{
+    atomic_store(&t->is_done, true);
+    unref_transfer(t);
+}
+
 static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct transfer *t = SLUICE_CONTAINER_OF(base, struct transfer, job);
-    sluice_workers_started(t->context->workers);
-    if (fate == SLUICE_JOB_CANCEL) {
+    if (fate == SLUICE_JOB_RUN)
+        sluice_workers_started(t->context->workers);
+    if (fate == SLUICE_JOB_CANCEL || atomic_load(&t->is_over)) {
         sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
-        free_transfer(t);
+        end_transfer(t);
         return;
     }
 
@@ -157,7 +172,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
         sluice_rpc_call_finish(t->call, SLUICE_RPC_OK, NULL);
     }
     (void)sluice_workers_job_cpu_ns(); /* else the next job would be charged for this one */
-    free_transfer(t);
+    end_transfer(t);
 }
 
 /* Submits the job, or waits for room.  False: it waits. */
@@ -167,12 +182,14 @@ static bool submit(struct transfer *t)
     const enum sluice_worker_group group = t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO;
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, t->client, group, &t->job);
+        const bool is_over = atomic_load(&t->is_over);
+        const sluice_status status =
+            is_over ? SLUICE_E_CLOSED : sluice_workers_try(workers, t->client, group, &t->job);
         if (status == SLUICE_OK)
             return true;
         if (status != SLUICE_E_AGAIN) {
             sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
-            free_transfer(t);
+            end_transfer(t);
             return true;
         }
         if (sluice_workers_wait(workers, t->client, &t->waiter, moment))
@@ -222,8 +239,6 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     unsigned split;
     if (sluice_rpc_call_state(call))
         return;
-    /* Only marks that this call got its message; nobody follows the pointer. */
-    sluice_rpc_call_set_state(call, context);
     if (sluice_wire_get_data_request(message, &request, &err) != SLUICE_OK) {
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
         return;
@@ -258,7 +273,30 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .path = path,
         .split = split,
     };
+    atomic_init(&t->refs, 2);
+    atomic_init(&t->is_over, false);
+    atomic_init(&t->is_done, false);
+    sluice_rpc_call_set_state(call, t);
     submit(t);
+}
+
+static bool is_job(const struct sluice_job *job, const void *sought)
+{
+    return job == sought;
+}
+
+static void on_done(void *ctx, struct sluice_rpc_call *call)
+{
+    struct sluice_context *context = ctx;
+    struct transfer *t = sluice_rpc_call_state(call);
+    if (!t)
+        return;
+    atomic_store(&t->is_over, true); /* a job that still waits for room is not submitted then */
+    if (!atomic_load(&t->is_done))
+        (void)sluice_workers_cancel(context->workers, t->client,
+                                    t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO, is_job,
+                                    &t->job);
+    unref_transfer(t);
 }
 
 static void on_nooff(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
@@ -294,23 +332,28 @@ struct sluice_method_list sluice_data_transfer_methods(void)
         {.path = SLUICE_METHOD_DT_NOOFF,
          .is_unary = true,
          .on_message = on_nooff,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_ALLOFF,
          .is_unary = true,
          .on_message = on_alloff,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_PILOFF,
          .is_unary = true,
          .on_message = on_piloff,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_SOPHON,
          .is_unary = true,
          .on_message = on_sophon,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_SMARTOFF,
          .is_unary = true,
          .on_message = on_sophon,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
     };
     return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
 }

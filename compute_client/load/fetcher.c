@@ -3,298 +3,16 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
-#include "compute_client/load/retry.h"
-#include "wire/wire.h"
+#include "compute_client/load/fetcher_state.h"
 
-#include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* request_id = attempt number << INDEX_BITS | index in the pending table. */
-#define INDEX_BITS 20
-#define NONE UINT32_MAX
-
-/* Most requests in one message: enough that the overhead of a message hardly counts, few enough
- * that one message is sent while the next is filled. */
-#define MAX_PER_MESSAGE 64
-
-/* No server of ours sends a larger payload: its own limits are lower. */
-#define MAX_PAYLOAD_BYTES ((size_t)512 << 20)
-
-enum pending_state { FREE, UNSENT, SENT, DELAYED };
-
-struct pending {
-    enum pending_state state;
-    uint64_t request_id; /* of the attempt under way; SENT only */
-    struct sluice_source_item item;
-    uint32_t next;                 /* in the free or the unsent list */
-    uint64_t due_ns;               /* DELAYED */
-    uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
-    struct sluice_retry retry;
-};
-
-struct fetcher {
-    struct sluice_source source;
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct pending *pending; /* max_items */
-    uint32_t free_head;
-    uint32_t unsent_head, unsent_tail;
-    size_t num_sent, num_delayed;
-    uint64_t attempts;
-    uint64_t held_bytes;  /* payloads handed on and not yet consumed */
-    uint64_t grant_bytes; /* consumed and not yet granted */
-    bool is_closed, has_failed;
-    bool is_stream_lost; /* on_done came; the owner has not seen it yet */
-    enum sluice_rpc_code lost_code;
-    char lost_text[200];
-    bool has_progress; /* a sample was answered since the owner last checked */
-    struct sluice_fetcher_stats stats;
-
-    /* The owner thread's alone. */
-    pthread_t owner;
-    struct sluice_rpc_stream *stream;
-    struct sluice_retry retry;
-    uint32_t max_in_flight;
-    struct sluice_wire_sample_request batch[MAX_PER_MESSAGE];
-
-    /* The completion thread's alone. */
-    struct sluice_err broken;              /* the message that could not be read */
-    struct sluice_wire_load load;          /* of the last message */
-    struct sluice_shared_message *message; /* the one in hand; its samples add references */
-
-    /* Constant. */
-    struct sluice_client *client;
-    const struct sluice_pipeline *pipeline;
-    char dataset_id[33];
-    size_t max_items;
-    uint64_t window_bytes, max_image_pixels;
-    bool follows_price;
-    double storage_worth; /* as the last item said */
-    struct sluice_source_events events;
-    bool is_owner_started;
-    bool is_joined;
-};
-
 static struct fetcher *fetcher_of(struct sluice_source *source)
 {
     return SLUICE_CONTAINER_OF(source, struct fetcher, source);
-}
-
-/* --- the pending table; all under the lock --- */
-
-static void append_unsent(struct fetcher *f, uint32_t index)
-{
-    f->pending[index].state = UNSENT;
-    f->pending[index].next = NONE;
-    if (f->unsent_tail == NONE)
-        f->unsent_head = index;
-    else
-        f->pending[f->unsent_tail].next = index;
-    f->unsent_tail = index;
-}
-
-static uint32_t take_unsent(struct fetcher *f)
-{
-    const uint32_t index = f->unsent_head;
-    f->unsent_head = f->pending[index].next;
-    if (f->unsent_head == NONE)
-        f->unsent_tail = NONE;
-    return index;
-}
-
-static void free_pending(struct fetcher *f, uint32_t index)
-{
-    f->pending[index].state = FREE;
-    f->pending[index].request_id = 0;
-    f->pending[index].next = f->free_head;
-    f->free_head = index;
-}
-
-static int by_ticket(const void *a, const void *b, void *ctx)
-{
-    const struct pending *pending = ctx;
-    const uint64_t x = pending[*(const uint32_t *)a].item.ticket;
-    const uint64_t y = pending[*(const uint32_t *)b].item.ticket;
-    return x < y ? -1 : x > y;
-}
-
-/* After a lost stream: makes every request unsent again, ordered by ticket, since the trainer waits
- * for the lowest ticket. */
-static void unsend_all(struct fetcher *f)
-{
-    uint32_t *order = malloc(f->max_items * sizeof(*order));
-    size_t count = 0;
-    f->unsent_head = f->unsent_tail = NONE;
-    for (uint32_t i = 0; i < f->max_items; i++) {
-        if (f->pending[i].state == SENT)
-            f->stats.repeated++;
-        if (f->pending[i].state != SENT && f->pending[i].state != UNSENT)
-            continue;
-        if (order)
-            order[count++] = i;
-        else
-            append_unsent(f, i); /* without memory to sort, only the order suffers */
-    }
-    f->num_sent = 0;
-    if (!order)
-        return;
-    qsort_r(order, count, sizeof(*order), by_ticket, f->pending);
-    for (size_t i = 0; i < count; i++)
-        append_unsent(f, order[i]);
-    free(order);
-}
-
-/* --- what arrives, on the completion thread --- */
-
-static sluice_status make_sample(const struct fetcher *f, const struct sluice_source_item *item,
-                                 const struct sluice_wire_sample_reply *reply,
-                                 struct sluice_sample *sample, struct sluice_err *err)
-{
-    static const enum sluice_kind kinds[SLUICE_NUM_FORMS] = {
-        [SLUICE_FORM_RAW] = SLUICE_KIND_FILE, [SLUICE_FORM_JPEG_CROP] = SLUICE_KIND_FILE,
-        [SLUICE_FORM_U8] = SLUICE_KIND_U8,    [SLUICE_FORM_U8_PACKED] = SLUICE_KIND_U8,
-        [SLUICE_FORM_F32] = SLUICE_KIND_F32,
-    };
-    if (reply->ops_done > sluice_pipeline_num_ops(f->pipeline) ||
-        sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
-        return sluice_fail(err, SLUICE_E_CORRUPT, "the reply says %s after %u ops",
-                           sluice_form_name(reply->form), reply->ops_done);
-    /* The check reads the length of the data, not the data. */
-    struct sluice_buf measured = {.len = sluice_cursor_left(&reply->arrived)};
-    struct sluice_sample made = {
-        .key = item->key,
-        .ops_done = reply->ops_done,
-        .kind = kinds[reply->form],
-        .width = reply->width,
-        .height = reply->height,
-        .channels = reply->channels,
-        .data = &measured,
-        .is_jpeg_crop = reply->form == SLUICE_FORM_JPEG_CROP,
-        .is_packed = reply->form == SLUICE_FORM_U8_PACKED,
-    };
-    if (made.kind == SLUICE_KIND_FILE)
-        made.width = made.height = made.channels = 0;
-    const sluice_status status =
-        sluice_pipeline_check_sample(f->pipeline, &made, f->max_image_pixels, err);
-    if (status != SLUICE_OK)
-        return status;
-    made.data = NULL;
-    *sample = made;
-    return SLUICE_OK;
-}
-
-static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
-{
-    struct fetcher *f = ctx;
-    const uint32_t index = reply->request_id & ((1u << INDEX_BITS) - 1);
-
-    pthread_mutex_lock(&f->lock);
-    struct pending *pending = index < f->max_items ? &f->pending[index] : NULL;
-    if (!pending || pending->state != SENT || pending->request_id != reply->request_id) {
-        f->stats.dropped++;
-        pthread_mutex_unlock(&f->lock);
-        return;
-    }
-    f->num_sent--;
-    uint64_t wait = 0;
-    if ((reply->status == SLUICE_E_AGAIN || reply->status == SLUICE_E_CLOSED) &&
-        sluice_retry_failed(&pending->retry, sluice_clock_ns(), &wait)) {
-        pending->state = DELAYED;
-        pending->due_ns = sluice_clock_ns() + wait;
-        f->num_delayed++;
-        f->stats.repeated++;
-        pthread_cond_signal(&f->changed);
-        pthread_mutex_unlock(&f->lock);
-        return;
-    }
-    const struct sluice_source_item item = pending->item;
-    const uint64_t unsent_ns = pending->sent_ns - pending->accepted_ns;
-    free_pending(f, index);
-    f->has_progress = true;
-    if (f->unsent_head != NONE)
-        pthread_cond_signal(&f->changed); /* there is room for another */
-    pthread_mutex_unlock(&f->lock);
-
-    /* If the server does not report work_us, its CPU time stands for it. */
-    const uint32_t worked_us =
-        reply->work_us > reply->disk_us ? reply->work_us - reply->disk_us : 0;
-    const uint32_t storage_us = worked_us > reply->cpu_us ? worked_us : reply->cpu_us;
-    struct sluice_source_result result = {
-        .ticket = item.ticket,
-        .status = reply->status,
-        .form = reply->form,
-        .disk_ns = (uint64_t)reply->disk_us * 1000,
-        .disk_busy_ns = (uint64_t)reply->disk_busy_us * 1000,
-        .read_bytes = reply->read_bytes,
-        .backlog_ns = unsent_ns + (uint64_t)reply->backlog_us * 1000,
-        .storage_ns = ((uint64_t)reply->queue_us + storage_us) * 1000,
-        .storage_queue_ns = (uint64_t)reply->queue_us * 1000,
-        .storage_cpu_ns = (uint64_t)reply->cpu_us * 1000,
-        .storage_price = f->load.cpu_price,
-        .storage_cores = f->load.prep_cores,
-    };
-    memcpy(result.error, reply->error, sizeof(result.error));
-    if (result.status == SLUICE_OK) {
-        struct sluice_err err = {0};
-        result.payload_bytes = sluice_cursor_left(&reply->arrived);
-        result.status = make_sample(f, &item, reply, &result.sample, &err);
-        if (result.status == SLUICE_OK) {
-            result.arrived = reply->arrived;
-            result.message = sluice_shared_message_ref(f->message);
-        }
-        snprintf(result.error, sizeof(result.error), "%.*s", (int)sizeof(result.error) - 1,
-                 err.text);
-        pthread_mutex_lock(&f->lock);
-        f->held_bytes += result.payload_bytes;
-        pthread_mutex_unlock(&f->lock);
-    }
-    f->events.on_result(f->events.ctx, &result);
-}
-
-static void on_message(void *ctx, struct sluice_message *message)
-{
-    struct fetcher *f = ctx;
-    pthread_mutex_lock(&f->lock);
-    f->stats.wire_bytes += message->len;
-    pthread_mutex_unlock(&f->lock);
-    if (f->broken.text[0])
-        return;
-    /* A message that cannot be read ends the stream; what it did not answer is requested again. */
-    sluice_status status = sluice_message_share(message, &f->message, &f->broken);
-    if (status == SLUICE_OK) {
-        status = sluice_wire_get_fetch_reply(sluice_shared_message_get(f->message),
-                                             MAX_PAYLOAD_BYTES, on_sample, f, &f->load, &f->broken);
-        sluice_shared_message_unref(f->message);
-        f->message = NULL;
-    }
-    if (status != SLUICE_OK) {
-        pthread_mutex_lock(&f->lock);
-        f->is_stream_lost = true;
-        f->lost_code = SLUICE_RPC_INTERNAL;
-        snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
-                 f->broken.text);
-        pthread_cond_signal(&f->changed);
-        pthread_mutex_unlock(&f->lock);
-    }
-}
-
-static void on_done(void *ctx, enum sluice_rpc_code code, const char *text)
-{
-    struct fetcher *f = ctx;
-    pthread_mutex_lock(&f->lock);
-    if (!f->is_stream_lost) {
-        f->is_stream_lost = true;
-        f->lost_code = code;
-        snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
-                 text && text[0] ? text : sluice_rpc_code_name(code));
-    }
-    pthread_cond_signal(&f->changed);
-    pthread_mutex_unlock(&f->lock);
 }
 
 /* --- the owner of the stream --- */
@@ -337,8 +55,8 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
 
     *is_passing = true; /* from here on only the network can fail */
     const struct sluice_rpc_stream_events events = {
-        .on_message = on_message,
-        .on_done = on_done,
+        .on_message = fetcher_on_message,
+        .on_done = fetcher_on_done,
         .ctx = f,
     };
     struct sluice_rpc_stream *stream = NULL;
@@ -409,8 +127,8 @@ static bool after_loss(struct fetcher *f)
     if (f->has_progress)
         sluice_retry_succeeded(&f->retry);
     f->has_progress = false;
-    const bool is_needed = f->num_sent > 0 || f->unsent_head != NONE || f->num_delayed > 0;
-    unsend_all(f);
+    const bool is_needed = !sluice_pending_is_empty(&f->pending);
+    f->stats.repeated += sluice_pending_lose(&f->pending);
     f->stats.lost_streams++;
     pthread_mutex_unlock(&f->lock);
 
@@ -437,38 +155,15 @@ static bool after_loss(struct fetcher *f)
     return true;
 }
 
-/* Under the lock: moves the delayed requests that are due to the unsent ones.  Returns when the
- * next one is due, or 0. */
-static uint64_t wake_delayed(struct fetcher *f)
-{
-    uint64_t next = 0;
-    const uint64_t now = sluice_clock_ns();
-    for (uint32_t i = 0; f->num_delayed > 0 && i < f->max_items; i++) {
-        if (f->pending[i].state != DELAYED)
-            continue;
-        if (f->pending[i].due_ns <= now) {
-            f->num_delayed--;
-            append_unsent(f, i);
-        } else if (next == 0 || f->pending[i].due_ns < next) {
-            next = f->pending[i].due_ns;
-        }
-    }
-    return next;
-}
-
 /* Under the lock: fills f->batch with the requests that may be sent now; returns their number. */
 static size_t gather_requests(struct fetcher *f)
 {
     size_t count = 0;
     const uint64_t now = sluice_clock_ns();
-    while (count < MAX_PER_MESSAGE && f->unsent_head != NONE && f->num_sent < f->max_in_flight) {
-        const uint32_t index = take_unsent(f);
-        struct pending *pending = &f->pending[index];
-        pending->state = SENT;
-        if (!pending->sent_ns)
-            pending->sent_ns = now;
-        pending->request_id = ++f->attempts << INDEX_BITS | index;
-        f->num_sent++;
+    while (count < FETCHER_MAX_PER_MESSAGE && f->pending.num_sent < f->max_in_flight) {
+        const struct sluice_pending *pending = sluice_pending_send(&f->pending, now);
+        if (!pending)
+            break;
         f->batch[count++] = (struct sluice_wire_sample_request){
             .request_id = pending->request_id,
             .key = pending->item.key,
@@ -493,9 +188,21 @@ static void send_requests(struct fetcher *f, size_t count, uint64_t grant, doubl
         (void)sluice_rpc_stream_send(f->stream, &message); /* a lost stream says so in on_done */
     } else {
         /* Out of memory: treats the stream as lost, so that the requests are sent again. */
-        on_done(f, SLUICE_RPC_RESOURCE_EXHAUSTED, err.text);
+        fetcher_on_done(f, SLUICE_RPC_RESOURCE_EXHAUSTED, err.text);
     }
     sluice_message_clear(&message);
+}
+
+/* Under the lock, which it gives up for a moment. */
+static void tell_again(struct fetcher *f)
+{
+    struct sluice_again_log line;
+    if (!sluice_again_take(&f->again, sluice_clock_ns(), &line))
+        return;
+    const size_t count = f->pending.num_failing;
+    pthread_mutex_unlock(&f->lock);
+    sluice_again_tell(&line, sluice_client_target(f->client), count);
+    pthread_mutex_lock(&f->lock);
 }
 
 static void *owner_main(void *ctx)
@@ -514,8 +221,9 @@ static void *owner_main(void *ctx)
             f->has_progress = false;
             sluice_retry_succeeded(&f->retry);
         }
-        const uint64_t next_due = wake_delayed(f);
-        if (!f->stream && f->unsent_head != NONE) {
+        tell_again(f);
+        const uint64_t next_due = sluice_pending_wake(&f->pending, sluice_clock_ns());
+        if (!f->stream && sluice_pending_has_unsent(&f->pending)) {
             pthread_mutex_unlock(&f->lock);
             if (!connect_or_wait(f))
                 return NULL;
@@ -556,17 +264,8 @@ static sluice_status fetcher_request(struct sluice_source *source,
     }
     const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
-        const uint32_t index = f->free_head;
-        assert(index != NONE); /* the caller keeps to max_items */
-        struct pending *pending = &f->pending[index];
-        f->free_head = pending->next;
-        pending->item = items[i];
         f->storage_worth = items[i].storage_worth;
-        pending->accepted_ns = now;
-        pending->sent_ns = 0;
-        pending->retry =
-            sluice_retry_init(sluice_client_retry_for_s(f->client), f->attempts + index);
-        append_unsent(f, index);
+        sluice_pending_accept(&f->pending, &items[i], sluice_client_retry_for_s(f->client), now);
     }
     pthread_cond_signal(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -610,24 +309,24 @@ static void fetcher_destroy(struct sluice_source *source)
     fetcher_close(source);
     pthread_cond_destroy(&f->changed);
     pthread_mutex_destroy(&f->lock);
-    free(f->pending);
+    sluice_pending_clear(&f->pending);
     free(f);
 }
 
 sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,
                                     struct sluice_source **source, struct sluice_err *err)
 {
-    if (options->max_items == 0 || options->max_items >= (1u << INDEX_BITS) ||
+    if (options->max_items == 0 || options->max_items >= (1u << SLUICE_PENDING_INDEX_BITS) ||
         options->window_bytes == 0)
         return sluice_fail(err, SLUICE_E_INVALID, "a fetcher of %zu items and a window of %llu",
                            options->max_items, (unsigned long long)options->window_bytes);
     struct fetcher *f = calloc(1, sizeof(*f));
-    struct pending *pending = calloc(options->max_items, sizeof(*pending));
-    if (!f || !pending) {
+    if (!f)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a fetcher");
+    const sluice_status status = sluice_pending_init(&f->pending, options->max_items, err);
+    if (status != SLUICE_OK) {
         free(f);
-        free(pending);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu requests",
-                           options->max_items);
+        return status;
     }
     f->source = (struct sluice_source){
         .request = fetcher_request,
@@ -636,20 +335,15 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
         .close = fetcher_close,
         .destroy = fetcher_destroy,
     };
-    f->pending = pending;
-    f->free_head = f->unsent_head = f->unsent_tail = NONE;
     f->client = options->client;
     f->pipeline = options->pipeline;
     snprintf(f->dataset_id, sizeof(f->dataset_id), "%s", options->dataset_id);
-    f->max_items = options->max_items;
     f->window_bytes = options->window_bytes;
     f->follows_price = options->follows_price;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
     f->retry = sluice_retry_init(sluice_client_retry_for_s(f->client),
                                  sluice_clock_ns() ^ (uint64_t)getpid());
-    for (size_t i = options->max_items; i-- > 0;)
-        free_pending(f, (uint32_t)i);
     pthread_mutex_init(&f->lock, NULL);
     sluice_cond_init(&f->changed);
     const int failed = pthread_create(&f->owner, NULL, owner_main, f);

@@ -1,13 +1,18 @@
 #include "compute_client/load/local_source.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/disk_clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/worker_pool.h"
+#include "compute_client/load/again_log.h"
+#include "compute_client/load/retry.h"
 #include "datasets/indexed_file.h"
 #include "datasets/jpeg_index_file.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,27 +21,63 @@
 
 #define DEFAULT_MAX_FILE_BYTES ((size_t)512 << 20)
 
+/* Threads that may be stuck in a read at a time.  A disk that has lost some files can be worked
+ * with; one that answers nothing can not. */
+#define MAX_STUCK 64
+
+/* The warden looks so often within a timeout whether a read is stuck: readers need not wake it
+ * then, and a read is given up by a tenth of the timeout late at most. */
+#define LOOKS_IN_TIMEOUT 10
+
+/* close() waits so long for reads under way before it takes them for stuck. */
+#define CLOSE_WAIT_NS 500000000ull
+
+struct read_job {
+    struct read_job *prev, *next; /* in `waiting`, `delayed` or `running` */
+    struct sluice_source_item item;
+    char *path; /* owned: a stuck read outlives the item's */
+    uint64_t requested_ns;
+    uint64_t due_ns;  /* delayed: when to read again; running: when it counts as stuck */
+    bool has_failed;  /* at least once */
+    bool is_given_up; /* running, and nobody waits for it any more */
+    struct sluice_retry retry;
+    struct sluice_disk_read reading;
+    atomic_bool is_timed; /* the disk clock runs for it; whoever clears this stops the clock */
+};
+
+struct job_list {
+    struct read_job *first, *last;
+};
+
 struct local {
     struct sluice_source source;
-    struct sluice_worker_pool *readers; /* NULL once closed; only close changes it */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;    /* for readers: a job waits, or the source is closed */
+    pthread_cond_t changed; /* for the warden: there is more to watch */
+    pthread_cond_t ended;   /* for close: a reader has ended */
+    struct job_list waiting, delayed, running;
+    unsigned num_readers; /* that are not stuck */
+    unsigned num_stuck;
+    unsigned refs; /* of stuck readers and of those that are not, and the user's */
+    size_t num_failing;
+    bool is_closed, has_failed;
+    struct sluice_again_log again;
 
     /* Constant. */
+    pthread_t warden;
+    bool has_warden;
     char *root;
     struct sluice_buf_pool *pool;
     size_t max_file_bytes;
+    double retry_for_s;
+    uint64_t timeout_ns; /* 0: none */
     struct sluice_source_events events;
     struct sluice_jpeg_index_file *indexes; /* or NULL */
 
     struct sluice_disk_clock disk;
 
     _Atomic uint64_t uses[SLUICE_INDEX_MISSING + 1]; /* sums only */
-};
-
-struct read_job {
-    struct sluice_job job;
-    struct local *local;
-    struct sluice_source_item item;
-    uint64_t requested_ns;
 };
 
 static struct local *local_of(struct sluice_source *source)
@@ -67,34 +108,269 @@ static sluice_status read_file(struct local *local, const char *path, struct slu
     return status;
 }
 
-static void read_job_run(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+static void append(struct job_list *list, struct read_job *job)
 {
-    (void)worker;
-    struct read_job *read = SLUICE_CONTAINER_OF(job, struct read_job, job);
-    struct local *local = read->local;
-    if (fate == SLUICE_JOB_CANCEL) {
-        free(read);
-        return;
-    }
-    struct sluice_source_result result = {
-        .ticket = read->item.ticket,
-        .form = SLUICE_FORM_RAW,
-        .sample = {.key = read->item.key, .kind = SLUICE_KIND_FILE},
-    };
-    struct sluice_err err = {0};
-    result.backlog_ns = sluice_clock_ns() - read->requested_ns;
-    struct sluice_disk_read reading;
-    sluice_disk_clock_start(&local->disk, &reading);
-    result.status = read_file(local, read->item.path, &result.sample, &err);
-    const struct sluice_disk_time time = sluice_disk_clock_stop(&local->disk, &reading);
-    result.disk_ns = time.wait_ns;
-    result.disk_busy_ns = time.busy_ns;
-    if (result.status == SLUICE_OK)
-        result.payload_bytes = result.sample.data->len;
-    snprintf(result.error, sizeof(result.error), "%.*s", (int)sizeof(result.error) - 1, err.text);
-    free(read);
-    local->events.on_result(local->events.ctx, &result);
+    job->prev = list->last;
+    job->next = NULL;
+    if (list->last)
+        list->last->next = job;
+    else
+        list->first = job;
+    list->last = job;
 }
+
+static void unlink_job(struct job_list *list, struct read_job *job)
+{
+    if (job->prev)
+        job->prev->next = job->next;
+    else
+        list->first = job->next;
+    if (job->next)
+        job->next->prev = job->prev;
+    else
+        list->last = job->prev;
+}
+
+static void free_job(struct read_job *job)
+{
+    free(job->path);
+    free(job);
+}
+
+/* --- readers --- */
+
+/* Under the lock, which it releases. */
+static void unref_and_unlock(struct local *local)
+{
+    const bool is_last = --local->refs == 0;
+    pthread_mutex_unlock(&local->lock);
+    if (!is_last)
+        return;
+    sluice_jpeg_index_file_close(local->indexes);
+    pthread_cond_destroy(&local->ended);
+    pthread_cond_destroy(&local->changed);
+    pthread_cond_destroy(&local->work);
+    pthread_mutex_destroy(&local->lock);
+    free(local->root);
+    free(local);
+}
+
+/* Under the lock: whether the failed job is to be read again, later. */
+static bool read_again(struct local *local, struct read_job *job, sluice_status status,
+                       const char *text)
+{
+    const uint64_t now = sluice_clock_ns();
+    uint64_t wait = 0;
+    if (!sluice_retry_is_worth(status) || !sluice_retry_failed(&job->retry, now, &wait))
+        return false;
+    local->num_failing += !job->has_failed;
+    job->has_failed = true;
+    job->due_ns = now + wait;
+    append(&local->delayed, job);
+    sluice_again_note(&local->again, status, text);
+    pthread_cond_signal(&local->changed);
+    return true;
+}
+
+static void read_job_run(struct local *local, struct read_job *job,
+                         struct sluice_source_result *result)
+{
+    struct sluice_err err = {0};
+    result->status = read_file(local, job->path, &result->sample, &err);
+    if (result->status == SLUICE_OK)
+        result->payload_bytes = result->sample.data->len;
+    snprintf(result->error, sizeof(result->error), "%.*s", (int)sizeof(result->error) - 1,
+             err.text);
+}
+
+/* Reads one job's file.  Called and left under the lock.  False: the read was given up meanwhile.
+ */
+static bool serve(struct local *local, struct read_job *job)
+{
+    struct sluice_source_result result = {
+        .ticket = job->item.ticket,
+        .form = SLUICE_FORM_RAW,
+        .sample = {.key = job->item.key, .kind = SLUICE_KIND_FILE},
+    };
+    const uint64_t now = sluice_clock_ns();
+    result.backlog_ns = now - job->requested_ns;
+    job->due_ns = local->timeout_ns ? now + local->timeout_ns : UINT64_MAX;
+    append(&local->running, job);
+    pthread_mutex_unlock(&local->lock);
+
+    /* The clock takes a thread that slept for one that waited for the disk, so no lock is taken
+     * while it runs. */
+    sluice_disk_clock_start(&local->disk, &job->reading);
+    atomic_store(&job->is_timed, true);
+    read_job_run(local, job, &result);
+    if (atomic_exchange(&job->is_timed, false)) {
+        const struct sluice_disk_time time = sluice_disk_clock_stop(&local->disk, &job->reading);
+        result.disk_ns = time.wait_ns;
+        result.disk_busy_ns = time.busy_ns;
+    }
+
+    pthread_mutex_lock(&local->lock);
+    const bool is_given_up = job->is_given_up;
+    if (!is_given_up)
+        unlink_job(&local->running, job);
+    if (is_given_up || (result.status != SLUICE_OK && local->is_closed)) {
+        sluice_source_result_clear(&result);
+        free_job(job);
+        return !is_given_up;
+    }
+    if (result.status != SLUICE_OK && read_again(local, job, result.status, result.error))
+        return true;
+    local->num_failing -= job->has_failed;
+    pthread_mutex_unlock(&local->lock);
+    free_job(job);
+    local->events.on_result(local->events.ctx, &result);
+    pthread_mutex_lock(&local->lock);
+    return true;
+}
+
+static void *reader_main(void *ctx)
+{
+    struct local *local = ctx;
+    (void)pthread_setname_np(pthread_self(), "read");
+    sluice_worker_stand_back();
+    /* Keeps the pool alive: a stuck read may return after everything else is gone. */
+    struct sluice_buf *guard = NULL;
+    if (sluice_buf_create(local->pool, 0, &guard, NULL) != SLUICE_OK)
+        guard = NULL;
+    pthread_mutex_lock(&local->lock);
+    bool is_needed = true;
+    while (is_needed) {
+        while (!local->waiting.first && !local->is_closed)
+            pthread_cond_wait(&local->work, &local->lock);
+        if (local->is_closed)
+            break;
+        struct read_job *job = local->waiting.first;
+        unlink_job(&local->waiting, job);
+        is_needed = serve(local, job);
+    }
+    if (is_needed)
+        local->num_readers--;
+    else
+        local->num_stuck--; /* no longer, but another has its place */
+    pthread_cond_signal(&local->ended);
+    pthread_mutex_unlock(&local->lock);
+    sluice_buf_unref(guard);
+    pthread_mutex_lock(&local->lock);
+    unref_and_unlock(local);
+    return NULL;
+}
+
+/* Under the lock. */
+static int start_reader(struct local *local)
+{
+    pthread_t thread;
+    const int failed = pthread_create(&thread, NULL, reader_main, local);
+    if (failed)
+        return failed;
+    pthread_detach(thread);
+    local->num_readers++;
+    local->refs++;
+    return 0;
+}
+
+/* --- the warden: jobs that are due again, and reads that hang --- */
+
+/* Under the lock: the first of the running jobs is the oldest. */
+static struct read_job *take_stuck(struct local *local, uint64_t now)
+{
+    struct read_job *job = local->running.first;
+    if (!job || job->due_ns > now)
+        return NULL;
+    unlink_job(&local->running, job);
+    job->is_given_up = true;
+    local->num_readers--;
+    local->num_stuck++;
+    local->num_failing -= job->has_failed;
+    if (atomic_exchange(&job->is_timed, false))
+        (void)sluice_disk_clock_stop(&local->disk, &job->reading);
+    return job;
+}
+
+/* Under the lock: makes jobs wait whose time has come.  Returns when the next one is due. */
+static uint64_t wake_delayed(struct local *local, uint64_t now)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (struct read_job *job = local->delayed.first, *next; job; job = next) {
+        next = job->next;
+        if (job->due_ns <= now) {
+            unlink_job(&local->delayed, job);
+            append(&local->waiting, job);
+            pthread_cond_signal(&local->work);
+        } else if (job->due_ns < next_ns) {
+            next_ns = job->due_ns;
+        }
+    }
+    return next_ns;
+}
+
+/* Called and left under the lock: answers a read that hangs, and replaces its reader. */
+static void give_up(struct local *local, const struct read_job *job)
+{
+    struct sluice_source_result result = {
+        .ticket = job->item.ticket,
+        .status = SLUICE_E_IO,
+        .form = SLUICE_FORM_RAW,
+        .disk_ns = local->timeout_ns,
+    };
+    /* The job is its reader's, which may return any time after the lock is released. */
+    snprintf(result.error, sizeof(result.error), "%.120s: the read has not returned within %.3g s",
+             job->path, (double)local->timeout_ns * 1e-9);
+    const int failed = local->num_stuck <= MAX_STUCK ? start_reader(local) : 0;
+    const bool is_over = local->num_stuck > MAX_STUCK || local->num_readers == 0;
+    const bool must_tell = is_over && !local->has_failed;
+    local->has_failed = local->has_failed || is_over;
+    pthread_mutex_unlock(&local->lock);
+    local->events.on_result(local->events.ctx, &result);
+    if (must_tell) {
+        char text[200];
+        if (failed)
+            snprintf(text, sizeof(text), "cannot start a thread that reads: %s", strerror(failed));
+        else
+            snprintf(text, sizeof(text), "%s: %d reads have not returned", local->root,
+                     MAX_STUCK + 1);
+        local->events.on_failed(local->events.ctx, SLUICE_E_IO, text);
+    }
+    pthread_mutex_lock(&local->lock);
+}
+
+static void *warden_main(void *ctx)
+{
+    struct local *local = ctx;
+    (void)pthread_setname_np(pthread_self(), "read-warden");
+    pthread_mutex_lock(&local->lock);
+    while (!local->is_closed) {
+        const uint64_t now = sluice_clock_ns();
+        struct sluice_again_log line;
+        if (sluice_again_take(&local->again, now, &line)) {
+            const size_t count = local->num_failing;
+            pthread_mutex_unlock(&local->lock);
+            sluice_again_tell(&line, local->root, count);
+            pthread_mutex_lock(&local->lock);
+            continue;
+        }
+        const struct read_job *stuck = take_stuck(local, now);
+        if (stuck) {
+            give_up(local, stuck);
+            continue;
+        }
+        uint64_t until_ns = wake_delayed(local, now);
+        if (local->timeout_ns && now + local->timeout_ns / LOOKS_IN_TIMEOUT < until_ns)
+            until_ns = now + local->timeout_ns / LOOKS_IN_TIMEOUT;
+        const uint64_t tell_ns = sluice_again_due_ns(&local->again);
+        if (tell_ns && tell_ns < until_ns)
+            until_ns = tell_ns;
+        (void)sluice_cond_wait_until(&local->changed, &local->lock, until_ns);
+    }
+    pthread_mutex_unlock(&local->lock);
+    return NULL;
+}
+
+/* --- struct sluice_source --- */
 
 static sluice_status local_request(struct sluice_source *source,
                                    const struct sluice_source_item *items, size_t num_items)
@@ -102,8 +378,11 @@ static sluice_status local_request(struct sluice_source *source,
     struct local *local = local_of(source);
     const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
-        struct read_job *read = malloc(sizeof(*read));
-        if (!read) {
+        struct read_job *job = malloc(sizeof(*job));
+        char *path = strdup(items[i].path);
+        if (!job || !path) {
+            free(job);
+            free(path);
             struct sluice_source_result result = {
                 .ticket = items[i].ticket,
                 .status = SLUICE_E_NO_MEMORY,
@@ -112,18 +391,22 @@ static sluice_status local_request(struct sluice_source *source,
             local->events.on_result(local->events.ctx, &result);
             continue;
         }
-        *read = (struct read_job){
-            .job = {.fn = read_job_run},
-            .local = local,
+        *job = (struct read_job){
             .item = items[i],
+            .path = path,
             .requested_ns = now,
+            .retry = sluice_retry_init(local->retry_for_s, items[i].ticket),
         };
-        const sluice_status status = local->readers
-                                         ? sluice_worker_pool_submit(local->readers, &read->job)
-                                         : SLUICE_E_CLOSED;
-        if (status != SLUICE_OK) {
-            free(read);
-            return status;
+        pthread_mutex_lock(&local->lock);
+        const bool is_over = local->is_closed || local->has_failed;
+        if (!is_over) {
+            append(&local->waiting, job);
+            pthread_cond_signal(&local->work);
+        }
+        pthread_mutex_unlock(&local->lock);
+        if (is_over) {
+            free_job(job);
+            return SLUICE_E_CLOSED;
         }
     }
     return SLUICE_OK;
@@ -140,11 +423,39 @@ static uint64_t local_wire_bytes(struct sluice_source *source)
     return 0;
 }
 
+static void free_jobs(struct job_list *list)
+{
+    while (list->first) {
+        struct read_job *job = list->first;
+        unlink_job(list, job);
+        free_job(job);
+    }
+}
+
 static void local_close(struct sluice_source *source)
 {
     struct local *local = local_of(source);
-    sluice_worker_pool_destroy(local->readers, SLUICE_POOL_ABANDON);
-    local->readers = NULL;
+    pthread_mutex_lock(&local->lock);
+    local->is_closed = true;
+    pthread_cond_broadcast(&local->work);
+    pthread_cond_signal(&local->changed);
+    pthread_mutex_unlock(&local->lock);
+    if (local->has_warden)
+        pthread_join(local->warden, NULL);
+    local->has_warden = false;
+
+    pthread_mutex_lock(&local->lock);
+    free_jobs(&local->waiting);
+    free_jobs(&local->delayed);
+    const uint64_t until_ns = sluice_clock_ns() + CLOSE_WAIT_NS;
+    bool has_time = true;
+    while (local->num_readers > 0) {
+        if (has_time)
+            has_time = sluice_cond_wait_until(&local->ended, &local->lock, until_ns);
+        else if (!take_stuck(local, UINT64_MAX))
+            pthread_cond_wait(&local->ended, &local->lock); /* it is in on_result */
+    }
+    pthread_mutex_unlock(&local->lock);
 }
 
 static void local_destroy(struct sluice_source *source)
@@ -158,9 +469,26 @@ static void local_destroy(struct sluice_source *source)
         sluice_log(SLUICE_LOG_INFO, "index of JPEGs: %llu hits, %llu stale, %llu missing",
                    (unsigned long long)hits, (unsigned long long)stale,
                    (unsigned long long)missing);
-    sluice_jpeg_index_file_close(local->indexes);
-    free(local->root);
-    free(local);
+    pthread_mutex_lock(&local->lock);
+    unref_and_unlock(local);
+}
+
+static sluice_status start_threads(struct local *local, unsigned num_readers,
+                                   struct sluice_err *err)
+{
+    int failed = 0;
+    pthread_mutex_lock(&local->lock);
+    for (unsigned i = 0; i < num_readers && !failed; i++)
+        failed = start_reader(local);
+    pthread_mutex_unlock(&local->lock);
+    if (!failed) {
+        failed = pthread_create(&local->warden, NULL, warden_main, local);
+        local->has_warden = !failed;
+    }
+    if (failed)
+        return sluice_fail(err, SLUICE_E_IO, "cannot start a thread that reads: %s",
+                           strerror(failed));
+    return SLUICE_OK;
 }
 
 sluice_status sluice_local_source_create(const struct sluice_local_source_options *options,
@@ -181,26 +509,24 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
         options->max_file_bytes ? options->max_file_bytes : DEFAULT_MAX_FILE_BYTES;
     local->events = options->events;
     local->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
-    local->root = strdup(options->root);
-    if (!local->root) {
-        free(local);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
-    }
-    const struct sluice_worker_pool_options readers = {
-        .name = "read",
-        .num_workers = options->num_threads,
-        .queue_capacity = options->max_items,
-    };
+    local->retry_for_s = options->retry_for_s;
+    local->timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9);
+    local->refs = 1;
+    pthread_mutex_init(&local->lock, NULL);
+    pthread_cond_init(&local->work, NULL);
+    sluice_cond_init(&local->changed);
+    sluice_cond_init(&local->ended);
     sluice_status status = SLUICE_OK;
-    if (options->jpeg_index)
+    local->root = strdup(options->root);
+    if (!local->root)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
+    if (status == SLUICE_OK && options->jpeg_index)
         status =
             sluice_jpeg_index_file_choose(options->jpeg_index, options->root, &local->indexes, err);
     if (status == SLUICE_OK)
-        status = sluice_worker_pool_create(&readers, &local->readers, err);
+        status = start_threads(local, options->num_threads, err);
     if (status != SLUICE_OK) {
-        sluice_jpeg_index_file_close(local->indexes);
-        free(local->root);
-        free(local);
+        local_destroy(&local->source);
         return status;
     }
     *source = &local->source;

@@ -10,13 +10,22 @@
 
 /* The source that reads files of this machine, on its own threads, so that a slow disk never blocks
  * the workers.  It ignores split and form: every sample arrives as the whole file, with its JPEG
- * index if there is one. */
+ * index if there is one.
+ *
+ * A read that fails in a way that may pass (sluice_retry_is_worth()) is done again after a wait,
+ * for up to retry_for_s; meanwhile its thread reads other files.  A read that has not returned
+ * after sample_timeout_s is that sample's error, at once: another read of that disk would cost
+ * another thread.  The thread is given up, and a new one takes its place; if the read returns after
+ * all, the thread ends.  Once MAX_STUCK reads are stuck at a time the source has failed.  close()
+ * waits for no read that hangs. */
 
 struct sluice_local_source_options {
     const char *root;             /* the items' paths are relative to it */
     struct sluice_buf_pool *pool; /* borrowed; where the bytes live */
     unsigned num_threads;         /* >= 1 */
     size_t max_items;             /* unanswered at once */
+    double retry_for_s;           /* 0: never read again */
+    double sample_timeout_s;      /* 0: a read may take for ever */
     const char *jpeg_index;       /* "auto", "off" (also NULL) or a file: jpeg_index_file.h */
     size_t max_file_bytes;        /* 0: 512 MiB; a larger file is that sample's error */
     struct sluice_source_events events;

@@ -35,3 +35,23 @@ void sluice_retry_succeeded(struct sluice_retry *retry)
     retry->since_ns = 0;
     retry->attempt = 0;
 }
+
+bool sluice_retry_is_worth(sluice_status status)
+{
+    switch (status) {
+    case SLUICE_E_IO:
+    case SLUICE_E_NO_MEMORY:
+    case SLUICE_E_AGAIN:
+    case SLUICE_E_CLOSED:
+    case SLUICE_E_INTERNAL:
+    case SLUICE_E_STALE:
+        return true;
+    case SLUICE_OK:
+    case SLUICE_E_INVALID:
+    case SLUICE_E_CORRUPT:
+    case SLUICE_E_UNSUPPORTED:
+    case SLUICE_E_NOT_FOUND:
+        break;
+    }
+    return false;
+}

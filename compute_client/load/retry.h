@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_LOAD_RETRY_H
 #define SLUICE_COMPUTE_CLIENT_LOAD_RETRY_H
 
+#include "base/error.h"
 #include "base/rng.h"
 
 #include <stdbool.h>
@@ -29,5 +30,10 @@ struct sluice_retry sluice_retry_init(double patience_s, uint64_t jitter_seed);
 bool sluice_retry_failed(struct sluice_retry *retry, uint64_t now_ns, uint64_t *wait_ns);
 
 void sluice_retry_succeeded(struct sluice_retry *retry);
+
+/* Whether a sample that failed so is worth another try.  What the data itself is (corrupt,
+ * unsupported, not found, invalid) stays so; all other failures may pass, and no sample is left out
+ * for one of them before the deadline. */
+bool sluice_retry_is_worth(sluice_status status);
 
 #endif

@@ -17,8 +17,9 @@ struct sluice_tuning {
      * the measured rate of a link or a core is not noise; short enough that a change costs little
      * before the plan reacts. */
     double interval_s;
-    /* Rows that an interval needs.  With fewer it is extended, up to 8 times interval_s. */
-    double min_rows;
+    /* Rows that an interval needs.  With fewer it is extended, up to max_intervals times
+     * interval_s. */
+    double min_rows, max_intervals;
 
     /* --- capacity_estimator --- */
 
@@ -38,6 +39,9 @@ struct sluice_tuning {
     /* An interval of this many rows would replace all that older intervals saw of the disk; but it
      * keeps at least this share of that. */
     double disk_rows, disk_kept;
+    /* Bytes per second above which a disk is no bottleneck but memory: ten times the fastest drives
+     * of today. */
+    double memory_bytes_per_s;
 
     /* --- cost_correction --- */
 

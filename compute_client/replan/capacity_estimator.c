@@ -3,9 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Bytes a second that no disk reads: the files are in memory. */
-#define MEMORY_BYTES_PER_S 1e11
-
 static void set_rates(double per_s[SLUICE_NUM_RESOURCES], const struct sluice_rates *rates)
 {
     per_s[SLUICE_DISK] = rates->disk_bytes_per_s > 0 ? rates->disk_bytes_per_s : INFINITY;
@@ -287,7 +284,7 @@ static void learn_disk(struct sluice_capacity_estimator *estimator,
     estimator->read_bytes = kept * estimator->read_bytes + interval->read_bytes;
     estimator->read_s = kept * estimator->read_s + interval->read_s;
     const double per_s = estimator->read_bytes / estimator->read_s;
-    set(estimator, SLUICE_DISK, per_s < MEMORY_BYTES_PER_S ? per_s : INFINITY);
+    set(estimator, SLUICE_DISK, per_s < tuning->memory_bytes_per_s ? per_s : INFINITY);
 }
 
 void sluice_capacity_estimator_learn(struct sluice_capacity_estimator *estimator,

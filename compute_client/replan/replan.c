@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Intervals after which too few rows are enough. */
-#define MAX_INTERVALS 8
-
 /* More rows in an interval than that are thrown away: memory is bounded. */
 #define MAX_ROWS 32768
 
@@ -106,7 +103,8 @@ static void look(struct sluice_replan *replan, size_t index, uint64_t now)
 {
     pthread_mutex_lock(&replan->lock);
     if ((double)replan->num_rows < replan->tuning->min_rows &&
-        now - replan->last_look_ns < MAX_INTERVALS * replan->interval_ns) {
+        (double)(now - replan->last_look_ns) <
+            replan->tuning->max_intervals * (double)replan->interval_ns) {
         pthread_mutex_unlock(&replan->lock);
         return;
     }

@@ -33,7 +33,7 @@ struct sluice_options {
     double lr, momentum, weight_decay, lr_gamma, dropout;
     double net_bw;            /* bytes per second; 0: measured */
     double gpu_rate, pcie_bw; /* for the plan; 0: as measured, and never the bottleneck */
-    double consume_rate, retry_for_s;
+    double consume_rate, retry_for_s, sample_timeout_s;
 
     const char *pipeline, *val_pipeline; /* NULL: from image_size */
     uint64_t profile_samples;            /* 0: all */

@@ -336,7 +336,18 @@ static const struct sluice_option table[] = {
      .arg = "SECONDS",
      .min = 0,
      .max = 1e6,
-     .help = "Seconds to keep trying to reach a server that is gone."},
+     .help = "Seconds to keep trying: to reach a server that is gone, and to get a sample that the "
+             "storage fails to read. A sample that fails for longer is an error (--on-error)."},
+    {.name = "sample-timeout",
+     .group = PLACE,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.options.sample_timeout_s,
+     .arg = "SECONDS",
+     .min = 0.1,
+     .max = 1e6,
+     .help = "Seconds to wait for a sample before it is asked for again, for up to --retry-for "
+             "more: a read may never return. The time that samples need on a slow link does not "
+             "count. A read of a local file that takes longer is that sample's error."},
     {.name = "on-error",
      .group = DATA,
      .type = SLUICE_OPTION_CHOICE,
@@ -417,6 +428,7 @@ static struct sluice_given_options defaults(void)
                 .lr_gamma = 0.1,
                 .dropout = -1,
                 .retry_for_s = 60,
+                .sample_timeout_s = 60,
                 .has_val = true,
                 .allow_tf32 = true,
                 .has_digest = true,

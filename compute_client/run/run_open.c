@@ -220,6 +220,8 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
             .pool = run->pool,
             .num_threads = (unsigned)o->workers,
             .max_items = sluice_loader_max_items(run->loader),
+            .retry_for_s = o->retry_for_s,
+            .sample_timeout_s = o->sample_timeout_s,
             .jpeg_index = o->jpeg_index,
             .events = sluice_loader_events(run->loader),
         };

@@ -71,7 +71,7 @@ static void work(struct sluice_worker_pool *pool, void *state)
 
 /* A normal thread that is woken takes the CPU from the one that woke it, if it has none of its
  * own: then a completion thread that submits ten jobs gives way ten times. */
-static void stand_back(void)
+void sluice_worker_stand_back(void)
 {
     struct sched_param param;
     int policy;
@@ -90,7 +90,7 @@ static void *worker_main(void *arg)
     const int digits = snprintf(number, sizeof(number), "-%u", worker->index);
     snprintf(name, sizeof(name), "%.*s%s", 15 - digits, pool->name, number);
     pthread_setname_np(pthread_self(), name);
-    stand_back();
+    sluice_worker_stand_back();
 
     void *state = NULL;
     const sluice_status status = options->worker_start

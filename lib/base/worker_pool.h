@@ -87,6 +87,9 @@ enum sluice_pool_end {
  * pool.  NULL is allowed.  Not from a job, and not beside any other call. */
 void sluice_worker_pool_destroy(struct sluice_worker_pool *pool, enum sluice_pool_end end);
 
+/* Makes the calling thread what a worker is: SCHED_BATCH, in a process of normal priority. */
+void sluice_worker_stand_back(void);
+
 struct sluice_worker_pool_stats sluice_worker_pool_stats(struct sluice_worker_pool *pool);
 
 #endif

@@ -251,7 +251,7 @@ static void send_reply(struct fake_server *s, struct sluice_rpc_call *call,
 static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct fetch *fetch)
 {
     const struct fake_server_options *o = &s->options;
-    while (!fetch->is_over && fetch->num_waiting > 0 && fetch->window > 0) {
+    while (!fetch->is_over && fetch->num_waiting > 0 && (fetch->window > 0 || o->ignores_credit)) {
         if (o->lose_after && fetch->replies == o->lose_after && s->lost < o->lose_times) {
             s->lost++;
             fetch->is_over = true;
@@ -274,6 +274,16 @@ static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct f
             reply.status = s->replies % 2 ? SLUICE_E_AGAIN : SLUICE_E_CLOSED;
         else
             make_payload(s, fetch, &request, &reply);
+        const enum fake_action action =
+            o->meddle ? o->meddle(o->meddle_ctx, &request, &reply) : FAKE_SEND;
+        if (action != FAKE_SEND) {
+            sluice_wire_sample_reply_clear(&reply);
+            if (action == FAKE_KEEP)
+                continue;
+            fetch->is_over = true;
+            sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "ended on purpose");
+            return;
+        }
         fetch->window -= reply.payload ? (int64_t)reply.payload->len : 0;
         send_reply(s, call, &reply);
         if (o->repeat_every && s->replies % o->repeat_every == 0)

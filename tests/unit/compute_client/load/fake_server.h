@@ -5,6 +5,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "rpc/rpc.h"
+#include "wire/wire.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +28,12 @@ struct fake_dataset {
 void fake_dataset_make(struct fake_dataset *dataset, size_t num_samples, size_t corrupt);
 void fake_dataset_clear(struct fake_dataset *dataset);
 
+enum fake_action {
+    FAKE_SEND,
+    FAKE_KEEP,  /* never answers this request */
+    FAKE_ABORT, /* ends the stream in place of answering */
+};
+
 struct fake_server_options {
     const struct fake_dataset *dataset;
     int port;                 /* 0: a free one */
@@ -45,6 +52,12 @@ struct fake_server_options {
     unsigned cut_every;                /* every n-th reply says that its payload is a JPEG crop */
     unsigned wrong_kind_every;         /* every n-th reply says f32 but has the file's bytes */
     enum sluice_rpc_code refuse_fetch; /* not OK: every stream ends at once with it */
+    /* Looks at each reply, on the server's one completion thread, and may change it.  NULL: none.
+     */
+    enum fake_action (*meddle)(void *ctx, const struct sluice_wire_sample_request *request,
+                               struct sluice_wire_sample_reply *reply);
+    void *meddle_ctx;
+    bool ignores_credit;
 };
 
 struct fake_server_stats {

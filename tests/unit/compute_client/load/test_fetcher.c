@@ -4,6 +4,7 @@
 #include "fake_server.h"
 #include "support/test.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,15 +231,83 @@ static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
     bench_close(&b);
 }
 
-static void again_and_closed_are_asked_again(void)
+/* Fails the first `times` attempts at every sample with a status; or at one sample alone. */
+struct failing {
+    sluice_status status;
+    unsigned times;
+    int only; /* -1: every sample */
+    unsigned seen[NUM_SAMPLES];
+};
+
+static enum fake_action fail_some(void *ctx, const struct sluice_wire_sample_request *request,
+                                  struct sluice_wire_sample_reply *reply)
 {
-    struct bench b;
-    bench_open(&b, &(struct fake_server_options){.again_every = 3}, 20, 1 << 20);
-    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
-    check_each_once(&b, 60);
-    CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= 20);
-    bench_close(&b);
+    struct failing *failing = ctx;
+    const uint64_t id = request->key.sample_id;
+    if ((failing->only >= 0 && id != (uint64_t)failing->only) ||
+        failing->seen[id]++ >= failing->times)
+        return FAKE_SEND;
+    sluice_buf_unref(reply->payload);
+    reply->payload = NULL;
+    reply->status = failing->status;
+    snprintf(reply->error, sizeof(reply->error), "sample %d fails", (int)id);
+    return FAKE_SEND;
+}
+
+static const sluice_status passing[] = {SLUICE_E_IO,     SLUICE_E_NO_MEMORY, SLUICE_E_AGAIN,
+                                        SLUICE_E_CLOSED, SLUICE_E_INTERNAL,  SLUICE_E_STALE};
+
+static void failures_that_may_pass_are_asked_again(void)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(passing); i++) {
+        struct bench b;
+        struct failing failing = {.status = passing[i], .times = 2, .only = -1};
+        bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
+                   20, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        check_each_once(&b, NUM_SAMPLES);
+        CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).repeated, 2 * NUM_SAMPLES);
+        bench_close(&b);
+    }
+}
+
+static void one_that_lasts_is_that_samples_error_after_the_deadline(void)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(passing); i++) {
+        struct bench b;
+        struct failing failing = {.status = passing[i], .times = UINT_MAX, .only = 7};
+        bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
+                   0.15, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
+        CU_ASSERT_EQUAL(b.record.order[NUM_SAMPLES - 1], 7);
+        CU_ASSERT_EQUAL(b.record.status[7], passing[i]);
+        CU_ASSERT_STRING_EQUAL(b.record.error[7], "sample 7 fails");
+        CU_ASSERT(failing.seen[7] >= 2);
+        CU_ASSERT_FALSE(b.record.has_failed);
+        bench_close(&b);
+    }
+}
+
+static void what_the_data_is_stays_so_and_is_not_asked_again(void)
+{
+    static const sluice_status lasting[] = {SLUICE_E_CORRUPT, SLUICE_E_UNSUPPORTED,
+                                            SLUICE_E_NOT_FOUND, SLUICE_E_INVALID};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(lasting); i++) {
+        struct bench b;
+        struct failing failing = {.status = lasting[i], .times = UINT_MAX, .only = 7};
+        bench_open(&b, &(struct fake_server_options){.meddle = fail_some, .meddle_ctx = &failing},
+                   20, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
+        CU_ASSERT_EQUAL(b.record.status[7], lasting[i]);
+        CU_ASSERT_EQUAL(failing.seen[7], 1);
+        CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).repeated, 0);
+        bench_close(&b);
+    }
 }
 
 static void fewer_ops_than_asked_for_are_an_answer(void)
@@ -255,17 +324,28 @@ static void fewer_ops_than_asked_for_are_an_answer(void)
     bench_close(&b);
 }
 
-static void a_payload_that_is_not_what_the_reply_says_is_that_samples_error(void)
+static void a_reply_that_contradicts_itself_is_asked_again(void)
 {
     struct bench b;
-    bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 5, 1 << 20);
+    bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 20, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    check_each_once(&b, 60);
+    CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= 6);
+    bench_close(&b);
+}
+
+static void and_after_the_deadline_it_is_that_samples_error(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.wrong_kind_every = 10}, 0, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 0), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, 60));
     CU_ASSERT_EQUAL(b.record.num_good, 54);
     for (size_t i = 0; i < 60; i++) {
         CU_ASSERT_EQUAL(b.record.answers[i], 1);
         if (b.record.status[i] != SLUICE_OK) {
-            CU_ASSERT_EQUAL(b.record.status[i], SLUICE_E_CORRUPT);
+            CU_ASSERT_EQUAL(b.record.status[i], SLUICE_E_INTERNAL);
             CU_ASSERT_NOT_EQUAL(b.record.error[i][0], '\0');
         }
     }
@@ -276,13 +356,13 @@ static void a_cut_file_is_told_from_a_whole_one(void)
 {
     for (unsigned split = 0; split <= 2; split += 2) {
         struct bench b;
-        bench_open(&b, &(struct fake_server_options){.cut_every = 10}, 5, 1 << 20);
+        bench_open(&b, &(struct fake_server_options){.cut_every = 10}, 0, 1 << 20);
         CU_ASSERT_EQUAL(ask(&b, 0, 60, split), SLUICE_OK);
         CU_ASSERT_TRUE(wait_answers(&b.record, 60));
         size_t num_cut = 0, num_bad = 0;
         for (size_t i = 0; i < 60; i++) {
             num_cut += b.record.is_jpeg_crop[i];
-            num_bad += b.record.status[i] == SLUICE_E_CORRUPT;
+            num_bad += b.record.status[i] == SLUICE_E_INTERNAL;
         }
         /* Pixels are never a cut file. */
         CU_ASSERT_EQUAL(num_cut, split == 0 ? 6 : 0);
@@ -442,9 +522,12 @@ int main(void)
         SLUICE_TEST(late_and_repeated_replies_are_dropped),
         SLUICE_TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again),
         SLUICE_TEST(a_message_that_cannot_be_read_costs_the_stream_alone),
-        SLUICE_TEST(again_and_closed_are_asked_again),
+        SLUICE_TEST(failures_that_may_pass_are_asked_again),
+        SLUICE_TEST(one_that_lasts_is_that_samples_error_after_the_deadline),
+        SLUICE_TEST(what_the_data_is_stays_so_and_is_not_asked_again),
         SLUICE_TEST(fewer_ops_than_asked_for_are_an_answer),
-        SLUICE_TEST(a_payload_that_is_not_what_the_reply_says_is_that_samples_error),
+        SLUICE_TEST(a_reply_that_contradicts_itself_is_asked_again),
+        SLUICE_TEST(and_after_the_deadline_it_is_that_samples_error),
         SLUICE_TEST(a_cut_file_is_told_from_a_whole_one),
         SLUICE_TEST(keeps_to_what_the_server_queues),
         SLUICE_TEST(grants_only_what_was_consumed),

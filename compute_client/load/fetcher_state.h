@@ -1,0 +1,70 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_FETCHER_STATE_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_FETCHER_STATE_H
+
+#include "compute_client/load/fetcher.h"
+
+#include "compute_client/load/again_log.h"
+#include "compute_client/load/pending_table.h"
+#include "compute_client/load/retry.h"
+#include "wire/wire.h"
+
+#include <pthread.h>
+
+/* Private to fetcher.c (the owner of the stream) and fetcher_arrive.c (what arrives on it). */
+
+/* Most requests in one message: enough that the overhead of a message hardly counts, few enough
+ * that one message is sent while the next is filled. */
+#define FETCHER_MAX_PER_MESSAGE 64
+
+struct fetcher {
+    struct sluice_source source;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct sluice_pending_table pending;
+    uint64_t held_bytes;  /* payloads handed on and not yet consumed */
+    uint64_t grant_bytes; /* consumed and not yet granted */
+    bool is_closed, has_failed;
+    bool is_stream_lost; /* the owner has not seen it yet */
+    enum sluice_rpc_code lost_code;
+    char lost_text[200];
+    bool has_progress; /* a sample was answered since the owner last checked */
+    struct sluice_again_log again;
+    struct sluice_fetcher_stats stats;
+
+    /* The owner thread's alone. */
+    pthread_t owner;
+    struct sluice_rpc_stream *stream;
+    struct sluice_retry retry;
+    uint32_t max_in_flight;
+    struct sluice_wire_sample_request batch[FETCHER_MAX_PER_MESSAGE];
+
+    /* The completion thread's alone. */
+    struct sluice_err broken;              /* the message that could not be read */
+    struct sluice_wire_load load;          /* of the last message */
+    struct sluice_shared_message *message; /* the one in hand; its samples add references */
+
+    /* Constant. */
+    struct sluice_client *client;
+    const struct sluice_pipeline *pipeline;
+    char dataset_id[33];
+    uint64_t window_bytes, max_image_pixels;
+    bool follows_price;
+    double storage_worth; /* as the last item said */
+    struct sluice_source_events events;
+    bool is_owner_started;
+    bool is_joined;
+};
+
+/* --- fetcher_arrive.c --- */
+
+/* The stream's events; ctx is the fetcher. */
+void fetcher_on_message(void *ctx, struct sluice_message *message);
+void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text);
+
+/* Under the lock, of a sent request that has failed: it is asked for again after a wait, if that
+ * may help and there is time left.  False: the failure is the request's answer. */
+bool fetcher_ask_again(struct fetcher *f, struct sluice_pending *pending, sluice_status status,
+                       const char *text);
+
+#endif

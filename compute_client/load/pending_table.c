@@ -1,0 +1,176 @@
+#include "compute_client/load/pending_table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define NONE UINT32_MAX
+
+static uint32_t index_of(const struct sluice_pending_table *table,
+                         const struct sluice_pending *pending)
+{
+    return (uint32_t)(pending - table->rows);
+}
+
+static void append_unsent(struct sluice_pending_table *table, uint32_t index)
+{
+    table->rows[index].state = SLUICE_PENDING_UNSENT;
+    table->rows[index].next = NONE;
+    if (table->unsent_tail == NONE)
+        table->unsent_head = index;
+    else
+        table->rows[table->unsent_tail].next = index;
+    table->unsent_tail = index;
+}
+
+static void make_free(struct sluice_pending_table *table, uint32_t index)
+{
+    table->rows[index].state = SLUICE_PENDING_FREE;
+    table->rows[index].request_id = 0;
+    table->rows[index].next = table->free_head;
+    table->free_head = index;
+}
+
+sluice_status sluice_pending_init(struct sluice_pending_table *table, size_t max_items,
+                                  struct sluice_err *err)
+{
+    assert(max_items > 0 && max_items < (1u << SLUICE_PENDING_INDEX_BITS));
+    struct sluice_pending *rows = calloc(max_items, sizeof(*rows));
+    if (!rows)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu requests", max_items);
+    *table = (struct sluice_pending_table){
+        .rows = rows,
+        .max_items = max_items,
+        .free_head = NONE,
+        .unsent_head = NONE,
+        .unsent_tail = NONE,
+    };
+    for (size_t i = max_items; i-- > 0;)
+        make_free(table, (uint32_t)i);
+    return SLUICE_OK;
+}
+
+void sluice_pending_clear(struct sluice_pending_table *table)
+{
+    free(table->rows);
+    *table = (struct sluice_pending_table){0};
+}
+
+void sluice_pending_accept(struct sluice_pending_table *table,
+                           const struct sluice_source_item *item, double patience_s,
+                           uint64_t now_ns)
+{
+    const uint32_t index = table->free_head;
+    assert(index != NONE);
+    struct sluice_pending *pending = &table->rows[index];
+    table->free_head = pending->next;
+    pending->item = *item;
+    pending->accepted_ns = now_ns;
+    pending->sent_ns = 0;
+    pending->has_failed = false;
+    pending->retry = sluice_retry_init(patience_s, table->attempts + index);
+    append_unsent(table, index);
+}
+
+struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns)
+{
+    const uint32_t index = table->unsent_head;
+    if (index == NONE)
+        return NULL;
+    struct sluice_pending *pending = &table->rows[index];
+    table->unsent_head = pending->next;
+    if (table->unsent_head == NONE)
+        table->unsent_tail = NONE;
+    pending->state = SLUICE_PENDING_SENT;
+    if (!pending->sent_ns)
+        pending->sent_ns = now_ns;
+    pending->request_id = ++table->attempts << SLUICE_PENDING_INDEX_BITS | index;
+    table->num_sent++;
+    return pending;
+}
+
+struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, uint64_t request_id)
+{
+    const size_t index = request_id & ((1u << SLUICE_PENDING_INDEX_BITS) - 1);
+    if (index >= table->max_items)
+        return NULL;
+    struct sluice_pending *pending = &table->rows[index];
+    return pending->state == SLUICE_PENDING_SENT && pending->request_id == request_id ? pending
+                                                                                      : NULL;
+}
+
+void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending)
+{
+    table->num_sent--;
+    table->num_failing -= pending->has_failed;
+    make_free(table, index_of(table, pending));
+}
+
+void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pending *pending,
+                          uint64_t due_ns)
+{
+    table->num_sent--;
+    table->num_delayed++;
+    table->num_failing += !pending->has_failed;
+    pending->has_failed = true;
+    pending->state = SLUICE_PENDING_DELAYED;
+    pending->due_ns = due_ns;
+}
+
+uint64_t sluice_pending_wake(struct sluice_pending_table *table, uint64_t now_ns)
+{
+    uint64_t next_ns = 0;
+    for (uint32_t i = 0; table->num_delayed > 0 && i < table->max_items; i++) {
+        if (table->rows[i].state != SLUICE_PENDING_DELAYED)
+            continue;
+        if (table->rows[i].due_ns <= now_ns) {
+            table->num_delayed--;
+            append_unsent(table, i);
+        } else if (next_ns == 0 || table->rows[i].due_ns < next_ns) {
+            next_ns = table->rows[i].due_ns;
+        }
+    }
+    return next_ns;
+}
+
+static int by_ticket(const void *a, const void *b, void *ctx)
+{
+    const struct sluice_pending *rows = ctx;
+    const uint64_t x = rows[*(const uint32_t *)a].item.ticket;
+    const uint64_t y = rows[*(const uint32_t *)b].item.ticket;
+    return x < y ? -1 : x > y;
+}
+
+size_t sluice_pending_lose(struct sluice_pending_table *table)
+{
+    const size_t num_sent = table->num_sent;
+    uint32_t *order = malloc(table->max_items * sizeof(*order));
+    size_t count = 0;
+    table->unsent_head = table->unsent_tail = NONE;
+    for (uint32_t i = 0; i < table->max_items; i++) {
+        if (table->rows[i].state != SLUICE_PENDING_SENT &&
+            table->rows[i].state != SLUICE_PENDING_UNSENT)
+            continue;
+        if (order)
+            order[count++] = i;
+        else
+            append_unsent(table, i); /* without memory to sort, only the order suffers */
+    }
+    table->num_sent = 0;
+    if (!order)
+        return num_sent;
+    qsort_r(order, count, sizeof(*order), by_ticket, table->rows);
+    for (size_t i = 0; i < count; i++)
+        append_unsent(table, order[i]);
+    free(order);
+    return num_sent;
+}
+
+bool sluice_pending_has_unsent(const struct sluice_pending_table *table)
+{
+    return table->unsent_head != NONE;
+}
+
+bool sluice_pending_is_empty(const struct sluice_pending_table *table)
+{
+    return table->num_sent == 0 && table->num_delayed == 0 && table->unsent_head == NONE;
+}

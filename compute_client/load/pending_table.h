@@ -1,0 +1,86 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_PENDING_TABLE_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_PENDING_TABLE_H
+
+#include "base/error.h"
+#include "compute_client/load/retry.h"
+#include "compute_client/load/source.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The requests of a fetcher that have no answer yet.
+ *
+ *     accept --> UNSENT --send--> SENT --finish--> FREE
+ *                  ^                |
+ *                  +-- wake -- DELAYED    after a failure that is worth another try
+ *                  +-------- lose --+     after a lost stream
+ *
+ * Each attempt has its own request id, so a late or repeated reply matches no request.
+ *
+ * Threads: the fetcher's lock guards all of it. */
+
+/* request_id = attempt number << INDEX_BITS | index in the table. */
+#define SLUICE_PENDING_INDEX_BITS 20
+
+enum sluice_pending_state {
+    SLUICE_PENDING_FREE,
+    SLUICE_PENDING_UNSENT,
+    SLUICE_PENDING_SENT,
+    SLUICE_PENDING_DELAYED
+};
+
+struct sluice_pending {
+    enum sluice_pending_state state;
+    uint64_t request_id; /* of the attempt under way; SENT only */
+    struct sluice_source_item item;
+    uint32_t next;                 /* in the free or the unsent list */
+    uint64_t due_ns;               /* DELAYED */
+    uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
+    bool has_failed;               /* at least once */
+    struct sluice_retry retry;
+};
+
+struct sluice_pending_table {
+    struct sluice_pending *rows;
+    size_t max_items;
+    uint32_t free_head;
+    uint32_t unsent_head, unsent_tail;
+    size_t num_sent, num_delayed;
+    size_t num_failing; /* that have failed and are not answered */
+    uint64_t attempts;
+};
+
+/* max_items < 2^SLUICE_PENDING_INDEX_BITS. */
+SLUICE_MUST_USE sluice_status sluice_pending_init(struct sluice_pending_table *table,
+                                                  size_t max_items, struct sluice_err *err);
+void sluice_pending_clear(struct sluice_pending_table *table);
+
+/* Takes a request, as the last of the unsent.  The caller keeps to max_items. */
+void sluice_pending_accept(struct sluice_pending_table *table,
+                           const struct sluice_source_item *item, double patience_s,
+                           uint64_t now_ns);
+
+/* The first of the unsent becomes sent, under a new request id; NULL if there is none. */
+struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns);
+
+/* The request that was sent under this id and has no answer, or NULL. */
+struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, uint64_t request_id);
+
+/* A sent request is answered. */
+void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending);
+
+/* A sent request is to be sent again, not before due_ns. */
+void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pending *pending,
+                          uint64_t due_ns);
+
+/* The delayed requests that are due become unsent.  Returns when the next one is due, or 0. */
+uint64_t sluice_pending_wake(struct sluice_pending_table *table, uint64_t now_ns);
+
+/* After a lost stream: every sent request is unsent again, ordered by ticket, since the trainer
+ * waits for the lowest ticket.  Returns how many had been sent. */
+size_t sluice_pending_lose(struct sluice_pending_table *table);
+
+bool sluice_pending_has_unsent(const struct sluice_pending_table *table);
+bool sluice_pending_is_empty(const struct sluice_pending_table *table);
+
+#endif
