@@ -277,7 +277,7 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
                            S_ISDIR(st.st_mode) ? " but a folder" : "");
     if ((uint64_t)st.st_size > max_bytes)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%lld bytes, more than the limit of %llu",
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%lld bytes, more than the limit of %llu",
                            (long long)st.st_size, (unsigned long long)max_bytes);
     const size_t size = (size_t)st.st_size;
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};

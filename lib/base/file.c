@@ -82,8 +82,9 @@ sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
         goto fail;
     }
     if ((uintmax_t)st.st_size > max_bytes || (uintmax_t)st.st_size >= SIZE_MAX) {
-        status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: %lld bytes are more than the limit %zu",
-                             path, (long long)st.st_size, max_bytes);
+        status =
+            sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: %lld bytes are more than the limit %zu",
+                        path, (long long)st.st_size, max_bytes);
         goto fail;
     }
     status = sluice_buf_create(pool, (size_t)st.st_size + 1, &buf, err);

@@ -192,7 +192,7 @@ static void names_missing_empty_and_large_files(void)
     expect_failure(store, long_path, SLUICE_E_NOT_FOUND);
     free(long_path);
     expect_failure(store, "empty.jpg", SLUICE_E_CORRUPT);
-    expect_failure(store, "big.jpg", SLUICE_E_NO_MEMORY);
+    expect_failure(store, "big.jpg", SLUICE_E_UNSUPPORTED);
     store->destroy(store);
 }
 
