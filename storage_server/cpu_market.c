@@ -62,6 +62,13 @@ void sluice_cpu_market_queued(struct sluice_cpu_market *market,
         market->num_waiting++;
 }
 
+void sluice_cpu_market_withdrawn(struct sluice_cpu_market *market,
+                                 struct sluice_cpu_market_client *client)
+{
+    if (client->follows_price)
+        market->was_empty |= --market->num_waiting == 0;
+}
+
 /* Before the number of workers at work changes. */
 static void count_work(struct sluice_cpu_market *market, uint64_t now_ns)
 {

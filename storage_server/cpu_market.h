@@ -79,6 +79,9 @@ void sluice_cpu_market_started(struct sluice_cpu_market *market,
 void sluice_cpu_market_done(struct sluice_cpu_market *market,
                             struct sluice_cpu_market_client *client, uint64_t now_ns,
                             uint64_t cpu_ns);
+/* Or, in place of these two, it was cancelled while it waited. */
+void sluice_cpu_market_withdrawn(struct sluice_cpu_market *market,
+                                 struct sluice_cpu_market_client *client);
 
 /* The last update is an interval ago. */
 bool sluice_cpu_market_is_due(const struct sluice_cpu_market *market, uint64_t now_ns);

@@ -1,8 +1,10 @@
 #include "storage_server/fair_queue.h"
 
+#include "base/compiler.h"
+
 #include <assert.h>
 
-/* Places.  With fewer than this none is kept free for new flows. */
+/* Places.  With fewer than this none is kept free for new hosts or flows. */
 #define MANY_PLACES 16
 
 struct sluice_fair_queue sluice_fair_queue_init(size_t capacity)
@@ -11,50 +13,120 @@ struct sluice_fair_queue sluice_fair_queue_init(size_t capacity)
     return (struct sluice_fair_queue){.capacity = capacity, .expected_ns = 1000000};
 }
 
-void sluice_flow_init(struct sluice_flow *flow)
+void sluice_flow_init(struct sluice_flow *flow, struct sluice_flow_host *host)
 {
-    *flow = (struct sluice_flow){0};
+    *flow = (struct sluice_flow){.host = host};
     flow->end = &flow->first;
 }
 
-static bool is_active(const struct sluice_flow *flow)
+/* --- one level --- */
+
+static bool is_active(const struct sluice_fair_share *share)
 {
-    return flow->depth || flow->num_running;
+    return share->depth || share->num_running;
 }
 
-/* The most places that each of num_flows flows may hold. */
-static size_t part_of(const struct sluice_fair_queue *queue, unsigned num_flows)
+static void link_first(struct sluice_fair_level *level, struct sluice_fair_share *share)
 {
-    const size_t kept = queue->capacity < MANY_PLACES ? 0 : queue->capacity / 4;
-    const size_t part = (queue->capacity - kept) / num_flows;
+    share->next = level->waiting;
+    share->link = &level->waiting;
+    if (share->next)
+        share->next->link = &share->next;
+    level->waiting = share;
+}
+
+static void unlink_share(struct sluice_fair_share *share)
+{
+    *share->link = share->next;
+    if (share->next)
+        share->next->link = share->link;
+}
+
+static void add_waiting(struct sluice_fair_level *level, struct sluice_fair_share *share)
+{
+    if (!is_active(share))
+        level->num_active++;
+    if (!share->depth) {
+        if (share->served_ns < level->served_ns)
+            share->served_ns = level->served_ns;
+        link_first(level, share);
+    }
+    share->depth++;
+}
+
+/* Of equals the last in the list, which has waited for the longest. */
+static struct sluice_fair_share *find_least(const struct sluice_fair_level *level)
+{
+    struct sluice_fair_share *least = level->waiting;
+    for (struct sluice_fair_share *s = least ? least->next : NULL; s; s = s->next) {
+        if (s->served_ns <= least->served_ns)
+            least = s;
+    }
+    return least;
+}
+
+static void start_one(struct sluice_fair_level *level, struct sluice_fair_share *share,
+                      uint64_t cost_ns)
+{
+    unlink_share(share);
+    if (--share->depth)
+        link_first(level, share); /* to the front: it has just been served */
+    if (level->served_ns < share->served_ns)
+        level->served_ns = share->served_ns;
+    share->num_running++;
+    share->served_ns += cost_ns;
+}
+
+static void end_one(struct sluice_fair_level *level, struct sluice_fair_share *share,
+                    uint64_t cost_ns, uint64_t spent_ns)
+{
+    assert(share->num_running);
+    share->served_ns += spent_ns - cost_ns; /* modulo 2^64: never below what it had before */
+    share->num_running--;
+    if (!is_active(share))
+        level->num_active--;
+}
+
+static void remove_waiting(struct sluice_fair_level *level, struct sluice_fair_share *share,
+                           size_t count)
+{
+    if (!count)
+        return;
+    share->depth -= count;
+    if (!share->depth)
+        unlink_share(share);
+    if (!is_active(share))
+        level->num_active--;
+}
+
+/* --- both --- */
+
+/* The most of `places` that each of num_shares may hold. */
+static size_t part_of(size_t places, unsigned num_shares)
+{
+    const size_t kept = places < MANY_PLACES ? 0 : places / 4;
+    const size_t part = (places - kept) / num_shares;
     return part ? part : 1;
 }
 
 bool sluice_fair_queue_push(struct sluice_fair_queue *queue, struct sluice_flow *flow,
                             struct sluice_job *job)
 {
-    const bool was_active = is_active(flow);
-    const unsigned num_flows = queue->num_active + !was_active;
-    if (queue->depth == queue->capacity || flow->depth >= part_of(queue, num_flows))
+    struct sluice_flow_host *host = flow->host;
+    const bool is_new = !is_active(&flow->share);
+    const size_t of_host =
+        part_of(queue->capacity, queue->hosts.num_active + !is_active(&host->share));
+    const size_t of_flow = part_of(of_host, host->flows.num_active + is_new);
+    if (queue->depth == queue->capacity || host->share.depth >= of_host ||
+        flow->share.depth >= of_flow)
         return false;
-    if (!was_active) {
-        queue->num_active++;
-        if (!flow->expected_ns)
-            flow->expected_ns = queue->expected_ns;
-    }
-    if (!flow->depth) {
-        if (flow->served_ns < queue->served_ns)
-            flow->served_ns = queue->served_ns;
-        flow->next = queue->waiting;
-        flow->link = &queue->waiting;
-        if (flow->next)
-            flow->next->link = &flow->next;
-        queue->waiting = flow;
-    }
+    if (is_new && !flow->expected_ns)
+        flow->expected_ns = queue->expected_ns;
+    add_waiting(&queue->hosts, &host->share);
+    add_waiting(&host->flows, &flow->share);
     job->next = NULL;
     *flow->end = job;
     flow->end = &job->next;
-    flow->depth++;
     queue->depth++;
     return true;
 }
@@ -62,47 +134,56 @@ bool sluice_fair_queue_push(struct sluice_fair_queue *queue, struct sluice_flow 
 struct sluice_job *sluice_fair_queue_pop(struct sluice_fair_queue *queue, struct sluice_flow **flow,
                                          uint64_t *cost_ns)
 {
-    struct sluice_flow *least = queue->waiting;
+    struct sluice_fair_share *least = find_least(&queue->hosts);
     if (!least)
         return NULL;
-    /* Of equals the last in the list, which has waited for the longest. */
-    for (struct sluice_flow *f = least->next; f; f = f->next) {
-        if (f->served_ns <= least->served_ns)
-            least = f;
-    }
-    struct sluice_job *job = least->first;
-    least->first = job->next;
-    if (!least->first)
-        least->end = &least->first;
-    least->depth--;
+    struct sluice_flow_host *host = SLUICE_CONTAINER_OF(least, struct sluice_flow_host, share);
+    struct sluice_flow *found =
+        SLUICE_CONTAINER_OF(find_least(&host->flows), struct sluice_flow, share);
+    struct sluice_job *job = found->first;
+    found->first = job->next;
+    if (!found->first)
+        found->end = &found->first;
     queue->depth--;
-    *least->link = least->next;
-    if (least->next)
-        least->next->link = least->link;
-    if (least->depth) { /* to the front: it has just been served */
-        least->next = queue->waiting;
-        least->link = &queue->waiting;
-        if (least->next)
-            least->next->link = &least->next;
-        queue->waiting = least;
-    }
-    if (queue->served_ns < least->served_ns)
-        queue->served_ns = least->served_ns;
-    least->num_running++;
-    least->served_ns += least->expected_ns;
-    *flow = least;
-    *cost_ns = least->expected_ns;
+    start_one(&queue->hosts, &host->share, found->expected_ns);
+    start_one(&host->flows, &found->share, found->expected_ns);
+    *flow = found;
+    *cost_ns = found->expected_ns;
     return job;
 }
 
 void sluice_fair_queue_done(struct sluice_fair_queue *queue, struct sluice_flow *flow,
                             uint64_t cost_ns, uint64_t spent_ns)
 {
-    assert(flow->num_running);
-    flow->served_ns += spent_ns - cost_ns; /* modulo 2^64: never below what it had before */
+    end_one(&queue->hosts, &flow->host->share, cost_ns, spent_ns);
+    end_one(&flow->host->flows, &flow->share, cost_ns, spent_ns);
     flow->expected_ns = flow->expected_ns - flow->expected_ns / 8 + spent_ns / 8;
     queue->expected_ns = queue->expected_ns - queue->expected_ns / 8 + spent_ns / 8;
-    flow->num_running--;
-    if (!is_active(flow))
-        queue->num_active--;
+}
+
+struct sluice_job *
+sluice_fair_queue_remove(struct sluice_fair_queue *queue, struct sluice_flow *flow,
+                         bool (*is_meant)(const struct sluice_job *job, const void *ctx),
+                         const void *ctx, size_t *count)
+{
+    struct sluice_job *removed = NULL, **end = &removed, **link = &flow->first;
+    size_t num_removed = 0;
+    while (*link) {
+        struct sluice_job *job = *link;
+        if (!is_meant(job, ctx)) {
+            link = &job->next;
+            continue;
+        }
+        *link = job->next;
+        job->next = NULL;
+        *end = job;
+        end = &job->next;
+        num_removed++;
+    }
+    flow->end = link;
+    queue->depth -= num_removed;
+    remove_waiting(&queue->hosts, &flow->host->share, num_removed);
+    remove_waiting(&flow->host->flows, &flow->share, num_removed);
+    *count = num_removed;
+    return removed;
 }

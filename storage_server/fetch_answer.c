@@ -46,11 +46,21 @@ static void set_payload(struct sluice_wire_sample_reply *reply, const struct slu
     reply->payload = sluice_buf_ref(sample->data);
 }
 
+static bool is_wanted(struct sluice_fetch_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const bool is_over = s->is_over;
+    pthread_mutex_unlock(&s->lock);
+    return !is_over;
+}
+
 /* Does the job's work on the sample.  SLUICE_E_AGAIN: the sample goes out as it is now. */
 static sluice_status preprocess(struct sluice_fetch_job *job, struct sluice_scratch *scratch,
                                 struct sluice_sample *sample, struct sluice_err *err)
 {
     struct sluice_fetch_stream *s = job->stream;
+    if ((job->split || job->is_cut) && !is_wanted(s)) /* cancelled while the file was read */
+        return sluice_fail(err, SLUICE_E_CLOSED, "cancelled");
     if (job->split && job->request.form == SLUICE_FORM_U8_PACKED &&
         sluice_pipeline_kind(s->pipeline, job->split) == SLUICE_KIND_U8)
         return sluice_pipeline_pack(s->pipeline, scratch, sample, job->split, err);
@@ -92,6 +102,7 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *sc
     const struct sluice_manifest_entry *entry =
         &s->context->manifest->entries[job->request.key.sample_id];
     struct sluice_sample_want want = {
+        .sample = job->request.key.sample_id,
         .path = entry->path,
         .key = job->request.key,
         .pipeline = s->pipeline,

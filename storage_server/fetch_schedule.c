@@ -35,7 +35,8 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
 {
     struct sluice_fetch_job *job = SLUICE_CONTAINER_OF(base, struct sluice_fetch_job, job);
     struct sluice_fetch_stream *s = sluice_fetch_stream_ref(job->stream);
-    sluice_workers_started(s->context->workers);
+    if (fate == SLUICE_JOB_RUN)
+        sluice_workers_started(s->context->workers);
 
     pthread_mutex_lock(&s->lock);
     const bool is_over = s->is_over;
@@ -52,6 +53,19 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     sluice_fetch_make_ready(job);
     sluice_fetch_stream_advance(s);
     sluice_fetch_stream_unref(s);
+}
+
+static bool is_of_stream(const struct sluice_job *base, const void *stream)
+{
+    return base->fn == run_job &&
+           SLUICE_CONTAINER_OF(base, struct sluice_fetch_job, job)->stream == stream;
+}
+
+void sluice_fetch_cancel(struct sluice_fetch_stream *s)
+{
+    struct sluice_workers *workers = s->context->workers;
+    (void)sluice_workers_cancel(workers, s->client, SLUICE_GROUP_PREP, is_of_stream, s);
+    (void)sluice_workers_cancel(workers, s->client, SLUICE_GROUP_IO, is_of_stream, s);
 }
 
 /* --- from the backlog to the workers --- */

@@ -153,5 +153,7 @@ uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
  * stream; another one that comes meanwhile makes that one go round again and returns. */
 void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
 bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
+/* The stream is over: its jobs that no worker has taken yet leave the queues. */
+void sluice_fetch_cancel(struct sluice_fetch_stream *s);
 
 #endif

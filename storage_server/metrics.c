@@ -9,6 +9,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* A monitoring system needs one connection, or two for a moment. */
+#define CONNECTIONS_PER_HOST 4u
+
+/* s.  A scrape takes milliseconds; who says nothing for so long makes room for others. */
+#define IDLE_S 3u
+
 struct sluice_metrics {
     struct MHD_Daemon *daemon;
     struct sluice_wire_stats (*read)(void *ctx);
@@ -182,11 +188,14 @@ sluice_status sluice_metrics_create(const char *listen, struct sluice_wire_stats
     }
     made->read = read;
     made->ctx = ctx;
-    const unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD |
+    /* AUTO: select() cannot wait for descriptors above 1,023. */
+    const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
                            (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : MHD_NO_FLAG);
     made->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, made, MHD_OPTION_SOCK_ADDR,
-                                    address->ai_addr, MHD_OPTION_CONNECTION_LIMIT, 16u,
-                                    MHD_OPTION_CONNECTION_TIMEOUT, 30u, MHD_OPTION_END);
+                                    address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
+                                    (unsigned)SLUICE_METRICS_CONNECTIONS,
+                                    MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_PER_HOST,
+                                    MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
     freeaddrinfo(address);
     if (!made->daemon) {
         free(made);

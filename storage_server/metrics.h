@@ -10,6 +10,10 @@
 
 struct sluice_metrics;
 
+/* The most connections to it at once; there may be 4 from one address, and an idle one is closed
+ * after 3 s. */
+#define SLUICE_METRICS_CONNECTIONS 64
+
 /* Listens on `listen` ("127.0.0.1:9464", "[::1]:9464", ":9464" for every address; port 0: a free
  * one).  SLUICE_E_INVALID and SLUICE_E_IO name the address. */
 SLUICE_MUST_USE sluice_status sluice_metrics_create(const char *listen,

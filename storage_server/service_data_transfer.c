@@ -6,6 +6,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
+#include "storage_server/sample_file.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 #include "storage_server/workers.h"
@@ -23,6 +24,7 @@ enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
 
 enum method { NOOFF, ALLOFF, PILOFF, SOPHON };
 
+/* Its references: the call until on_done, and the job until it has run or was cancelled. */
 struct transfer {
     struct sluice_job job;
     struct sluice_waiter waiter;
@@ -31,20 +33,26 @@ struct transfer {
     struct sluice_work_client *client; /* joined */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
+    size_t sample;    /* or SLUICE_NO_SAMPLE */
     unsigned split;
+    atomic_uint refs;
+    atomic_bool is_over; /* the call is: nobody waits for the answer */
+    atomic_bool is_done; /* the job has run, or will not: there is nothing to cancel */
 };
 
-static void free_transfer(struct transfer *t)
+static void unref_transfer(struct transfer *t)
 {
+    /* Acquire and release: the last one sees what the others wrote. */
+    if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
+        return;
     sluice_wire_data_request_clear(&t->request);
     sluice_workers_leave(t->context->workers, t->client);
     sluice_rpc_call_unref(t->call);
     free(t);
 }
 
-/* The index of the file's class as decimal text; -1 for a file that is no sample. */
-static void label_of(const struct sluice_manifest *manifest, const char *path, char *label,
-                     size_t size)
+/* The sample that the file is; SLUICE_NO_SAMPLE: none. */
+static size_t sample_of(const struct sluice_manifest *manifest, const char *path)
 {
     size_t low = 0, high = manifest->num_entries;
     while (low < high) {
@@ -54,8 +62,17 @@ static void label_of(const struct sluice_manifest *manifest, const char *path, c
         else
             high = middle;
     }
-    if (low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0)
-        snprintf(label, size, "%u", manifest->entries[low].label);
+    const bool is_found =
+        low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0;
+    return is_found ? low : SLUICE_NO_SAMPLE;
+}
+
+/* The index of the file's class as decimal text; -1 for a file that is no sample. */
+static void label_of(const struct sluice_manifest *manifest, size_t sample, char *label,
+                     size_t size)
+{
+    if (sample != SLUICE_NO_SAMPLE)
+        snprintf(label, size, "%u", manifest->entries[sample].label);
     else
         snprintf(label, size, "-1");
 }
@@ -91,7 +108,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
                                    struct sluice_err *err)
 {
     char label[16];
-    label_of(t->context->manifest, t->path, label, sizeof(label));
+    label_of(t->context->manifest, t->sample, label, sizeof(label));
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -123,20 +140,28 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
     return SLUICE_OK;
 }
 
+/* The job will not run, or not once more.  Gives its reference back. */
+static void end_transfer(struct transfer *t)
+{
+    atomic_store(&t->is_done, true);
+    unref_transfer(t);
+}
+
 static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct transfer *t = SLUICE_CONTAINER_OF(base, struct transfer, job);
-    sluice_workers_started(t->context->workers);
-    if (fate == SLUICE_JOB_CANCEL) {
+    if (fate == SLUICE_JOB_RUN)
+        sluice_workers_started(t->context->workers);
+    if (fate == SLUICE_JOB_CANCEL || atomic_load(&t->is_over)) {
         sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
-        free_transfer(t);
+        end_transfer(t);
         return;
     }
 
     struct sluice_err err = {0};
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
-    struct sluice_store *store = t->context->store;
-    sluice_status status = store->read(store, t->path, t->context->buffers, &sample.data, &err);
+    sluice_status status =
+        sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
         status = preprocess(t, worker, &sample, &err);
@@ -157,7 +182,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
         sluice_rpc_call_finish(t->call, SLUICE_RPC_OK, NULL);
     }
     (void)sluice_workers_job_cpu_ns(); /* else the next job would be charged for this one */
-    free_transfer(t);
+    end_transfer(t);
 }
 
 /* Submits the job, or waits for room.  False: it waits. */
@@ -167,12 +192,14 @@ static bool submit(struct transfer *t)
     const enum sluice_worker_group group = t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO;
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = sluice_workers_try(workers, t->client, group, &t->job);
+        const bool is_over = atomic_load(&t->is_over);
+        const sluice_status status =
+            is_over ? SLUICE_E_CLOSED : sluice_workers_try(workers, t->client, group, &t->job);
         if (status == SLUICE_OK)
             return true;
         if (status != SLUICE_E_AGAIN) {
             sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
-            free_transfer(t);
+            end_transfer(t);
             return true;
         }
         if (sluice_workers_wait(workers, t->client, &t->waiter, moment))
@@ -222,8 +249,6 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     unsigned split;
     if (sluice_rpc_call_state(call))
         return;
-    /* Only marks that this call got its message; nobody follows the pointer. */
-    sluice_rpc_call_set_state(call, context);
     if (sluice_wire_get_data_request(message, &request, &err) != SLUICE_OK) {
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
         return;
@@ -256,9 +281,33 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .client = client,
         .request = request,
         .path = path,
+        .sample = sample_of(context->manifest, path),
         .split = split,
     };
+    atomic_init(&t->refs, 2);
+    atomic_init(&t->is_over, false);
+    atomic_init(&t->is_done, false);
+    sluice_rpc_call_set_state(call, t);
     submit(t);
+}
+
+static bool is_job(const struct sluice_job *job, const void *sought)
+{
+    return job == sought;
+}
+
+static void on_done(void *ctx, struct sluice_rpc_call *call)
+{
+    struct sluice_context *context = ctx;
+    struct transfer *t = sluice_rpc_call_state(call);
+    if (!t)
+        return;
+    atomic_store(&t->is_over, true); /* a job that still waits for room is not submitted then */
+    if (!atomic_load(&t->is_done))
+        (void)sluice_workers_cancel(context->workers, t->client,
+                                    t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO, is_job,
+                                    &t->job);
+    unref_transfer(t);
 }
 
 static void on_nooff(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
@@ -294,23 +343,28 @@ struct sluice_method_list sluice_data_transfer_methods(void)
         {.path = SLUICE_METHOD_DT_NOOFF,
          .is_unary = true,
          .on_message = on_nooff,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_ALLOFF,
          .is_unary = true,
          .on_message = on_alloff,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_PILOFF,
          .is_unary = true,
          .on_message = on_piloff,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_SOPHON,
          .is_unary = true,
          .on_message = on_sophon,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
         {.path = SLUICE_METHOD_DT_SMARTOFF,
          .is_unary = true,
          .on_message = on_sophon,
-         .on_half_close = on_half_close},
+         .on_half_close = on_half_close,
+         .on_done = on_done},
     };
     return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
 }

@@ -201,6 +201,7 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
         sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered",
                    sluice_rpc_call_peer(call), unanswered);
     sluice_stats_stream_closed(context->stats);
+    sluice_fetch_cancel(s);
     sluice_fetch_stream_advance(s); /* drops the requests that are left */
     sluice_fetch_stream_unref(s);
 }

@@ -6,6 +6,7 @@
 #include "storage_server/core_watch.h"
 #include "storage_server/cpu_market.h"
 #include "storage_server/fair_queue.h"
+#include "storage_server/peer.h"
 #include "storage_server/prep_limits.h"
 #include "storage_server/tuning.h"
 
@@ -31,12 +32,22 @@ struct group {
     struct sluice_workers *workers; /* constant, as is the pool */
     struct sluice_worker_pool *pool;
     struct sluice_fair_queue queue;
+    size_t num_spare; /* tickets in the pool whose job was cancelled */
     struct ticket *free;
     struct ticket *tickets; /* all: one for each place in the queue and for each worker */
 };
 
+/* An address that clients come from. */
+struct work_host {
+    struct sluice_flow_host flows[2]; /* by group */
+    size_t num_clients;
+    struct work_host *next, **link;
+    char name[];
+};
+
 struct sluice_work_client {
     struct sluice_flow flow[2]; /* by group */
+    struct work_host *host;
     struct sluice_waiter *first, **end;
     size_t refs; /* of sluice_workers_join(), its jobs and its waiters */
     struct sluice_cpu_market_client market;
@@ -47,7 +58,8 @@ struct sluice_work_client {
 struct sluice_workers {
     pthread_mutex_t lock; /* before those of the pools below; not held during a callback */
     struct sluice_work_client *clients;
-    uint64_t starts; /* jobs started so far */
+    struct work_host *hosts;
+    uint64_t starts; /* jobs that left a queue so far */
     bool is_closed;
     struct group groups[2];
     struct sluice_cpu_market market; /* for PREP's time */
@@ -180,25 +192,70 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
 
 /* --- clients --- */
 
+/* Under the lock: the host of this name, a new one if need be; NULL: no memory. */
+static struct work_host *find_host(struct sluice_workers *w, const char *name)
+{
+    struct work_host *host = w->hosts;
+    while (host && strcmp(host->name, name) != 0)
+        host = host->next;
+    const size_t size = strlen(name) + 1;
+    if (!host && (host = calloc(1, sizeof(*host) + size))) {
+        memcpy(host->name, name, size);
+        host->next = w->hosts;
+        host->link = &w->hosts;
+        if (host->next)
+            host->next->link = &host->next;
+        w->hosts = host;
+    }
+    return host;
+}
+
+/* Under the lock. */
+static void drop_host_if_unused(struct work_host *host)
+{
+    if (!host || host->num_clients)
+        return;
+    *host->link = host->next;
+    if (host->next)
+        host->next->link = host->link;
+    free(host);
+}
+
+/* Under the lock: a new client; NULL: no memory. */
+static struct sluice_work_client *add_client(struct sluice_workers *w, const char *name)
+{
+    char host_name[SLUICE_PEER_HOST];
+    sluice_peer_host(name, host_name);
+    const size_t size = strlen(name) + 1;
+    struct work_host *host = find_host(w, host_name);
+    struct sluice_work_client *client = host ? calloc(1, sizeof(*client) + size) : NULL;
+    if (!client) {
+        drop_host_if_unused(host);
+        return NULL;
+    }
+    memcpy(client->name, name, size);
+    client->host = host;
+    host->num_clients++;
+    for (int group = 0; group < 2; group++)
+        sluice_flow_init(&client->flow[group], &host->flows[group]);
+    client->end = &client->first;
+    client->next = w->clients;
+    client->link = &w->clients;
+    if (client->next)
+        client->next->link = &client->next;
+    w->clients = client;
+    sluice_cpu_market_join(&w->market, &client->market);
+    return client;
+}
+
 struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const char *name)
 {
-    const size_t size = strlen(name) + 1;
     pthread_mutex_lock(&w->lock);
     struct sluice_work_client *client = w->clients;
     while (client && strcmp(client->name, name) != 0)
         client = client->next;
-    if (!client && (client = calloc(1, sizeof(*client) + size))) {
-        memcpy(client->name, name, size);
-        for (int group = 0; group < 2; group++)
-            sluice_flow_init(&client->flow[group]);
-        client->end = &client->first;
-        client->next = w->clients;
-        client->link = &w->clients;
-        if (client->next)
-            client->next->link = &client->next;
-        w->clients = client;
-        sluice_cpu_market_join(&w->market, &client->market);
-    }
+    if (!client)
+        client = add_client(w, name);
     if (client)
         client->refs++;
     pthread_mutex_unlock(&w->lock);
@@ -208,7 +265,8 @@ struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const c
 void sluice_workers_follow(struct sluice_workers *w, struct sluice_work_client *client)
 {
     pthread_mutex_lock(&w->lock);
-    sluice_cpu_market_follow(&w->market, &client->market, client->flow[SLUICE_GROUP_PREP].depth);
+    sluice_cpu_market_follow(&w->market, &client->market,
+                             client->flow[SLUICE_GROUP_PREP].share.depth);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -221,6 +279,8 @@ static void unref(struct sluice_workers *w, struct sluice_work_client *client)
     *client->link = client->next;
     if (client->next)
         client->next->link = client->link;
+    client->host->num_clients--;
+    drop_host_if_unused(client->host);
     free(client);
 }
 
@@ -243,6 +303,18 @@ void sluice_workers_leave(struct sluice_workers *w, struct sluice_work_client *c
 
 /* --- jobs --- */
 
+/* Under the lock: a ticket in the pool for a job that came. */
+static sluice_status submit_ticket(struct group *group)
+{
+    if (group->num_spare) {
+        group->num_spare--;
+        return SLUICE_OK;
+    }
+    struct ticket *ticket = group->free;
+    group->free = ticket->next;
+    return sluice_worker_pool_try_submit(group->pool, &ticket->job);
+}
+
 sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_client *client,
                                  enum sluice_worker_group which, struct sluice_job *job)
 {
@@ -253,15 +325,13 @@ sluice_status sluice_workers_try(struct sluice_workers *w, struct sluice_work_cl
     if (!w->is_closed) {
         status = SLUICE_E_AGAIN;
         if (sluice_fair_queue_push(&group->queue, &client->flow[which], job)) {
-            struct ticket *ticket = group->free;
-            group->free = ticket->next;
             client->refs++;
             if (which == SLUICE_GROUP_PREP)
                 sluice_cpu_market_queued(&w->market, &client->market, now_ns);
             else
                 sluice_cpu_market_asked(&client->market, now_ns);
+            status = submit_ticket(group);
             /* The pool has as many places as the queue, and nobody else submits to it. */
-            status = sluice_worker_pool_try_submit(group->pool, &ticket->job);
             assert(status == SLUICE_OK);
         }
     }
@@ -280,6 +350,12 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
     ticket->next = group->free;
     group->free = ticket;
     struct sluice_job *job = sluice_fair_queue_pop(&group->queue, &flow, &cost_ns);
+    if (!job) { /* it was cancelled, and no other came */
+        assert(group->num_spare);
+        group->num_spare--;
+        pthread_mutex_unlock(&w->lock);
+        return;
+    }
     const size_t which = (size_t)(group - w->groups);
     struct sluice_work_client *client =
         SLUICE_CONTAINER_OF(flow - which, struct sluice_work_client, flow);
@@ -298,6 +374,36 @@ static void run_ticket(struct sluice_job *base, enum sluice_job_fate fate, void 
         sluice_cpu_market_done(&w->market, &client->market, sluice_clock_ns(), spent_ns);
     unref(w, client);
     pthread_mutex_unlock(&w->lock);
+}
+
+size_t sluice_workers_cancel(struct sluice_workers *w, struct sluice_work_client *client,
+                             enum sluice_worker_group which,
+                             bool (*is_meant)(const struct sluice_job *job, const void *ctx),
+                             const void *ctx)
+{
+    struct group *group = &w->groups[which];
+    size_t count;
+    pthread_mutex_lock(&w->lock);
+    struct sluice_job *job =
+        sluice_fair_queue_remove(&group->queue, &client->flow[which], is_meant, ctx, &count);
+    group->num_spare += count;
+    for (size_t i = 0; which == SLUICE_GROUP_PREP && i < count; i++)
+        sluice_cpu_market_withdrawn(&w->market, &client->market);
+    client->refs++; /* ours */
+    pthread_mutex_unlock(&w->lock);
+
+    while (job) {
+        struct sluice_job *next = job->next; /* the call may free the job */
+        job->fn(job, SLUICE_JOB_CANCEL, NULL);
+        job = next;
+    }
+    pthread_mutex_lock(&w->lock);
+    client->refs -= count; /* the jobs' */
+    unref(w, client);
+    pthread_mutex_unlock(&w->lock);
+    if (count)
+        sluice_workers_started(w);
+    return count;
 }
 
 /* --- waiters --- */
@@ -417,7 +523,11 @@ double sluice_workers_prep_cores(const struct sluice_workers *w)
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *w,
                                                      enum sluice_worker_group group)
 {
-    return sluice_worker_pool_stats(w->groups[group].pool);
+    struct sluice_worker_pool_stats stats = sluice_worker_pool_stats(w->groups[group].pool);
+    pthread_mutex_lock(&w->lock);
+    stats.queue_depth = w->groups[group].queue.depth; /* without tickets of cancelled jobs */
+    pthread_mutex_unlock(&w->lock);
+    return stats;
 }
 
 /* Under the lock: the expected CPU seconds of jobs that wait for PREP, of clients that follow the
@@ -428,7 +538,7 @@ static double sum_waiting_s(const struct sluice_workers *w)
     for (const struct sluice_work_client *client = w->clients; client; client = client->next) {
         const struct sluice_flow *flow = &client->flow[SLUICE_GROUP_PREP];
         if (client->market.follows_price)
-            waiting_s += (double)flow->depth * (double)flow->expected_ns * 1e-9;
+            waiting_s += (double)flow->share.depth * (double)flow->expected_ns * 1e-9;
     }
     return waiting_s;
 }

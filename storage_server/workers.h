@@ -13,8 +13,11 @@
  *     PREP   reads a file and preprocesses it; as many threads as cores may be used
  *     IO     reads a file; sends files as they are, also when PREP is full
  *
- * A queue is fair among clients by the CPU time of their jobs (fair_queue.h): a client that asks
- * for much waits for its own jobs.  PREP's time has a price (cpu_market.h).
+ * A queue is fair by the CPU time of jobs (fair_queue.h): first among hosts, which are the
+ * addresses that clients come from, then among the clients of a host.  So a client that asks for
+ * much waits for its own jobs, and one that opens many connections takes from itself.  Clients
+ * behind one address (NAT) share one part.  PREP's time has a price (cpu_market.h), which every
+ * client follows for itself.
  *
  * Nothing here blocks the submitter.  Whoever finds no room leaves a waiter, which is called when
  * there may be room; sluice_workers_moment() sees to it that no room is missed in between.
@@ -67,7 +70,15 @@ SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
                                                  enum sluice_worker_group group,
                                                  struct sluice_job *job);
 
-/* Every job calls this first, whatever its fate: there is room in the queue. */
+/* Takes the client's jobs for which is_meant() says so out of the group's queue and calls them with
+ * SLUICE_JOB_CANCEL, on this thread and without a lock; returns their number.  Jobs that have
+ * started are not found.  is_meant() is called under the lock. */
+size_t sluice_workers_cancel(struct sluice_workers *workers, struct sluice_work_client *client,
+                             enum sluice_worker_group group,
+                             bool (*is_meant)(const struct sluice_job *job, const void *ctx),
+                             const void *ctx);
+
+/* Every job that runs calls this first: there is room in the queue. */
 void sluice_workers_started(struct sluice_workers *workers);
 
 /* Every job that did work calls this when it is done.  Returns the CPU ns that this worker's thread

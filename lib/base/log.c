@@ -1,10 +1,14 @@
 #include "base/log.h"
 
+#include "base/text.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define LINE_BYTES 1024
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -45,25 +49,23 @@ void sluice_log(enum sluice_log_level level, const char *fmt, ...)
     if (!sluice_log_is_enabled(level))
         return;
 
-    char line[1024];
     const char *program = atomic_load(&program_name);
     const char *mark = level == SLUICE_LOG_ERROR  ? "error: "
                        : level == SLUICE_LOG_WARN ? "warning: "
                                                   : "";
-    int head =
-        snprintf(line, sizeof(line), "%s%s%s", program ? program : "", program ? ": " : "", mark);
-    size_t len = head < 0 ? 0 : (size_t)head;
-    if (len > sizeof(line) - 2)
-        len = sizeof(line) - 2;
-
+    char text[LINE_BYTES], line[LINE_BYTES];
+    const int head =
+        snprintf(text, sizeof(text), "%s%s%s", program ? program : "", program ? ": " : "", mark);
+    const size_t head_len = head < 0                       ? 0
+                            : (size_t)head >= sizeof(text) ? sizeof(text) - 1
+                                                           : (size_t)head;
     va_list args;
     va_start(args, fmt);
-    int body = vsnprintf(line + len, sizeof(line) - 1 - len, fmt, args);
+    if (vsnprintf(text + head_len, sizeof(text) - head_len, fmt, args) < 0)
+        text[head_len] = '\0';
     va_end(args);
-    if (body > 0)
-        len += (size_t)body;
-    if (len > sizeof(line) - 2)
-        len = sizeof(line) - 2;
+
+    size_t len = sluice_escape_line(line, sizeof(line) - 1, text);
     line[len++] = '\n';
 
     /* Nothing sensible can be done about a log line that cannot be written. */

@@ -8,8 +8,9 @@
 
 /* Lines for the person who runs a program, on stderr.
  *
- * One line is one write, so lines of different threads never mix.  Results go
- * to stdout and never through here.
+ * One line is one write, so lines of different threads never mix.  Whatever is in a text, such as
+ * the name that a client gave itself, it stays one line (sluice_escape_line).  Results go to stdout
+ * and never through here.
  *
  * Threads: any. */
 

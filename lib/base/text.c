@@ -52,3 +52,38 @@ bool sluice_is_utf8(const char *text)
     }
     return true;
 }
+
+/* C1 control characters, which terminals obey as they do ESC sequences, are C2 80 to C2 9F. */
+static bool is_control(const char *text)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    return s[0] < 0x20 || s[0] == 0x7F || (s[0] == 0xC2 && s[1] >= 0x80 && s[1] < 0xA0);
+}
+
+size_t sluice_escape_line(char *out, size_t room, const char *text)
+{
+    size_t len = 0;
+    while (*text) {
+        size_t taken = sluice_utf8_len(text);
+        char code[5];
+        const char *put = text;
+        size_t put_len = taken;
+        if (taken == 0 || is_control(text)) {
+            const char *letter = strchr("\nn\rr\tt", *text);
+            if (letter)
+                (void)sluice_print(code, sizeof(code), "\\%c", letter[1]);
+            else
+                (void)sluice_print(code, sizeof(code), "\\x%02x", (unsigned)(uint8_t)*text);
+            put = code;
+            put_len = strlen(code);
+            taken = 1;
+        }
+        if (put_len >= room - len)
+            break;
+        memcpy(out + len, put, put_len);
+        len += put_len;
+        text += taken;
+    }
+    out[len] = '\0';
+    return len;
+}

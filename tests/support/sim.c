@@ -299,6 +299,7 @@ struct client {
     uint64_t finished; /* while it counts */
     double link_noise;
     struct sluice_flow flow;
+    struct sluice_flow_host host;
     struct station link, compute;
     struct item items[MOST_OPEN], *free;
     struct sluice_row_seen rows[MOST_ROWS];
@@ -644,7 +645,7 @@ static void look(struct sim *s)
     for (int j = 0; j < s->scenario.num_clients; j++) {
         const struct client *c = &s->clients[j];
         if (!c->node.is_greedy)
-            waiting_s += (double)c->flow.depth * (double)c->flow.expected_ns * 1e-9;
+            waiting_s += (double)c->flow.share.depth * (double)c->flow.expected_ns * 1e-9;
     }
     s->market.num_workers = (unsigned)s->workers;
     (void)sluice_cpu_market_update(&s->market, ns_of(s->now_s), s->workers * s->speed, waiting_s);
@@ -739,7 +740,7 @@ static void make_client(struct sim *s, int j)
     struct client *c = &s->clients[j];
     c->node = scenario->clients[j];
     c->link_noise = 1;
-    sluice_flow_init(&c->flow);
+    sluice_flow_init(&c->flow, &c->host);
     sluice_cpu_market_join(&s->market, &c->market);
     if (!c->node.is_greedy)
         sluice_cpu_market_follow(&s->market, &c->market, 0);

@@ -85,6 +85,18 @@ static void a_long_line_is_cut_but_ends(void)
     CU_ASSERT_STRING_EQUAL(output.err + len, "\nnext\n");
 }
 
+static void stays_one_line_whatever_is_in_it(void)
+{
+    reset();
+    sluice_log_set_program("prog");
+    sluice_test_capture_begin();
+    sluice_log(SLUICE_LOG_WARN, "refused %s: %s", "x\nprog: all is well", "\x1b[1A\xff");
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.err, "prog: warning: refused x\\nprog: all is well: "
+                                       "\\x1b[1A\\xff\n");
+    reset();
+}
+
 #define NUM_THREADS 4
 #define NUM_LINES 200
 
@@ -127,6 +139,7 @@ int main(void)
         SLUICE_TEST(goes_to_stderr_with_program_and_mark),
         SLUICE_TEST(shows_lines_up_to_the_level),
         SLUICE_TEST(a_long_line_is_cut_but_ends),
+        SLUICE_TEST(stays_one_line_whatever_is_in_it),
         SLUICE_TEST(lines_of_threads_never_mix),
     };
     return sluice_test_run("log", tests, SLUICE_TEST_COUNT(tests));

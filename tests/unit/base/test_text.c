@@ -61,12 +61,60 @@ static void utf8_is_what_rfc_3629_says(void)
     CU_ASSERT(sluice_is_utf8(""));
 }
 
+static void escapes_what_is_no_visible_character(void)
+{
+    static const struct {
+        const char *text, *line;
+    } cases[] = {
+        {"", ""},
+        {"a name, 100 % \\ it", "a name, 100 % \\ it"},
+        {"one\ntwo\r\tthree", "one\\ntwo\\r\\tthree"},
+        {"\x1b[2J\x7f\x01", "\\x1b[2J\\x7f\\x01"},
+        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+        {"\xc2\x9b"
+         "31m\xc2\xa0",
+         "\\xc2\\x9b31m\xc2\xa0"}, /* CSI as a C1 character */
+        {"\xff\xe2\x82|", "\\xff\\xe2\\x82|"},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++) {
+        char line[64];
+        CU_ASSERT_EQUAL(sluice_escape_line(line, sizeof(line), cases[i].text),
+                        strlen(cases[i].line));
+        CU_ASSERT_STRING_EQUAL(line, cases[i].line);
+    }
+}
+
+static void an_escaped_line_is_cut_between_characters(void)
+{
+    static const char text[] = "a\x1b\xc3\xbc"
+                               "b";
+    static const char *const lines[] = {"",
+                                        "a",
+                                        "a",
+                                        "a",
+                                        "a",
+                                        "a\\x1b",
+                                        "a\\x1b",
+                                        "a\\x1b\xc3\xbc",
+                                        "a\\x1b\xc3\xbc"
+                                        "b"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(lines); i++) {
+        char line[16];
+        memset(line, 'x', sizeof(line));
+        CU_ASSERT_EQUAL(sluice_escape_line(line, i + 1, text), strlen(lines[i]));
+        CU_ASSERT_STRING_EQUAL(line, lines[i]);
+        CU_ASSERT_EQUAL(line[i + 1], 'x');
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(says_whether_it_was_cut),
         SLUICE_TEST(starts_with_compares_no_more_than_the_prefix),
         SLUICE_TEST(utf8_is_what_rfc_3629_says),
+        SLUICE_TEST(escapes_what_is_no_visible_character),
+        SLUICE_TEST(an_escaped_line_is_cut_between_characters),
     };
     return sluice_test_run("text", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -506,6 +506,82 @@ static void the_offer_is_the_markets_price(void)
     sem_destroy(&done);
 }
 
+/* A job that notes its fate. */
+struct fated_job {
+    struct sluice_job job;
+    enum sluice_job_fate fate;
+    unsigned calls;
+};
+
+static void run_fated(struct sluice_job *job, enum sluice_job_fate fate, void *worker)
+{
+    struct fated_job *fated = SLUICE_CONTAINER_OF(job, struct fated_job, job);
+    (void)worker;
+    if (fate == SLUICE_JOB_RUN)
+        sluice_workers_started(workers);
+    fated->fate = fate;
+    fated->calls++;
+}
+
+static bool is_fated(const struct sluice_job *job, const void *ctx)
+{
+    (void)ctx;
+    return job->fn == run_fated;
+}
+
+static void cancelled_jobs_leave_the_queue_at_once(void)
+{
+    create(1, 64);
+    sluice_workers_follow(workers, client);
+    struct held_job running;
+    hold(&running, SLUICE_GROUP_PREP);
+    await(&running.has_started);
+    struct fated_job jobs[20] = {0};
+    sem_t done;
+    sem_init(&done, 0, 0);
+    struct quick_job other = {.job.fn = run_quick, .done = &done};
+    for (int round = 0; round < 5; round++) { /* their places are free again */
+        for (int i = 0; i < 20; i++) {
+            jobs[i].job.fn = run_fated;
+            CU_ASSERT_EQUAL_FATAL(
+                sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &jobs[i].job), SLUICE_OK);
+        }
+        CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_GROUP_PREP).queue_depth, 20);
+        CU_ASSERT_EQUAL(sluice_workers_cancel(workers, client, SLUICE_GROUP_PREP, is_fated, NULL),
+                        20);
+        CU_ASSERT_EQUAL(sluice_workers_stats(workers, SLUICE_GROUP_PREP).queue_depth, 0);
+        for (int i = 0; i < 20; i++) {
+            CU_ASSERT_EQUAL(jobs[i].calls, (unsigned)round + 1);
+            CU_ASSERT_EQUAL(jobs[i].fate, SLUICE_JOB_CANCEL);
+        }
+    }
+    /* One that was not meant is still run. */
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &other.job), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_workers_cancel(workers, client, SLUICE_GROUP_PREP, is_fated, NULL), 0);
+    sem_post(&running.may_end);
+    await(&done);
+    destroy();
+    sem_destroy(&done);
+}
+
+static void a_cancelled_job_makes_room_for_one_that_waits(void)
+{
+    create(1, 1);
+    struct held_job running;
+    hold(&running, SLUICE_GROUP_PREP);
+    await(&running.has_started);
+    struct fated_job first = {.job.fn = run_fated};
+    CU_ASSERT_EQUAL(sluice_workers_try(workers, client, SLUICE_GROUP_PREP, &first.job), SLUICE_OK);
+    struct counting_waiter waiter;
+    init_waiter(&waiter, true);
+    const uint64_t moment = sluice_workers_moment(workers);
+    CU_ASSERT(sluice_workers_wait(workers, client, &waiter.waiter, moment));
+    (void)sluice_workers_cancel(workers, client, SLUICE_GROUP_PREP, is_fated, NULL);
+    CU_ASSERT_EQUAL(waiter.calls, 1);
+    sem_post(&running.may_end);
+    destroy();
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -521,6 +597,8 @@ int main(void)
         SLUICE_TEST(cores_are_no_more_than_workers_or_cpus),
         SLUICE_TEST(who_asks_for_the_cores_reads_no_files),
         SLUICE_TEST(the_offer_is_the_markets_price),
+        SLUICE_TEST(cancelled_jobs_leave_the_queue_at_once),
+        SLUICE_TEST(a_cancelled_job_makes_room_for_one_that_waits),
     };
     return sluice_test_run("workers", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,0 +1,19 @@
+#ifndef SLUICE_STORAGE_SERVER_PEER_H
+#define SLUICE_STORAGE_SERVER_PEER_H
+
+/* Who a call comes from, for whatever is shared out by client: CPU, memory, the link.
+ *
+ * A client is its address.  Connections and streams cost it nothing, addresses do.  Programs behind
+ * one address (NAT) are one client.  An IPv6 client is its /64 network, as that is what one machine
+ * is usually given.
+ *
+ * Threads: any. */
+
+#define SLUICE_PEER_HOST 64
+
+/* The client of a peer as rpc_server.h has it: of "ipv4:10.0.0.1:4242" it is "10.0.0.1", of
+ * "ipv6:%5B2001:db8::1%5D:4242" it is "2001:db8::"; of an IPv4 address in an IPv6 one it is the
+ * IPv4 address.  Any other text is returned as it is, cut to the room. */
+void sluice_peer_host(const char *peer, char host[static SLUICE_PEER_HOST]);
+
+#endif

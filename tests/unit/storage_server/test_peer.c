@@ -1,0 +1,58 @@
+#include "storage_server/peer.h"
+
+#include "support/test.h"
+
+#include <string.h>
+
+static void check(const char *peer, const char *expected)
+{
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(peer, host);
+    CU_ASSERT_STRING_EQUAL(host, expected);
+}
+
+static void ports_make_no_other_client(void)
+{
+    check("ipv4:10.0.0.1:4242", "10.0.0.1");
+    check("ipv4:10.0.0.1:1", "10.0.0.1");
+    check("ipv6:[::1]:4242", "::");
+    check("ipv6:%5B::1%5D:4242", "::");
+}
+
+static void an_ipv6_client_is_its_network(void)
+{
+    check("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:80", "2001:db8:1:2::");
+    check("ipv6:[2001:db8:1:2:ffff::7]:81", "2001:db8:1:2::");
+    check("ipv6:[2001:db8:1:3::7]:81", "2001:db8:1:3::");
+    check("ipv6:[fe80::1%eth0]:81", "fe80::");
+}
+
+static void an_ipv4_client_is_the_same_over_ipv6(void)
+{
+    check("ipv6:%5B::ffff:10.0.0.1%5D:4242", "10.0.0.1");
+}
+
+static void other_texts_stay_as_they_are(void)
+{
+    check("unix:/run/sluice", "unix:/run/sluice");
+    check("", "");
+    check("ipv4:", "ipv4:");
+    check("ipv6:%5B%5D:", "ipv6:%5B%5D:");
+    char longer[200];
+    memset(longer, 'x', sizeof(longer));
+    longer[199] = '\0';
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(longer, host);
+    CU_ASSERT_EQUAL(strlen(host), SLUICE_PEER_HOST - 1);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(ports_make_no_other_client),
+        SLUICE_TEST(an_ipv6_client_is_its_network),
+        SLUICE_TEST(an_ipv4_client_is_the_same_over_ipv6),
+        SLUICE_TEST(other_texts_stay_as_they_are),
+    };
+    return sluice_test_run("peer", tests, SLUICE_TEST_COUNT(tests));
+}
