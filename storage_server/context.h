@@ -27,6 +27,7 @@
 struct sluice_buf_pool;
 struct sluice_disk_clock;
 struct sluice_fetch;
+struct sluice_freshness;
 struct sluice_health;
 struct sluice_jpeg_index_file;
 struct sluice_manifest;
@@ -40,6 +41,7 @@ struct sluice_workers;
 struct sluice_context {
     const struct sluice_manifest *manifest;
     char dataset_id[33];
+    struct sluice_freshness *freshness; /* of the manifest's files */
     struct sluice_store *store;
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     struct sluice_workers *workers;

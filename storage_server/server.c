@@ -5,6 +5,7 @@
 #include "base/cpu.h"
 #include "base/disk_clock.h"
 #include "base/log.h"
+#include "datasets/freshness.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
@@ -155,6 +156,10 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status != SLUICE_OK)
         goto fail;
     s->context.manifest = s->manifest;
+    status =
+        sluice_freshness_create(s->manifest, options->should_verify, &s->context.freshness, err);
+    if (status != SLUICE_OK)
+        goto fail;
     sluice_hash128_hex(sluice_manifest_id(s->manifest), s->context.dataset_id);
 
     status = sluice_buf_pool_create(memory.cached, &s->context.buffers, err);
@@ -274,6 +279,7 @@ void sluice_server_destroy(struct sluice_server *server)
     if (context->store)
         context->store->destroy(context->store);
     sluice_jpeg_index_file_close(context->jpeg_indexes);
+    sluice_freshness_destroy(context->freshness);
     sluice_manifest_destroy(server->manifest);
     sluice_rate_limit_clear(&server->link);
     sluice_stats_clear(&server->stats);

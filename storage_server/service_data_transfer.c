@@ -8,6 +8,7 @@
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
+#include "storage_server/sample_file.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 #include "storage_server/workers.h"
@@ -41,6 +42,7 @@ struct transfer {
     size_t charged; /* bytes of the memory budget; 0: not yet */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
+    size_t sample;    /* or SLUICE_NO_SAMPLE */
     unsigned split;
     atomic_uint refs;
     atomic_bool is_over; /* the call is: nobody waits for the answer */
@@ -60,9 +62,8 @@ static void unref_transfer(struct transfer *t)
     free(t);
 }
 
-/* NULL: the file is no sample. */
-static const struct sluice_manifest_entry *find_entry(const struct sluice_manifest *manifest,
-                                                      const char *path)
+/* The sample that the file is; SLUICE_NO_SAMPLE: none. */
+static size_t sample_of(const struct sluice_manifest *manifest, const char *path)
 {
     size_t low = 0, high = manifest->num_entries;
     while (low < high) {
@@ -72,18 +73,17 @@ static const struct sluice_manifest_entry *find_entry(const struct sluice_manife
         else
             high = middle;
     }
-    const bool is_there =
+    const bool is_found =
         low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0;
-    return is_there ? &manifest->entries[low] : NULL;
+    return is_found ? low : SLUICE_NO_SAMPLE;
 }
 
 /* The index of the file's class as decimal text; -1 for a file that is no sample. */
-static void label_of(const struct sluice_manifest *manifest, const char *path, char *label,
+static void label_of(const struct sluice_manifest *manifest, size_t sample, char *label,
                      size_t size)
 {
-    const struct sluice_manifest_entry *entry = find_entry(manifest, path);
-    if (entry)
-        snprintf(label, size, "%u", entry->label);
+    if (sample != SLUICE_NO_SAMPLE)
+        snprintf(label, size, "%u", manifest->entries[sample].label);
     else
         snprintf(label, size, "-1");
 }
@@ -91,7 +91,9 @@ static void label_of(const struct sluice_manifest *manifest, const char *path, c
 /* What the call will hold, as far as is known: its file, and what becomes of it. */
 static size_t expected_charge(const struct transfer *t)
 {
-    const struct sluice_manifest_entry *entry = find_entry(t->context->manifest, t->path);
+    const struct sluice_manifest *manifest = t->context->manifest;
+    const struct sluice_manifest_entry *entry =
+        t->sample == SLUICE_NO_SAMPLE ? NULL : &manifest->entries[t->sample];
     const uint64_t file = entry ? entry->bytes : UNKNOWN_FILE_BYTES;
     const uint64_t side = (uint64_t)(t->request.size ? t->request.size : DEFAULT_SIZE);
     const uint64_t pixels = side * side * 3;
@@ -135,7 +137,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
                                    struct sluice_err *err)
 {
     char label[16];
-    label_of(t->context->manifest, t->path, label, sizeof(label));
+    label_of(t->context->manifest, t->sample, label, sizeof(label));
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -203,8 +205,8 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
 
     struct sluice_err err = {0};
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
-    struct sluice_store *store = t->context->store;
-    sluice_status status = store->read(store, t->path, t->context->buffers, &sample.data, &err);
+    sluice_status status =
+        sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
         status = preprocess(t, worker, &sample, &err);
@@ -352,6 +354,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .memory = memory,
         .request = request,
         .path = path,
+        .sample = sample_of(context->manifest, path),
         .split = split,
     };
     atomic_init(&t->refs, 2);
