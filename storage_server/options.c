@@ -173,6 +173,12 @@ static const struct sluice_option table[] = {
      .arg = "auto|off|FILE",
      .help = "Index of the JPEGs, with which only the rows that a crop needs are read. auto: "
              "ROOT/" SLUICE_JPEG_INDEX_FILE " if that exists."},
+    {.name = "verify",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.should_verify,
+     .help = "Compare the content of every file that is read with the hash that offload_dataset "
+             "index wrote. Without: length and time, and the content if the time differs."},
     {.name = "grace",
      .group = WATCH,
      .type = SLUICE_OPTION_DOUBLE,

@@ -27,6 +27,7 @@ struct sluice_server_options {
     uint64_t max_file_bytes;
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
     const char *jpeg_index;        /* "auto", "off" or a file */
+    bool should_verify;            /* hash the content of every file that is read */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
     double grace_s;                /* for accepted requests, after a stop was asked for */
 

@@ -4,11 +4,13 @@
 #include "base/clock.h"
 #include "base/disk_clock.h"
 #include "base/log.h"
+#include "datasets/freshness.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/health.h"
+#include "storage_server/peer.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
@@ -40,19 +42,31 @@ struct sluice_server {
     bool is_stopped;
 };
 
-static uint64_t pace(void *ctx, size_t bytes)
+static uint64_t pace(void *ctx, void *client, size_t bytes)
 {
     struct sluice_context *context = ctx;
-    return sluice_rate_limit_take(context->link, bytes, sluice_clock_ns());
+    return sluice_rate_limit_take(context->link, client, bytes, sluice_clock_ns());
+}
+
+static void *join_link(void *ctx, const char *peer)
+{
+    struct sluice_context *context = ctx;
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(peer, host);
+    return sluice_rate_limit_join(context->link, host);
+}
+
+static void leave_link(void *ctx, void *client)
+{
+    struct sluice_context *context = ctx;
+    sluice_rate_limit_leave(context->link, client);
 }
 
 static size_t gather_methods(struct sluice_rpc_method *methods)
 {
     const struct sluice_method_list lists[] = {
-        sluice_offload_methods(),
-        sluice_fetch_methods(),
-        sluice_data_transfer_methods(),
-        sluice_health_methods(),
+        sluice_offload_methods(),       sluice_probe_methods(),  sluice_fetch_methods(),
+        sluice_data_transfer_methods(), sluice_health_methods(),
     };
     size_t count = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lists); i++) {
@@ -115,12 +129,18 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status != SLUICE_OK)
         goto fail;
     s->context.manifest = s->manifest;
+    status =
+        sluice_freshness_create(s->manifest, options->should_verify, &s->context.freshness, err);
+    if (status != SLUICE_OK)
+        goto fail;
     sluice_hash128_hex(sluice_manifest_id(s->manifest), s->context.dataset_id);
 
     status = sluice_buf_pool_create(CACHED_BYTES, &s->context.buffers, err);
     if (status == SLUICE_OK)
         status =
             sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &s->context.fetch, err);
+    if (status == SLUICE_OK)
+        status = sluice_probes_create(&s->context.probes, err);
     if (status == SLUICE_OK)
         status = sluice_health_create(&s->context.health, err);
     if (status != SLUICE_OK)
@@ -146,6 +166,8 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .ctx = &s->context,
         .max_receive_bytes = MAX_REQUEST_BYTES,
         .pace = options->link_bytes_per_s > 0 ? pace : NULL,
+        .pace_join = join_link,
+        .pace_leave = leave_link,
     };
     status = sluice_rpc_server_create(&rpc, &s->rpc, err);
     if (status != SLUICE_OK)
@@ -198,11 +220,13 @@ void sluice_server_destroy(struct sluice_server *server)
     sluice_workers_destroy(context->workers);
     sluice_rpc_server_destroy(server->rpc);
     sluice_fetch_destroy(context->fetch);
+    sluice_probes_destroy(context->probes);
     sluice_health_destroy(context->health);
     sluice_buf_pool_destroy(context->buffers);
     if (context->store)
         context->store->destroy(context->store);
     sluice_jpeg_index_file_close(context->jpeg_indexes);
+    sluice_freshness_destroy(context->freshness);
     sluice_manifest_destroy(server->manifest);
     sluice_rate_limit_clear(&server->link);
     sluice_stats_clear(&server->stats);

@@ -6,6 +6,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
+#include "storage_server/sample_file.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 #include "storage_server/workers.h"
@@ -32,6 +33,7 @@ struct transfer {
     struct sluice_work_client *client; /* joined */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
+    size_t sample;    /* or SLUICE_NO_SAMPLE */
     unsigned split;
     atomic_uint refs;
     atomic_bool is_over; /* the call is: nobody waits for the answer */
@@ -49,9 +51,8 @@ static void unref_transfer(struct transfer *t)
     free(t);
 }
 
-/* The index of the file's class as decimal text; -1 for a file that is no sample. */
-static void label_of(const struct sluice_manifest *manifest, const char *path, char *label,
-                     size_t size)
+/* The sample that the file is; SLUICE_NO_SAMPLE: none. */
+static size_t sample_of(const struct sluice_manifest *manifest, const char *path)
 {
     size_t low = 0, high = manifest->num_entries;
     while (low < high) {
@@ -61,8 +62,17 @@ static void label_of(const struct sluice_manifest *manifest, const char *path, c
         else
             high = middle;
     }
-    if (low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0)
-        snprintf(label, size, "%u", manifest->entries[low].label);
+    const bool is_found =
+        low < manifest->num_entries && strcmp(manifest->entries[low].path, path) == 0;
+    return is_found ? low : SLUICE_NO_SAMPLE;
+}
+
+/* The index of the file's class as decimal text; -1 for a file that is no sample. */
+static void label_of(const struct sluice_manifest *manifest, size_t sample, char *label,
+                     size_t size)
+{
+    if (sample != SLUICE_NO_SAMPLE)
+        snprintf(label, size, "%u", manifest->entries[sample].label);
     else
         snprintf(label, size, "-1");
 }
@@ -98,7 +108,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
                                    struct sluice_err *err)
 {
     char label[16];
-    label_of(t->context->manifest, t->path, label, sizeof(label));
+    label_of(t->context->manifest, t->sample, label, sizeof(label));
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -150,8 +160,8 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
 
     struct sluice_err err = {0};
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
-    struct sluice_store *store = t->context->store;
-    sluice_status status = store->read(store, t->path, t->context->buffers, &sample.data, &err);
+    sluice_status status =
+        sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
         status = preprocess(t, worker, &sample, &err);
@@ -271,6 +281,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .client = client,
         .request = request,
         .path = path,
+        .sample = sample_of(context->manifest, path),
         .split = split,
     };
     atomic_init(&t->refs, 2);

@@ -148,7 +148,7 @@ static bool after_loss(struct fetcher *f)
         give_up(f, SLUICE_E_IO, text);
         return false;
     }
-    if (is_first)
+    if (is_first && !sluice_client_is_stopped(f->client))
         sluice_log(SLUICE_LOG_WARN, "lost the stream to %s; trying for up to %.0f s", text,
                    sluice_client_retry_for_s(f->client));
     wait_closed(f, now + wait);

@@ -223,6 +223,8 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
             .retry_for_s = o->retry_for_s,
             .sample_timeout_s = o->sample_timeout_s,
             .jpeg_index = o->jpeg_index,
+            .manifest = run->manifest,
+            .should_verify = o->should_verify,
             .events = sluice_loader_events(run->loader),
         };
         return sluice_local_source_create(&options, &part->source, err);
