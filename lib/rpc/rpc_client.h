@@ -40,6 +40,9 @@ void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel);
  * call failed: a bit that flips in the headers of a call stays in the connection's table of headers
  * (HPACK, RFC 7541) and spoils each later call in the same way. */
 void sluice_rpc_channel_renew(struct sluice_rpc_channel *channel);
+/* Ends every call on the channel with CANCELLED, those under way and all later ones.  Waits for
+ * nothing. */
+void sluice_rpc_channel_stop(struct sluice_rpc_channel *channel);
 
 /* Sends one message and waits for one.  Takes *request's content whatever it
  * returns; *reply is the caller's to clear.  Not from a callback.
