@@ -31,7 +31,7 @@ struct index {
     _Atomic uint64_t num_bad; /* sums only */
 };
 
-/* Reads a sample's file; *st is its state before that. */
+/* Reads a sample's file; *st is its state as it was opened. */
 static sluice_status read_sample(const struct index *index, size_t i, struct stat *st,
                                  struct sluice_buf **file, struct sluice_err *err)
 {
@@ -40,9 +40,7 @@ static sluice_status read_sample(const struct index *index, size_t i, struct sta
         sluice_path_in(index->root, index->manifest->entries[i].path, path, err);
     if (status != SLUICE_OK)
         return status;
-    if (stat(path, st) != 0) /* reading the file will say why */
-        *st = (struct stat){0};
-    return sluice_file_read(path, MAX_FILE_BYTES, index->pool, file, err);
+    return sluice_file_read_stat(path, MAX_FILE_BYTES, index->pool, file, st, err);
 }
 
 /* --- index --- */
@@ -57,6 +55,7 @@ static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
     if (status != SLUICE_OK)
         return status;
     entry->bytes = file->len;
+    entry->mtime_ns = sluice_file_mtime_ns(&st);
     entry->hash = sluice_hash128(file->data, file->len);
     entry->has_hash = true;
     struct sluice_image_info info;

@@ -13,9 +13,9 @@
  *
  * Layouts: ROOT/class/.../file, ROOT/file (class ""), or ROOT/{train,val}/class/.../file
  * where nothing stands beside train/ and val/.  A sample is a regular file whose name ends in .jpg,
- * .jpeg or .png in any case; names that begin with a dot are passed over.  Samples are ordered by
- * path, bytewise; a sample's id is its place in that order.  Classes are the sorted names over the
- * whole dataset, train and val alike.
+ * .jpeg or .png in any case; names that begin with a dot are passed over, as is lost+found at the
+ * top.  Samples are ordered by path, bytewise; a sample's id is its place in that order.  Classes
+ * are the sorted names over the whole dataset, train and val alike.
  *
  * Threads: immutable once made. */
 
@@ -24,6 +24,7 @@ enum sluice_subset { SLUICE_SUBSET_TRAIN, SLUICE_SUBSET_VAL };
 struct sluice_manifest_entry {
     const char *path; /* relative to the root, '/' between parts; owned by the manifest */
     uint64_t bytes;
+    int64_t mtime_ns;          /* when the content was last changed, since 1970; 0: not known */
     uint32_t label;            /* index of the class */
     enum sluice_subset subset; /* TRAIN unless it lies under val/ */
     bool has_hash;             /* of the content, if indexed */
@@ -40,9 +41,10 @@ struct sluice_manifest {
     void *storage; /* private: the memory behind the strings */
 };
 
-/* Walks the root without following links out of it.  An unreadable folder or an
- * entry that is no regular file is logged and passed over; an empty result is
- * SLUICE_E_NOT_FOUND. */
+/* Walks the root without following links out of it.  What is no sample by its name or kind is
+ * passed over, with a line in the log where that may surprise.  Whatever cannot be read is an error
+ * that names it, so a list is whole or there is none: SLUICE_E_IO, SLUICE_E_NO_MEMORY,
+ * SLUICE_E_UNSUPPORTED (nested too deep).  An empty result is SLUICE_E_NOT_FOUND. */
 SLUICE_MUST_USE sluice_status sluice_manifest_scan(const char *root,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);

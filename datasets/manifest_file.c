@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_LINE "# sluice manifest 2"
-#define FIRST_LINE_1 "# sluice manifest 1" /* the same without the column `coding` */
+#define FIRST_LINE "# sluice manifest 3"
+#define FIRST_LINE_2 "# sluice manifest 2" /* the same without the column `mtime_ns` */
+#define FIRST_LINE_1 "# sluice manifest 1" /* and without the column `coding` */
 
-#define NUM_FIELDS 8
+#define NUM_FIELDS 9
 
 /* Tab, newline and backslash in a name are written \t, \n and \\. */
 static void write_escaped(FILE *file, const char *text)
@@ -61,7 +62,7 @@ static void write_rows(FILE *file, const void *ctx)
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,
             FIRST_LINE "\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
-                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\n",
+                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns\n",
             id, manifest->num_classes, manifest->num_entries);
     for (size_t i = 0; i < manifest->num_classes; i++) {
         fputs("class\t", file);
@@ -74,9 +75,9 @@ static void write_rows(FILE *file, const void *ctx)
         if (entry->has_hash)
             sluice_hash128_hex(entry->hash, hash);
         write_escaped(file, entry->path);
-        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\n", (unsigned long long)entry->bytes,
+        fprintf(file, "\t%llu\t%u\t%s\t%u\t%u\t%s\t%s\t%lld\n", (unsigned long long)entry->bytes,
                 entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
-                entry->height, hash, sluice_coding_name(entry->coding));
+                entry->height, hash, sluice_coding_name(entry->coding), (long long)entry->mtime_ns);
     }
 }
 
@@ -168,10 +169,10 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
     }
     if (num_fields != reader->num_fields)
         return corrupt(reader, "too few fields", err);
-    assert(num_fields >= NUM_FIELDS - 1); /* of either version */
+    assert(num_fields >= NUM_FIELDS - 2); /* of any version */
 
     struct sluice_manifest_entry row = {0};
-    uint64_t label, width, height;
+    uint64_t label, width, height, mtime_ns;
     const bool is_val = strcmp(fields[3], "val") == 0;
     row.has_hash = strcmp(fields[6], "-") != 0;
     if (!unescape(fields[0]) || !fields[0][0] || !sluice_is_utf8(fields[0]))
@@ -193,6 +194,12 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
     row.height = (uint32_t)height;
     if (fields[7]) /* a later version may know more */
         row.coding = sluice_coding_parse(fields[7]);
+    if (fields[8]) {
+        const bool is_negative = fields[8][0] == '-'; /* before 1970 */
+        if (!parse_number(fields[8] + is_negative, INT64_MAX, &mtime_ns))
+            return corrupt(reader, "'mtime_ns' is no number", err);
+        row.mtime_ns = is_negative ? -(int64_t)mtime_ns : (int64_t)mtime_ns;
+    }
     return sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err);
 }
 
@@ -206,10 +213,12 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
         return status;
     if (strcmp(reader->line, FIRST_LINE) == 0)
         reader->num_fields = NUM_FIELDS;
-    else if (strcmp(reader->line, FIRST_LINE_1) == 0)
+    else if (strcmp(reader->line, FIRST_LINE_2) == 0)
         reader->num_fields = NUM_FIELDS - 1;
+    else if (strcmp(reader->line, FIRST_LINE_1) == 0)
+        reader->num_fields = NUM_FIELDS - 2;
     else
-        return corrupt(reader, "not a manifest of version 1 or 2", err);
+        return corrupt(reader, "not a manifest of version 1 to 3", err);
     status = next_line(reader, err);
     if (status != SLUICE_OK)
         return status;

@@ -33,18 +33,24 @@ static bool has_image_suffix(const char *name)
     return is_png(name) || (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg")));
 }
 
-/* Stats the target of a symbolic link, if it lies beneath the root. */
+/* Stats the target of a symbolic link, if it lies beneath the root; else errno says why not. */
 static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
 {
     struct open_how how = {
         .flags = O_PATH | O_CLOEXEC,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     };
-    const long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    long fd;
+    int tries = 0; /* EAGAIN: something was renamed while the kernel walked over a ".." */
+    do
+        fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
+    while (fd < 0 && errno == EAGAIN && ++tries < 8);
     if (fd < 0)
         return false;
     const bool is_found = fstat((int)fd, st) == 0;
+    const int saved = errno;
     close((int)fd);
+    errno = saved;
     return is_found;
 }
 
@@ -60,6 +66,32 @@ static void pass_over(const struct walk *walk, const char *why)
     sluice_log(SLUICE_LOG_WARN, "%s/%s: %s; passed over", walk->root, walk->path, why);
 }
 
+/* What cannot be read may hold samples: a list without them would be a smaller dataset. */
+static sluice_status fail_here(const struct walk *walk, const char *what, int error,
+                               struct sluice_err *err)
+{
+    const enum sluice_status status = error == ENOMEM ? SLUICE_E_NO_MEMORY : SLUICE_E_IO;
+    return sluice_fail(err, status, "%s%s%s: %s: %s; the list of samples would not be whole",
+                       walk->root, walk->path[0] ? "/" : "", walk->path, what, strerror(error));
+}
+
+/* Of an error about a link: it is the link that is no sample, not the disk that failed. */
+static bool is_the_links_own(int error)
+{
+    switch (error) {
+    case EXDEV:   /* leaves the root */
+    case ELOOP:   /* a circle, or one of /proc's magic ones */
+    case ENOENT:  /* leads nowhere */
+    case ENOTDIR: /* the same */
+    case ENAMETOOLONG:
+    case ENOSYS: /* no openat2 here, so nobody can tell where it leads */
+    case EPERM:  /* the same, as some sandboxes say it */
+        return true;
+    default:
+        return false;
+    }
+}
+
 static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *name, size_t len,
                                  unsigned depth, struct sluice_err *err);
 
@@ -68,7 +100,8 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
 {
     struct stat st;
     if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        pass_over(walk, strerror(errno));
+        if (errno != ENOENT) /* deleted since the folder was read */
+            return fail_here(walk, "stat", errno, err);
         return SLUICE_OK;
     }
     const bool is_image = has_image_suffix(name);
@@ -81,6 +114,8 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
     }
     if (S_ISLNK(st.st_mode)) {
         if (!stat_link_beneath(walk->root_fd, walk->path, &st)) {
+            if (!is_the_links_own(errno))
+                return fail_here(walk, "where the link leads", errno, err);
             pass_over(walk, "a link that leaves the root or leads nowhere");
             return SLUICE_OK;
         }
@@ -103,39 +138,53 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
      */
     const struct sluice_manifest_entry row = {
         .bytes = (uint64_t)st.st_size,
+        .mtime_ns = sluice_file_mtime_ns(&st),
         .coding = is_png(name) ? SLUICE_CODING_PNG : SLUICE_CODING_UNKNOWN,
     };
     return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
 }
 
+/* fsck's folder at the top of a file system, which only root may read. */
+static bool is_lost_and_found(const char *name, unsigned depth)
+{
+    return depth == 0 && strcmp(name, "lost+found") == 0;
+}
+
 static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *name, size_t len,
                                  unsigned depth, struct sluice_err *err)
 {
-    if (depth > MAX_DEPTH) {
-        pass_over(walk, "nested too deep");
-        return SLUICE_OK;
-    }
+    if (depth > MAX_DEPTH)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%s: nested deeper than %d folders",
+                           walk->root, walk->path, MAX_DEPTH);
     const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     DIR *folder = fd < 0 ? NULL : fdopendir(fd);
     if (!folder) {
-        pass_over(walk, strerror(errno));
+        const int error = errno;
         if (fd >= 0)
             close(fd);
-        return SLUICE_OK;
+        if (error == ENOENT && depth > 0) /* deleted since the folder above was read */
+            return SLUICE_OK;
+        return fail_here(walk, "open the folder", error, err);
     }
     sluice_status status = SLUICE_OK;
-    const struct dirent *entry;
-    while (status == SLUICE_OK && (entry = readdir(folder))) {
-        if (entry->d_name[0] == '.')
+    while (status == SLUICE_OK) {
+        errno = 0; /* readdir() says by it alone whether NULL is the end */
+        const struct dirent *entry = readdir(folder);
+        if (!entry) {
+            if (errno)
+                status = fail_here(walk, "read the folder", errno, err);
+            break;
+        }
+        if (entry->d_name[0] == '.' || is_lost_and_found(entry->d_name, depth))
             continue;
         const int added = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s",
                                    len ? "/" : "", entry->d_name);
-        if (added < 0 || (size_t)added >= sizeof(walk->path) - len) {
-            pass_over(walk, "a path too long");
-        } else {
+        if (added < 0 || (size_t)added >= sizeof(walk->path) - len)
+            status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%.200s...: a path too long",
+                                 walk->root, walk->path);
+        else
             status =
                 walk_entry(walk, dirfd(folder), entry->d_name, len + (size_t)added, depth, err);
-        }
         walk->path[len] = '\0';
     }
     closedir(folder);

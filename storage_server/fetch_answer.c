@@ -102,6 +102,7 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *sc
     const struct sluice_manifest_entry *entry =
         &s->context->manifest->entries[job->request.key.sample_id];
     struct sluice_sample_want want = {
+        .sample = job->request.key.sample_id,
         .path = entry->path,
         .key = job->request.key,
         .pipeline = s->pipeline,

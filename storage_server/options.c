@@ -161,6 +161,17 @@ static const struct sluice_option table[] = {
      .arg = "RATE",
      .help =
          "Most that is sent per second, in Mbit/s or with a unit (500mbit, 60MB); none: no limit."},
+    {.name = "memory-limit",
+     .group = WORK,
+     .type = SLUICE_OPTION_BYTES,
+     .value = &given.memory_limit,
+     .arg = "SIZE",
+     .min = 1u << 25,
+     .max = 1e15,
+     .help =
+         "Memory that requests, replies and work on them may take, beside what the server has at "
+         "its start. Who is over its share waits, or is sent the file.",
+     .default_text = "half of what the machine, the control group or ulimit leaves"},
     {.name = "max-image-pixels",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
@@ -200,8 +211,14 @@ static const struct sluice_option table[] = {
      .min = 0,
      .max = 3600,
      .help =
-         "Seconds between two connections of the server to itself. If they fail for a minute it "
-         "ends with exit code 4. 0: no such check."},
+         "Seconds from one connection of the server to itself to the next. If six in a row fail, "
+         "the server ends with exit code 4. 0: no such check."},
+    {.name = "verify",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.should_verify,
+     .help = "Compare the content of every file that is read with the hash that offload_dataset "
+             "index wrote. Without: length and time, and the content if the time differs."},
     {.name = "grace",
      .group = WATCH,
      .type = SLUICE_OPTION_DOUBLE,

@@ -1,28 +1,69 @@
 #include "storage_server/sample_file.h"
 
 #include "base/buf.h"
+#include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "storage_server/context.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 
 struct reading {
-    struct sluice_indexed_want want;
-    struct sluice_jpeg_index *index; /* owned */
+    struct sluice_freshness *freshness; /* NULL: the file is no sample */
+    size_t sample;
+    int64_t mtime_ns;
+    bool needs_content;                     /* to tell whether it is the sample's file */
+    const struct sluice_indexed_want *want; /* NULL: the whole file */
+    struct sluice_jpeg_index *index;        /* owned */
     struct sluice_file_reading seen;
 };
 
-static unsigned choose(void *ctx, uint64_t len, int64_t mtime_ns,
-                       struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS])
+static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
+                            struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS],
+                            unsigned *num_parts, struct sluice_err *err)
 {
     struct reading *reading = ctx;
-    unsigned num_parts;
-    reading->seen.use =
-        sluice_indexed_file_plan(&reading->want, len, mtime_ns, &reading->index, parts, &num_parts);
+    reading->mtime_ns = mtime_ns;
+    if (reading->freshness) {
+        const sluice_status status = sluice_freshness_look(reading->freshness, reading->sample, len,
+                                                           mtime_ns, &reading->needs_content, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    parts[0] = (struct sluice_file_part){0, (size_t)len};
+    *num_parts = 1;
+    if (reading->want) {
+        reading->seen.use = sluice_indexed_file_plan(reading->want, len, mtime_ns, &reading->index,
+                                                     parts, num_parts);
+        if (reading->needs_content && reading->index && reading->index->is_partial) {
+            reading->index->is_partial = false;
+            parts[0] = (struct sluice_file_part){0, (size_t)len};
+            *num_parts = 1;
+        }
+    }
     reading->seen.file_bytes = len;
-    for (unsigned i = 0; i < num_parts; i++)
+    for (unsigned i = 0; i < *num_parts; i++)
         reading->seen.read_bytes += parts[i].to - parts[i].from;
-    return num_parts;
+    return SLUICE_OK;
+}
+
+static sluice_status read_file(struct sluice_context *context, const char *path,
+                               struct reading *reading, struct sluice_buf **file,
+                               struct sluice_err *err)
+{
+    struct sluice_store *store = context->store;
+    struct sluice_buf *buf;
+    sluice_status status =
+        store->read_parts(store, path, choose, reading, context->buffers, &buf, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (reading->needs_content)
+        status = sluice_freshness_read(reading->freshness, reading->sample, reading->mtime_ns,
+                                       buf->data, buf->len, err);
+    if (status != SLUICE_OK)
+        sluice_buf_unref(buf);
+    else
+        *file = buf;
+    return status;
 }
 
 sluice_status sluice_sample_file_read(struct sluice_context *context,
@@ -31,31 +72,27 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
                                       struct sluice_file_reading *seen, struct sluice_err *err)
 {
     const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP;
+    const struct sluice_indexed_want indexed = {
+        .indexes = has_work && !is_again ? context->jpeg_indexes : NULL,
+        .path = want->path,
+        .pipeline = want->pipeline,
+        .key = want->key,
+        .end = want->split,
+        .form = want->form,
+        .pool = context->buffers,
+    };
     struct reading reading = {
-        .want =
-            {
-                .indexes = has_work && !is_again ? context->jpeg_indexes : NULL,
-                .path = want->path,
-                .pipeline = want->pipeline,
-                .key = want->key,
-                .end = want->split,
-                .form = want->form,
-                .pool = context->buffers,
-            },
+        .freshness = context->freshness,
+        .sample = want->sample,
+        .want = &indexed,
         .seen = {.is_again = is_again},
     };
     struct sluice_buf *file;
-    struct sluice_store *store = context->store;
-    const sluice_status status =
-        store->read_parts
-            ? store->read_parts(store, want->path, choose, &reading, context->buffers, &file, err)
-            : store->read(store, want->path, context->buffers, &file, err);
+    const sluice_status status = read_file(context, want->path, &reading, &file, err);
     if (status != SLUICE_OK) {
         sluice_jpeg_index_destroy(reading.index);
         return status;
     }
-    if (!store->read_parts)
-        reading.seen.file_bytes = reading.seen.read_bytes = file->len;
     sluice_stats_count_file(context->stats, &reading.seen);
     *seen = reading.seen;
     *sample = (struct sluice_sample){
@@ -65,4 +102,15 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
         .jpeg_index = reading.index,
     };
     return SLUICE_OK;
+}
+
+sluice_status sluice_sample_file_read_whole(struct sluice_context *context, size_t sample,
+                                            const char *path, struct sluice_buf **file,
+                                            struct sluice_err *err)
+{
+    struct reading reading = {
+        .freshness = sample == SLUICE_NO_SAMPLE ? NULL : context->freshness,
+        .sample = sample,
+    };
+    return read_file(context, path, &reading, file, err);
 }

@@ -5,16 +5,22 @@
 #include "pipeline/pipeline.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* Reads a sample's file as far as its ops need it: with a current index of a JPEG only the headers
  * and the rows under its crop, else all of it.
  *
  * Threads: any; may block on the disk. */
 
+struct sluice_buf;
 struct sluice_context;
 struct sluice_file_reading;
 
+#define SLUICE_NO_SAMPLE SIZE_MAX
+
 struct sluice_sample_want {
+    size_t sample; /* index into the manifest, whose row the file is compared with (freshness.h) */
     const char *path; /* relative to the root */
     struct sluice_draw_key key;
     const struct sluice_pipeline *pipeline; /* NULL if no ops are to run */
@@ -24,11 +30,19 @@ struct sluice_sample_want {
 
 /* *sample is a file at split 0, to be cleared; *seen gets what was read.  `is_again`: reads it in
  * full, because the parts that were read before were not enough (sluice_indexed_file_has_holes()
- * after the ops had run).  Statuses of the store.  Counts bytes and the index's use. */
+ * after the ops had run).  Statuses of the store and of freshness.h.  Counts bytes and the index's
+ * use. */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *context,
                                                       const struct sluice_sample_want *want,
                                                       bool is_again, struct sluice_sample *sample,
                                                       struct sluice_file_reading *seen,
                                                       struct sluice_err *err);
+
+/* Reads a file whole and counts nothing.  `sample` may be SLUICE_NO_SAMPLE: then it is not compared
+ * with the manifest. */
+SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
+                                                            size_t sample, const char *path,
+                                                            struct sluice_buf **file,
+                                                            struct sluice_err *err);
 
 #endif

@@ -19,27 +19,46 @@ struct sluice_buf_pool;
 
 #define SLUICE_STORE_MAX_PARTS 3
 
+/* Chooses what is to be read of a file of this length and time, as it was opened: up to
+ * SLUICE_STORE_MAX_PARTS parts, by rising offset.  Any other status than SLUICE_OK: nothing is
+ * read, and the reader gets that status. */
+typedef sluice_status sluice_store_choose_fn(void *ctx, uint64_t len, int64_t mtime_ns,
+                                             struct sluice_file_part *parts, unsigned *num_parts,
+                                             struct sluice_err *err);
+
+/* A sample that tells whether a folder is the dataset's. */
+struct sluice_store_known {
+    const char *path;
+    uint64_t bytes;
+};
+
 struct sluice_store {
     /* Reads a whole file into a new buffer from `pool`.  `path` is relative to the
      * root.  err says what is wrong without the path: the caller knows it.
      *
      * SLUICE_E_INVALID: the path leaves the root, by itself or over a link (counted as
-     * refused); SLUICE_E_NOT_FOUND; SLUICE_E_UNSUPPORTED: no regular file;
-     * SLUICE_E_NO_MEMORY: larger than the limit, or no memory; SLUICE_E_CORRUPT: empty;
-     * SLUICE_E_IO: the system said no. */
+     * refused); SLUICE_E_NOT_FOUND: the root is there and the file is not;
+     * SLUICE_E_UNSUPPORTED: no regular file, or larger than the limit; SLUICE_E_STALE: it changed
+     * while it was read; SLUICE_E_NO_MEMORY; SLUICE_E_CORRUPT: empty; SLUICE_E_IO: the system said
+     * no. */
     sluice_status (*read)(struct sluice_store *store, const char *path,
                           struct sluice_buf_pool *pool, struct sluice_buf **file,
                           struct sluice_err *err);
 
-    /* The same, but only the parts that `choose` wants of a file of this length and time: it writes
-     * up to SLUICE_STORE_MAX_PARTS parts, by rising offset, and returns their number.  It is called
-     * once, or not at all if the file is refused.  The buffer is as long as the file; the bytes
-     * between the parts are undefined.  May be NULL: then all files are read whole. */
+    /* The same, but only the parts that `choose` wants.  It is called once, or not at all if the
+     * file is refused.  The buffer is as long as the file; the bytes between the parts are
+     * undefined. */
     sluice_status (*read_parts)(struct sluice_store *store, const char *path,
-                                unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns,
-                                                   struct sluice_file_part *parts),
-                                void *ctx, struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                sluice_store_choose_fn *choose, void *ctx,
+                                struct sluice_buf_pool *pool, struct sluice_buf **file,
                                 struct sluice_err *err);
+
+    /* Whether the root is where it was.  SLUICE_E_IO says in words what is wrong.  If another
+     * folder has taken the root's place, and `known` is there and can no longer be opened where it
+     * was, that folder becomes the root (a file system that was mounted again).  One thread at a
+     * time.  May be NULL: then it always is. */
+    sluice_status (*look)(struct sluice_store *store, const struct sluice_store_known *known,
+                          struct sluice_err *err);
 
     /* The part of `path` beneath the root: `path` itself if it is relative, what
      * follows the root if it is absolute.  NULL, counted as refused, if it is absolute

@@ -20,9 +20,11 @@
 
 struct store_file {
     struct sluice_store store;
-    int root_fd;
-    char *root;      /* as given, without trailing slashes */
-    char *real_root; /* with links resolved */
+    int root_fd; /* what it names is replaced by dup3() when the root comes back as another folder
+                  */
+    char *root;  /* as given, without trailing slashes */
+    char *given_root; /* as given */
+    char *real_root;  /* with links resolved */
     uint64_t max_file_bytes;
     struct sluice_file_turns turns; /* at the disk; take is NULL without a gate */
     /* Set once the system has shown that it lacks openat2; relaxed, a hint. */
@@ -199,11 +201,29 @@ static int walk_beneath(int root_fd, const char *path)
     return fd;
 }
 
+/* Whether the root's path leads to the folder that is held open.  False: *why says where it
+ * leads. */
+static bool is_root_here(const struct store_file *s, const char **why)
+{
+    struct stat held, now;
+    if (fstat(s->root_fd, &held) != 0 || stat(s->given_root, &now) != 0) {
+        *why = strerror(errno);
+        return false;
+    }
+    *why = held.st_nlink == 0 ? "the folder was deleted" : "another folder is there now";
+    return held.st_nlink > 0 && held.st_dev == now.st_dev && held.st_ino == now.st_ino;
+}
+
 static sluice_status open_failed(struct store_file *s, int error, struct sluice_err *err)
 {
+    const char *why;
     switch (error) {
     case ENOENT:
     case ENOTDIR:
+        /* Where all files are gone, one that is missing is no property of the data. */
+        if (!is_root_here(s, &why))
+            return sluice_fail(err, SLUICE_E_IO, "the server's root is gone (%s)", why);
+        return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such file");
     case ENAMETOOLONG:
         return sluice_fail(err, SLUICE_E_NOT_FOUND, "no such file");
     case EXDEV: /* what openat2 says when the path would leave the root */
@@ -219,7 +239,7 @@ static sluice_status open_failed(struct store_file *s, int error, struct sluice_
 
 /* What to read of the file, and into buffers of which pool. */
 struct request {
-    unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts);
+    sluice_store_choose_fn *choose;
     void *ctx;
     struct sluice_buf_pool *pool;
 };
@@ -250,29 +270,41 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
                                struct sluice_buf **file, struct sluice_err *err)
 {
     const uint64_t max_bytes = s->max_file_bytes;
-    struct stat st;
+    struct stat st, after;
     if (fstat(fd, &st) != 0)
         return sluice_fail(err, SLUICE_E_IO, "cannot stat: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
                            S_ISDIR(st.st_mode) ? " but a folder" : "");
-    if (st.st_size <= 0)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
     if ((uint64_t)st.st_size > max_bytes)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%lld bytes, more than the limit of %llu",
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%lld bytes, more than the limit of %llu",
                            (long long)st.st_size, (unsigned long long)max_bytes);
     const size_t size = (size_t)st.st_size;
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};
     unsigned num_parts = 1;
+    sluice_status status = SLUICE_OK;
     if (request->choose)
-        num_parts =
-            request->choose(request->ctx, size,
-                            (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, parts);
+        status =
+            request->choose(request->ctx, size, sluice_file_mtime_ns(&st), parts, &num_parts, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (size == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
     const struct sluice_file_turns *turns = turns_for(s, fd, parts, num_parts);
     /* The kernel's read-ahead would read what nobody wants, or before its turn. */
     if (turns || num_parts != 1 || parts[0].to - parts[0].from < size)
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-    return sluice_file_read_parts(fd, size, parts, num_parts, turns, request->pool, file, err);
+    struct sluice_buf *buf;
+    status = sluice_file_read_parts(fd, size, parts, num_parts, turns, request->pool, &buf, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (fstat(fd, &after) != 0 || after.st_size != st.st_size ||
+        sluice_file_mtime_ns(&after) != sluice_file_mtime_ns(&st)) {
+        sluice_buf_unref(buf);
+        return sluice_fail(err, SLUICE_E_STALE, "the file changed while it was read");
+    }
+    *file = buf;
+    return SLUICE_OK;
 }
 
 static int open_now(struct store_file *s, const char *path)
@@ -324,13 +356,45 @@ static sluice_status store_file_read(struct sluice_store *store, const char *pat
     return open_and_read(from_store(store), path, &(struct request){.pool = pool}, file, err);
 }
 
-static sluice_status store_file_read_parts(
-    struct sluice_store *store, const char *path,
-    unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts),
-    void *ctx, struct sluice_buf_pool *pool, struct sluice_buf **file, struct sluice_err *err)
+static sluice_status store_file_read_parts(struct sluice_store *store, const char *path,
+                                           sluice_store_choose_fn *choose, void *ctx,
+                                           struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                           struct sluice_err *err)
 {
     const struct request request = {.choose = choose, .ctx = ctx, .pool = pool};
     return open_and_read(from_store(store), path, &request, file, err);
+}
+
+/* Whether the sample lies beneath a folder, as long as it should be. */
+static bool has_known(int folder_fd, const struct sluice_store_known *known)
+{
+    struct stat st;
+    const int fd = openat(folder_fd, known->path, OPEN_FLAGS);
+    if (fd < 0)
+        return false;
+    const bool is_same =
+        fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == known->bytes;
+    close(fd);
+    return is_same;
+}
+
+static sluice_status store_file_look(struct sluice_store *store,
+                                     const struct sluice_store_known *known, struct sluice_err *err)
+{
+    struct store_file *s = from_store(store);
+    const char *why;
+    if (is_root_here(s, &why))
+        return SLUICE_OK;
+    sluice_status status = sluice_fail(err, SLUICE_E_IO, "root %s: %s", s->given_root, why);
+    if (has_known(s->root_fd, known)) /* moved, but whole: another folder is another dataset */
+        return status;
+    const int fd = open(s->given_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    /* Who reads meanwhile has the old folder or the new one, never a closed descriptor. */
+    if (fd >= 0 && has_known(fd, known) && dup3(fd, s->root_fd, O_CLOEXEC) >= 0)
+        status = SLUICE_OK;
+    if (fd >= 0)
+        close(fd);
+    return status;
 }
 
 /* What follows `root` in `path`; NULL if it does not begin with it. */
@@ -373,6 +437,7 @@ static void store_file_destroy(struct sluice_store *store)
     if (s->root_fd >= 0)
         close(s->root_fd);
     free(s->root);
+    free(s->given_root);
     free(s->real_root);
     free(s);
 }
@@ -386,6 +451,7 @@ sluice_status sluice_store_file_open(const struct sluice_store_file_options *opt
     s->store = (struct sluice_store){
         .read = store_file_read,
         .read_parts = store_file_read_parts,
+        .look = store_file_look,
         .relative = store_file_relative,
         .refused = store_file_refused,
         .destroy = store_file_destroy,
@@ -405,7 +471,8 @@ sluice_status sluice_store_file_open(const struct sluice_store_file_options *opt
     }
     s->real_root = realpath(options->root, NULL);
     s->root = strdup(options->root);
-    if (!s->real_root || !s->root) {
+    s->given_root = strdup(options->root);
+    if (!s->real_root || !s->root || !s->given_root) {
         status = sluice_fail(err, SLUICE_E_IO, "root %s: %s", options->root, strerror(errno));
         goto fail;
     }

@@ -75,6 +75,15 @@ void sluice_client_stop(struct sluice_client *client)
     client->is_stopped = true;
     pthread_cond_broadcast(&client->changed);
     pthread_mutex_unlock(&client->lock);
+    sluice_rpc_channel_stop(client->channel);
+}
+
+bool sluice_client_is_stopped(struct sluice_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    const bool is_stopped = client->is_stopped;
+    pthread_mutex_unlock(&client->lock);
+    return is_stopped;
 }
 
 struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client)
@@ -203,6 +212,9 @@ sluice_status sluice_client_call(struct sluice_client *client, sluice_client_att
         const sluice_status status = attempt(client, ctx, &is_passing, &cause);
         if (status == SLUICE_OK)
             return SLUICE_OK;
+        if (sluice_client_is_stopped(client))
+            return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
+                               client->target);
         uint64_t wait = 0;
         if (!is_passing || client->retry_for_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);

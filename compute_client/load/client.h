@@ -46,8 +46,10 @@ SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_op
 /* Destroy every stream on its channel first.  NULL is allowed. */
 void sluice_client_destroy(struct sluice_client *client);
 
-/* Ends every wait with SLUICE_E_CLOSED, now and later. */
+/* Ends every wait and every call with SLUICE_E_CLOSED, now and later.  A stream on its channel
+ * ends, too. */
 void sluice_client_stop(struct sluice_client *client);
+bool sluice_client_is_stopped(struct sluice_client *client);
 
 struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); /* borrowed */
 const char *sluice_client_target(const struct sluice_client *client);

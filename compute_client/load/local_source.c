@@ -9,9 +9,11 @@
 #include "base/worker_pool.h"
 #include "compute_client/load/again_log.h"
 #include "compute_client/load/retry.h"
+#include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "datasets/jpeg_index_file.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -74,6 +76,8 @@ struct local {
     uint64_t timeout_ns; /* 0: none */
     struct sluice_source_events events;
     struct sluice_jpeg_index_file *indexes; /* or NULL */
+    struct sluice_freshness *freshness;     /* or NULL; not for stuck readers, as it borrows */
+    struct stat root_st;                    /* the folder that the root was */
 
     struct sluice_disk_clock disk;
 
@@ -85,27 +89,57 @@ static struct local *local_of(struct sluice_source *source)
     return SLUICE_CONTAINER_OF(source, struct local, source);
 }
 
-static sluice_status read_file(struct local *local, const char *path, struct sluice_sample *sample,
-                               struct sluice_err *err)
+static bool is_root_here(const struct local *local)
 {
     struct stat st;
+    return stat(local->root, &st) == 0 && st.st_dev == local->root_st.st_dev &&
+           st.st_ino == local->root_st.st_ino;
+}
+
+/* *st: the file as it was opened. */
+static sluice_status read_file(struct local *local, const char *path, struct sluice_sample *sample,
+                               struct stat *st, struct sluice_err *err)
+{
+    struct sluice_err why = {0};
     char *full = NULL;
     if (asprintf(&full, "%s/%s", local->root, path) < 0)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a path");
-    /* stat() comes before the read, so that the index of a newer file is never used for the bytes
-     * of an older one. */
-    const bool is_known = local->indexes && stat(full, &st) == 0;
     const sluice_status status =
-        sluice_file_read(full, local->max_file_bytes, local->pool, &sample->data, err);
+        sluice_file_read_stat(full, local->max_file_bytes, local->pool, &sample->data, st, &why);
     free(full);
-    if (status == SLUICE_OK && is_known) {
+    if (status == SLUICE_E_NOT_FOUND && !is_root_here(local))
+        return sluice_fail(err, SLUICE_E_IO, "%s: the folder is gone, or another one", local->root);
+    if (status != SLUICE_OK)
+        return sluice_fail(err, status, "%s", why.text);
+    if (local->indexes) {
         const enum sluice_index_use use =
-            sluice_indexed_file_find(local->indexes, path, (uint64_t)st.st_size,
-                                     (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
-                                     local->pool, &sample->jpeg_index);
+            sluice_indexed_file_find(local->indexes, path, (uint64_t)st->st_size,
+                                     sluice_file_mtime_ns(st), local->pool, &sample->jpeg_index);
         atomic_fetch_add_explicit(&local->uses[use], 1, memory_order_relaxed);
     }
-    return status;
+    return SLUICE_OK;
+}
+
+/* Whether what was read is the file that the list has. */
+static void check_file(struct local *local, const struct read_job *job, const struct stat *st,
+                       struct sluice_source_result *result)
+{
+    const size_t sample = job->item.key.sample_id;
+    const struct sluice_buf *file = result->sample.data;
+    const int64_t mtime_ns = sluice_file_mtime_ns(st);
+    struct sluice_err err = {0};
+    bool needs_content = false;
+    sluice_status status =
+        sluice_freshness_look(local->freshness, sample, file->len, mtime_ns, &needs_content, &err);
+    if (status == SLUICE_OK && needs_content)
+        status =
+            sluice_freshness_read(local->freshness, sample, mtime_ns, file->data, file->len, &err);
+    if (status == SLUICE_OK)
+        return;
+    sluice_source_result_clear(result);
+    result->status = status;
+    result->payload_bytes = 0;
+    snprintf(result->error, sizeof(result->error), "%.90s: %.100s", job->path, err.text);
 }
 
 static void append(struct job_list *list, struct read_job *job)
@@ -173,10 +207,10 @@ static bool read_again(struct local *local, struct read_job *job, sluice_status 
 }
 
 static void read_job_run(struct local *local, struct read_job *job,
-                         struct sluice_source_result *result)
+                         struct sluice_source_result *result, struct stat *st)
 {
     struct sluice_err err = {0};
-    result->status = read_file(local, job->path, &result->sample, &err);
+    result->status = read_file(local, job->path, &result->sample, st, &err);
     if (result->status == SLUICE_OK)
         result->payload_bytes = result->sample.data->len;
     snprintf(result->error, sizeof(result->error), "%.*s", (int)sizeof(result->error) - 1,
@@ -202,7 +236,8 @@ static bool serve(struct local *local, struct read_job *job)
      * while it runs. */
     sluice_disk_clock_start(&local->disk, &job->reading);
     atomic_store(&job->is_timed, true);
-    read_job_run(local, job, &result);
+    struct stat st;
+    read_job_run(local, job, &result, &st);
     if (atomic_exchange(&job->is_timed, false)) {
         const struct sluice_disk_time time = sluice_disk_clock_stop(&local->disk, &job->reading);
         result.disk_ns = time.wait_ns;
@@ -211,8 +246,14 @@ static bool serve(struct local *local, struct read_job *job)
 
     pthread_mutex_lock(&local->lock);
     const bool is_given_up = job->is_given_up;
-    if (!is_given_up)
+    if (!is_given_up) {
         unlink_job(&local->running, job);
+        if (result.status == SLUICE_OK && local->freshness) { /* close() waits for this */
+            pthread_mutex_unlock(&local->lock);
+            check_file(local, job, &st, &result);
+            pthread_mutex_lock(&local->lock);
+        }
+    }
     if (is_given_up || (result.status != SLUICE_OK && local->is_closed)) {
         sluice_source_result_clear(&result);
         free_job(job);
@@ -469,6 +510,8 @@ static void local_destroy(struct sluice_source *source)
         sluice_log(SLUICE_LOG_INFO, "index of JPEGs: %llu hits, %llu stale, %llu missing",
                    (unsigned long long)hits, (unsigned long long)stale,
                    (unsigned long long)missing);
+    sluice_freshness_destroy(local->freshness);
+    local->freshness = NULL;
     pthread_mutex_lock(&local->lock);
     unref_and_unlock(local);
 }
@@ -520,6 +563,12 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
     local->root = strdup(options->root);
     if (!local->root)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
+    if (status == SLUICE_OK && stat(local->root, &local->root_st) != 0)
+        status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
+                             local->root, strerror(errno));
+    if (status == SLUICE_OK && options->manifest)
+        status = sluice_freshness_create(options->manifest, options->should_verify,
+                                         &local->freshness, err);
     if (status == SLUICE_OK && options->jpeg_index)
         status =
             sluice_jpeg_index_file_choose(options->jpeg_index, options->root, &local->indexes, err);

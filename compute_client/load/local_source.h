@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "compute_client/load/source.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +18,13 @@
  * after sample_timeout_s is that sample's error, at once: another read of that disk would cost
  * another thread.  The thread is given up, and a new one takes its place; if the read returns after
  * all, the thread ends.  Once MAX_STUCK reads are stuck at a time the source has failed.  close()
- * waits for no read that hangs. */
+ * waits for no read that hangs.
+ *
+ * A file that is missing is SLUICE_E_NOT_FOUND only while the root is the folder that it was; else
+ * it is SLUICE_E_IO, as the data has nothing to do with it.  One that is not the listed one is
+ * SLUICE_E_STALE. */
+
+struct sluice_manifest;
 
 struct sluice_local_source_options {
     const char *root;             /* the items' paths are relative to it */
@@ -28,6 +35,10 @@ struct sluice_local_source_options {
     double sample_timeout_s;      /* 0: a read may take for ever */
     const char *jpeg_index;       /* "auto", "off" (also NULL) or a file: jpeg_index_file.h */
     size_t max_file_bytes;        /* 0: 512 MiB; a larger file is that sample's error */
+    /* What the files are compared with (freshness.h); an item's sample id is an index into it.
+     * Borrowed until close; NULL: nothing. */
+    const struct sluice_manifest *manifest;
+    bool should_verify; /* hash the content at every read */
     struct sluice_source_events events;
 };
 

@@ -5,7 +5,9 @@
 #include "base/error.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* Whole files, for configuration, plans, manifests and checkpoints.  The paths
  * are the operator's own: a server that takes paths from outside confines them
@@ -27,6 +29,15 @@ SLUICE_MUST_USE sluice_status sluice_path_in(const char *folder, const char *nam
 SLUICE_MUST_USE sluice_status sluice_file_read(const char *path, size_t max_bytes,
                                                struct sluice_buf_pool *pool,
                                                struct sluice_buf **buf, struct sluice_err *err);
+
+/* The same; *st (may be NULL) gets what the file was like when it was opened. */
+SLUICE_MUST_USE sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
+                                                    struct sluice_buf_pool *pool,
+                                                    struct sluice_buf **buf, struct stat *st,
+                                                    struct sluice_err *err);
+
+/* When the content was last changed: ns since 1970. */
+int64_t sluice_file_mtime_ns(const struct stat *st);
 
 /* The bytes [from, to) of a file. */
 struct sluice_file_part {
@@ -55,6 +66,11 @@ sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts,
  * is there.  A symbolic link is replaced, not followed.  The mode is 0666 less the umask. */
 SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
                                                        size_t len, struct sluice_err *err);
+
+/* Whether sluice_file_write_atomic can write there: the folder takes a new file, and `path` is a
+ * regular file or absent (SLUICE_E_INVALID).  Removes the temporary files of this path that killed
+ * processes of this machine left behind. */
+SLUICE_MUST_USE sluice_status sluice_file_try_atomic(const char *path, struct sluice_err *err);
 
 /* The same for text: `print` writes it to the stream, which is memory. */
 SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,

@@ -75,6 +75,8 @@ struct sluice_rpc_server {
     size_t num_methods;
     void *ctx;
     char *listen;
+    void *(*pace_join)(void *ctx, const char *peer);
+    void (*pace_leave)(void *ctx, void *client);
     int port;
     struct door *door;
 
@@ -198,6 +200,8 @@ static void begin_call(struct exchange *x)
     const struct sluice_rpc_method *method = call->method;
     void *ctx = call->server->ctx;
     call->peer = grpc_call_get_peer(x->call);
+    if (call->server->pace_join)
+        x->pace_client = call->server->pace_join(ctx, call->peer);
     if (method->on_open)
         method->on_open(ctx, call);
     if (!method->is_unary)
@@ -263,6 +267,9 @@ static void end_call(struct exchange *x)
     if (!call->is_refused && call->method->on_done)
         call->method->on_done(server->ctx, call);
 
+    if (x->pace_client && server->pace_leave)
+        server->pace_leave(server->ctx, x->pace_client);
+    x->pace_client = NULL;
     struct rpc_queue *queue = x->queue;
     if (call->is_last_of_kind) {
         /* It was refused, so no handler has seen it. */
@@ -380,9 +387,24 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
         rpc_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
         rpc_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         rpc_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, MIN_PING_INTERVAL_MS),
+        {.key = NULL}, /* room for the quota */
     };
-    const grpc_channel_args channel_args = {SLUICE_ARRAY_LEN(args), args};
-    return grpc_server_create(&channel_args, NULL);
+    size_t num_args = SLUICE_ARRAY_LEN(args) - 1;
+    grpc_resource_quota *quota = NULL;
+    if (options->memory_bytes) {
+        quota = grpc_resource_quota_create("sluice");
+        grpc_resource_quota_resize(quota, options->memory_bytes);
+        args[num_args++] = (grpc_arg){
+            .type = GRPC_ARG_POINTER,
+            .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+            .value.pointer = {.p = quota, .vtable = grpc_resource_quota_arg_vtable()},
+        };
+    }
+    const grpc_channel_args channel_args = {num_args, args};
+    grpc_server *server = grpc_server_create(&channel_args, NULL);
+    if (quota)
+        grpc_resource_quota_unref(quota);
+    return server;
 }
 
 /* Waits until is_true() or until the deadline `until_ns` (sluice_clock_ns); UINT64_MAX: no
@@ -492,6 +514,8 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
     server->methods = options->methods;
     server->num_methods = options->num_methods;
     server->ctx = options->ctx;
+    server->pace_join = options->pace_join;
+    server->pace_leave = options->pace_leave;
     server->stop_tag.fn = on_stopped;
     server->num_queues = options->num_threads;
     server->queues = calloc(server->num_queues, sizeof(*server->queues));

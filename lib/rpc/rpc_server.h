@@ -59,13 +59,21 @@ struct sluice_rpc_server_options {
     /* Connections beyond these are closed as they come, with a line in the log; 0: as many as there
      * are descriptors.  A host is an IPv4 address or an IPv6 /64. */
     unsigned max_connections, max_connections_per_host;
+    /* What the library may allocate for connections and calls before it refuses and closes some
+     * (its resource quota); messages that are sent are not counted.  0: no limit. */
+    uint64_t memory_bytes;
 
     /* Rate limiter of what is sent.  Called on a completion thread just before a message of
      * `bytes` (its frame header included) is written.  0: write now, the bytes are spent; else ask
-     * again in so many ns.  Each thread queues the messages of its calls and asks for the oldest
-     * only.  Waits are rounded up to the timer's next millisecond, so a limiter should allow a
-     * burst of a few milliseconds.  NULL: no limit. */
-    uint64_t (*pace)(void *ctx, size_t bytes);
+     * again in so many ns.  Each thread queues the messages of its calls, oldest first, and asks
+     * for all of them when the shortest wait is over.  Waits are rounded up to the timer's next
+     * millisecond, so a limiter should allow a burst of a few milliseconds.  NULL: no limit.
+     *
+     * `client` is what pace_join() returned for the call's peer when it began; pace_leave() gets it
+     * back when the call has ended.  Both may be NULL, and so may what pace_join() returns. */
+    uint64_t (*pace)(void *ctx, void *client, size_t bytes);
+    void *(*pace_join)(void *ctx, const char *peer);
+    void (*pace_leave)(void *ctx, void *client);
 };
 
 /* SLUICE_E_IO if the address cannot be bound, naming it. */

@@ -1,5 +1,6 @@
 #include "datasets/manifest.h"
 
+#include "base/file.h"
 #include "image/coding.h"
 #include "support/test.h"
 
@@ -62,6 +63,9 @@ static void orders_samples_and_classes_bytewise(void)
     CU_ASSERT_STRING_EQUAL(manifest->entries[2].path, "train/a.jpg");
     CU_ASSERT_STRING_EQUAL(manifest->entries[3].path, "zebra/1.JPEG");
     CU_ASSERT_EQUAL(manifest->entries[1].bytes, 7);
+    struct stat st;
+    CU_ASSERT_EQUAL_FATAL(stat(in_dir("plain/cat/deep/0.jpg"), &st), 0);
+    CU_ASSERT_EQUAL(manifest->entries[1].mtime_ns, sluice_file_mtime_ns(&st));
     CU_ASSERT_EQUAL(manifest->entries[0].coding, SLUICE_CODING_PNG);
     for (size_t i = 1; i < 4; i++)
         CU_ASSERT_EQUAL(manifest->entries[i].coding, SLUICE_CODING_UNKNOWN);
@@ -118,6 +122,36 @@ static void passes_over_what_is_no_sample(void)
     sluice_manifest_destroy(manifest);
 }
 
+static void a_folder_nested_too_deep_is_an_error(void)
+{
+    char name[256] = "deep";
+    make_folder(name);
+    make_file("deep/top.jpg", 1);
+    for (int depth = 0; depth < 33; depth++) {
+        strcat(name, "/x");
+        make_folder(name);
+    }
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_manifest_scan(in_dir("deep"), &manifest, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/x/x: nested"));
+    CU_ASSERT_PTR_NULL(manifest);
+}
+
+static void a_file_systems_own_folder_is_passed_over(void)
+{
+    make_folder("mounted");
+    make_folder("mounted/lost+found");
+    make_folder("mounted/cat");
+    make_folder("mounted/cat/lost+found");
+    make_file("mounted/lost+found/1.jpg", 1);
+    make_file("mounted/cat/lost+found/2.jpg", 1);
+    struct sluice_manifest *manifest = scan("mounted");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 1);
+    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "cat/lost+found/2.jpg");
+    sluice_manifest_destroy(manifest);
+}
+
 static void refuses_an_empty_or_missing_root(void)
 {
     make_folder("empty");
@@ -142,12 +176,14 @@ static void write_and_read_give_the_same_manifest(void)
     const struct sluice_manifest_entry entries[] = {
         {.path = "a\tb/x y.jpg",
          .bytes = 1ull << 40,
+         .mtime_ns = 1700000000123456789,
          .label = 1,
          .width = 640,
          .height = 480,
          .coding = SLUICE_CODING_JPEG_420 | SLUICE_CODING_PROGRESSIVE},
         {.path = "c\\d\ne/\xc3\xa4.png",
          .bytes = 0,
+         .mtime_ns = -5, /* before 1970 */
          .label = 2,
          .subset = SLUICE_SUBSET_VAL,
          .has_hash = true,
@@ -166,6 +202,7 @@ static void write_and_read_give_the_same_manifest(void)
     for (size_t i = 0; i < 2; i++) {
         CU_ASSERT_STRING_EQUAL(read->entries[i].path, entries[i].path);
         CU_ASSERT_EQUAL(read->entries[i].bytes, entries[i].bytes);
+        CU_ASSERT_EQUAL(read->entries[i].mtime_ns, entries[i].mtime_ns);
         CU_ASSERT_EQUAL(read->entries[i].label, entries[i].label);
         CU_ASSERT_EQUAL(read->entries[i].subset, entries[i].subset);
         CU_ASSERT_EQUAL(read->entries[i].width, entries[i].width);
@@ -206,7 +243,7 @@ static void a_damaged_file_is_refused_by_line(void)
     free(bytes);
 }
 
-static void reads_a_file_of_version_1_whose_codings_are_not_known(void)
+static void reads_files_of_versions_1_and_2_that_know_less(void)
 {
     struct sluice_manifest *manifest = scan("split"), *read = NULL;
     char id[33], text[512];
@@ -231,6 +268,22 @@ static void reads_a_file_of_version_1_whose_codings_are_not_known(void)
     CU_ASSERT(ids_are_equal(manifest, read));
     CU_ASSERT_EQUAL(read->entries[0].width, 5);
     CU_ASSERT_EQUAL(read->entries[0].coding, SLUICE_CODING_UNKNOWN);
+    CU_ASSERT_EQUAL(read->entries[0].mtime_ns, 0);
+    sluice_manifest_destroy(read);
+
+    len = snprintf(text, sizeof(text),
+                   "# sluice manifest 2\n# id\t%s\n# classes\t2\n# samples\t3\n"
+                   "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\n"
+                   "class\ta\nclass\tb\n"
+                   "train/b/1.jpg\t1\t1\ttrain\t5\t7\t-\tpng\n"
+                   "val/a/2.jpg\t2\t0\tval\t5\t7\t-\tpng\n"
+                   "val/b/3.jpg\t3\t1\tval\t5\t7\t-\tpng\n",
+                   id);
+    sluice_test_write_file(in_dir("old.tsv"), text, (size_t)len);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("old.tsv"), &read, &err), SLUICE_OK);
+    CU_ASSERT(ids_are_equal(manifest, read));
+    CU_ASSERT_EQUAL(read->entries[0].coding, SLUICE_CODING_PNG);
+    CU_ASSERT_EQUAL(read->entries[0].mtime_ns, 0);
     sluice_manifest_destroy(manifest);
     sluice_manifest_destroy(read);
 }
@@ -280,10 +333,12 @@ int main(void)
         SLUICE_TEST(orders_samples_and_classes_bytewise),
         SLUICE_TEST(knows_train_and_val),
         SLUICE_TEST(passes_over_what_is_no_sample),
+        SLUICE_TEST(a_folder_nested_too_deep_is_an_error),
+        SLUICE_TEST(a_file_systems_own_folder_is_passed_over),
         SLUICE_TEST(refuses_an_empty_or_missing_root),
         SLUICE_TEST(write_and_read_give_the_same_manifest),
         SLUICE_TEST(a_damaged_file_is_refused_by_line),
-        SLUICE_TEST(reads_a_file_of_version_1_whose_codings_are_not_known),
+        SLUICE_TEST(reads_files_of_versions_1_and_2_that_know_less),
         SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
         SLUICE_TEST(create_refuses_bad_rows),
     };

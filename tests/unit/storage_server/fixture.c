@@ -133,10 +133,9 @@ static sluice_status gate_read(struct sluice_store *store, const char *path,
 }
 
 static sluice_status gate_read_parts(struct sluice_store *store, const char *path,
-                                     unsigned (*choose)(void *ctx, uint64_t len, int64_t mtime_ns,
-                                                        struct sluice_file_part *parts),
-                                     void *ctx, struct sluice_buf_pool *pool,
-                                     struct sluice_buf **file, struct sluice_err *err)
+                                     sluice_store_choose_fn *choose, void *ctx,
+                                     struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                     struct sluice_err *err)
 {
     struct gate *gate = SLUICE_CONTAINER_OF(store, struct gate, store);
     pass_gate(gate);

@@ -192,7 +192,7 @@ static void names_missing_empty_and_large_files(void)
     expect_failure(store, long_path, SLUICE_E_NOT_FOUND);
     free(long_path);
     expect_failure(store, "empty.jpg", SLUICE_E_CORRUPT);
-    expect_failure(store, "big.jpg", SLUICE_E_NO_MEMORY);
+    expect_failure(store, "big.jpg", SLUICE_E_UNSUPPORTED);
     store->destroy(store);
 }
 
@@ -220,16 +220,22 @@ struct choice {
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS];
     uint64_t len;
     int64_t mtime_ns;
+    sluice_status status;
 };
 
-static unsigned choose(void *ctx, uint64_t len, int64_t mtime_ns, struct sluice_file_part *parts)
+static sluice_status choose(void *ctx, uint64_t len, int64_t mtime_ns,
+                            struct sluice_file_part *parts, unsigned *num_parts,
+                            struct sluice_err *err)
 {
     struct choice *choice = ctx;
     choice->num_calls++;
+    if (choice->status != SLUICE_OK)
+        return sluice_fail(err, choice->status, "not that one");
     choice->len = len;
     choice->mtime_ns = mtime_ns;
     memcpy(parts, choice->parts, sizeof(choice->parts));
-    return choice->num_parts;
+    *num_parts = choice->num_parts;
+    return SLUICE_OK;
 }
 
 static void reads_the_parts_that_are_chosen_by_length_and_time(void)
@@ -251,12 +257,18 @@ static void reads_the_parts_that_are_chosen_by_length_and_time(void)
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(store->read_parts(store, "out.jpg", choose, &choice, NULL, &file, &err),
                     SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(choice.num_calls, 1);
     CU_ASSERT_EQUAL(store->read_parts(store, "empty.jpg", choose, &choice, NULL, &file, &err),
                     SLUICE_E_CORRUPT);
-    CU_ASSERT_EQUAL(choice.num_calls, 1);
     choice.parts[1].to = 5;
     CU_ASSERT_EQUAL(store->read_parts(store, "a/b/two.jpg", choose, &choice, NULL, &file, &err),
                     SLUICE_E_INVALID);
+    /* Whoever chooses may refuse, also a file that is empty. */
+    choice.status = SLUICE_E_STALE;
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(store->read_parts(store, "empty.jpg", choose, &choice, NULL, &file, &err),
+                    SLUICE_E_STALE);
+    CU_ASSERT_STRING_EQUAL(err.text, "not that one");
     store->destroy(store);
 }
 
