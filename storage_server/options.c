@@ -142,6 +142,17 @@ static const struct sluice_option table[] = {
      .arg = "RATE",
      .help =
          "Most that is sent per second, in Mbit/s or with a unit (500mbit, 60MB); none: no limit."},
+    {.name = "memory-limit",
+     .group = WORK,
+     .type = SLUICE_OPTION_BYTES,
+     .value = &given.memory_limit,
+     .arg = "SIZE",
+     .min = 1u << 25,
+     .max = 1e15,
+     .help =
+         "Memory that requests, replies and work on them may take, beside what the server has at "
+         "its start. Who is over its share waits, or is sent the file.",
+     .default_text = "half of what the machine, the control group or ulimit leaves"},
     {.name = "max-image-pixels",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,

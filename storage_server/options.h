@@ -25,6 +25,7 @@ struct sluice_server_options {
     double link_bytes_per_s; /* 0: no limit */
     uint64_t max_image_pixels;
     uint64_t max_file_bytes;
+    uint64_t memory_limit;         /* bytes; 0: as memory_limit.h finds it */
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
     const char *jpeg_index;        /* "auto", "off" or a file */
     bool should_verify;            /* hash the content of every file that is read */

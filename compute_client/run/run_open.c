@@ -236,6 +236,7 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
         .dataset_id = run->dataset_id,
         .max_items = sluice_loader_max_items(run->loader),
         .window_bytes = half < MIN_WINDOW_BYTES ? MIN_WINDOW_BYTES : half,
+        .sample_timeout_s = o->sample_timeout_s,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = run->info.max_image_pixels,
         .events = sluice_loader_events(run->loader),

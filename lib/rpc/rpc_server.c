@@ -370,9 +370,24 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
         rpc_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
         rpc_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
         rpc_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, MIN_PING_INTERVAL_MS),
+        {.key = NULL}, /* room for the quota */
     };
-    const grpc_channel_args channel_args = {SLUICE_ARRAY_LEN(args), args};
-    return grpc_server_create(&channel_args, NULL);
+    size_t num_args = SLUICE_ARRAY_LEN(args) - 1;
+    grpc_resource_quota *quota = NULL;
+    if (options->memory_bytes) {
+        quota = grpc_resource_quota_create("sluice");
+        grpc_resource_quota_resize(quota, options->memory_bytes);
+        args[num_args++] = (grpc_arg){
+            .type = GRPC_ARG_POINTER,
+            .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+            .value.pointer = {.p = quota, .vtable = grpc_resource_quota_arg_vtable()},
+        };
+    }
+    const grpc_channel_args channel_args = {num_args, args};
+    grpc_server *server = grpc_server_create(&channel_args, NULL);
+    if (quota)
+        grpc_resource_quota_unref(quota);
+    return server;
 }
 
 /* Waits until is_true() or until the deadline `until_ns` (sluice_clock_ns); UINT64_MAX: no

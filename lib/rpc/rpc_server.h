@@ -56,6 +56,10 @@ struct sluice_rpc_server_options {
     size_t max_receive_bytes;        /* 0: 4 MiB */
     unsigned max_concurrent_streams; /* 0: 128 */
 
+    /* What the library may allocate for connections and calls before it refuses and closes some
+     * (its resource quota); messages that are sent are not counted.  0: no limit. */
+    uint64_t memory_bytes;
+
     /* Rate limiter of what is sent.  Called on a completion thread just before a message of
      * `bytes` (its frame header included) is written.  0: write now, the bytes are spent; else ask
      * again in so many ns.  Each thread queues the messages of its calls, oldest first, and asks

@@ -68,7 +68,7 @@ class DecodeBombs(unittest.TestCase):
         root, num_bombs = dataset("local", COUNTED, TIMED)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         (epoch,), done = torture.train(root, "--dataset-mode", "local", "--epochs", 1, "-b", 8,
-                                       "--on-error", "skip")
+                                       "--on-error", "skip", "--max-errors", num_bombs)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.check_epoch(epoch, done, 40, {**COUNTED, **TIMED})
         self.assertIn("2000 scans, more than the limit", done.stderr)
@@ -81,7 +81,7 @@ class DecodeBombs(unittest.TestCase):
         server = torture.Server(root)
         try:
             (epoch,), done = torture.train("--host", server.address, "--dataset-mode", mode,
-                                           "--epochs", 1, "-b", 8, "--on-error", "skip")
+                                           "--epochs", 1, "-b", 8, "--on-error", "skip", "--max-errors", num_bombs)
             self.check_epoch(epoch, done, 40 + num_bombs - len(refused), refused)
             self.assertLess(cpu_s(server.process.pid), CPU_S * num_bombs)
             # Two workers, each with one of the largest images.
