@@ -17,9 +17,10 @@
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
  *
  * Each of these is a leaf and taken alone: sluice_core_watch.lock, sluice_stats.lock,
- * sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock, sluice_disk_gate.lock, and those
- * of base/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it holds
- * none during a callback, and none of ours is held while it is called.
+ * sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock, sluice_memory_budget.lock,
+ * sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.  lib/rpc has locks
+ * of its own, of which it holds none during a callback, and none of ours is held while it is
+ * called.
  *
  * Threads: constant while serving, except for what locks itself. */
 
@@ -30,6 +31,7 @@ struct sluice_freshness;
 struct sluice_health;
 struct sluice_jpeg_index_file;
 struct sluice_manifest;
+struct sluice_memory_budget;
 struct sluice_probes;
 struct sluice_rate_limit;
 struct sluice_stats;
@@ -46,6 +48,7 @@ struct sluice_context {
     struct sluice_stats *stats;
     struct sluice_disk_clock *disk;
     struct sluice_buf_pool *buffers;
+    struct sluice_memory_budget *memory;
     struct sluice_rate_limit *link;
     struct sluice_fetch *fetch;
     struct sluice_probes *probes;

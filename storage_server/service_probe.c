@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
+#include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
 #include "storage_server/service.h"
 #include "wire/wire.h"
@@ -37,6 +38,7 @@ struct probe {
     atomic_uint refs;             /* the call's, and of who passes the turn on */
     struct sluice_rpc_call *call; /* a reference */
     char host[SLUICE_PEER_HOST];
+    struct sluice_memory_holder *memory;
     /* Of who has the turn: */
     uint64_t left;
     uint32_t message_bytes;
@@ -72,17 +74,26 @@ static void unref(struct probe *probe)
     if (atomic_fetch_sub_explicit(&probe->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_buf_unref(probe->payload);
+    sluice_memory_close(probe->memory);
     sluice_rpc_call_unref(probe->call);
     free(probe);
 }
 
-static sluice_status make_payload(struct sluice_context *context, size_t len,
+static sluice_status make_payload(struct sluice_context *context,
+                                  struct sluice_memory_holder *memory, size_t len,
                                   struct sluice_buf **payload, struct sluice_err *err)
 {
     struct sluice_buf *buf;
+    const size_t charged = sluice_buf_footprint(len);
+    if (!sluice_memory_take(memory, charged, SLUICE_MEMORY_REPLY))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "this client's share of the server's memory is used up");
     const sluice_status status = sluice_buf_create(context->buffers, len, &buf, err);
-    if (status != SLUICE_OK)
+    if (status != SLUICE_OK) {
+        sluice_memory_give(memory, charged);
         return status;
+    }
+    sluice_buf_on_last(buf, sluice_memory_give_hook, memory, charged);
     struct sluice_rng rng = sluice_rng_init(len, 0, 0, 0);
     for (size_t i = 0; i < len; i += 4) {
         const uint32_t word = sluice_rng_u32(&rng);
@@ -106,7 +117,7 @@ static bool send_one(struct sluice_context *context, struct probe *probe)
         probe->message_bytes = (uint32_t)probe->left;
     }
     if (!probe->payload)
-        status = make_payload(context, probe->message_bytes, &probe->payload, &err);
+        status = make_payload(context, probe->memory, probe->message_bytes, &probe->payload, &err);
     struct sluice_message reply = {0};
     if (status == SLUICE_OK)
         status = sluice_wire_put_probe_reply(probe->payload, &reply, &err);
@@ -175,13 +186,17 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         return;
     }
     struct probe *probe = calloc(1, sizeof(*probe));
-    if (!probe) {
+    if (probe) {
+        sluice_peer_host(sluice_rpc_call_peer(call), probe->host);
+        probe->memory = sluice_memory_open(context->memory, probe->host, NULL, NULL);
+    }
+    if (!probe || !probe->memory) {
+        free(probe);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to probe with");
         return;
     }
     probe->left = bytes;
     probe->message_bytes = message_bytes;
-    sluice_peer_host(sluice_rpc_call_peer(call), probe->host);
     atomic_init(&probe->refs, 1);
 
     size_t num_waiting;
@@ -202,6 +217,7 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
     }
     pthread_mutex_unlock(&probes->lock);
     if (is_refused) {
+        sluice_memory_close(probe->memory);
         free(probe);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED,
                                "one probe at a time: too many of this address wait");

@@ -168,6 +168,7 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
         .ticket = item,
         .key = {.seed = epoch->seed, .epoch = drawn->draw_epoch, .sample_id = row->sample_id},
         .path = epoch->manifest->entries[row->sample_id].path,
+        .file_bytes = epoch->manifest->entries[row->sample_id].bytes,
         .split = row->choice.split,
         .form = (enum sluice_form)row->choice.form,
         .storage_worth = loader->ask.storage_worth,

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """The link is shared by address: many streams of one client leave another its half."""
-import socket
 import threading
 import unittest
 
@@ -8,46 +7,13 @@ import harness
 import torture
 
 import grpc
+from other_address import OtherAddress
 
 pb = harness.stubs()
 wire, wire_grpc = pb["offload_pb2"], pb["offload_pb2_grpc"]
 
 STREAMS = torture.rounds(60, 100)  # a connection has at most 128 calls at once
 SAMPLES = torture.rounds(60, 600)
-
-
-class OtherAddress:
-    """A way to the server that comes from 127.0.0.2."""
-
-    def __init__(self, target):
-        host, port = target.rsplit(":", 1)
-        self.target = (host, int(port))
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(self.target, source_address=("127.0.0.2", 0))
-            for pair in ((near, far), (far, near)):
-                threading.Thread(target=self.pump, args=pair, daemon=True).start()
-
-    @staticmethod
-    def pump(source, sink):
-        try:
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-        except OSError:
-            pass
-        for end in (source, sink):
-            end.close()
-
-    def close(self):
-        self.listener.close()
 
 
 class FairLink(unittest.TestCase):
