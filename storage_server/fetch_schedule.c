@@ -31,6 +31,56 @@ static void free_backlog(struct sluice_fetch_backlog *backlog)
 
 /* --- a job --- */
 
+static void give_answer(struct sluice_late_answer *answer)
+{
+    struct sluice_fetch_job *job = SLUICE_CONTAINER_OF(answer, struct sluice_fetch_job, answer);
+    struct sluice_fetch_stream *s = sluice_fetch_stream_ref(job->stream);
+    sluice_fetch_make_ready(job);
+    sluice_fetch_stream_advance(s);
+    sluice_fetch_stream_unref(s);
+}
+
+/* For the watchdog: a job like this one with an error for a reply.  It counts in this one's place
+ * in its stream. */
+static struct sluice_late_answer *make_answer(struct sluice_watched *watched, const char *text)
+{
+    const struct sluice_fetch_job *job =
+        SLUICE_CONTAINER_OF(watched, struct sluice_fetch_job, watched);
+    struct sluice_fetch_job *late = calloc(1, sizeof(*late));
+    if (!late)
+        return NULL;
+    late->stream = sluice_fetch_stream_ref(job->stream);
+    late->request = job->request;
+    late->estimated_bytes = job->estimated_bytes;
+    late->accepted_ns = job->accepted_ns;
+    late->reply.request_id = job->request.request_id;
+    late->answer.give = give_answer;
+    sluice_fetch_fail(late, SLUICE_E_IO, text);
+    return &late->answer;
+}
+
+/* On a worker.  False: the watchdog has answered the request. */
+static bool work(struct sluice_fetch_job *job, void *worker)
+{
+    struct sluice_context *context = job->stream->context;
+    struct sluice_err err = {0};
+    const uint64_t start_ns = sluice_clock_ns();
+    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
+    job->watched = (struct sluice_watched){
+        .path = context->manifest->entries[job->request.key.sample_id].path,
+        .group = worker ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
+        .answer = make_answer,
+    };
+    const sluice_status status = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
+    if (status == SLUICE_OK)
+        sluice_fetch_answer(job, worker);
+    else
+        sluice_fetch_fail(job, status, err.text);
+    job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
+    job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
+    return status != SLUICE_OK || sluice_watchdog_end(context->watchdog, &job->watched);
+}
+
 static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct sluice_fetch_job *job = SLUICE_CONTAINER_OF(base, struct sluice_fetch_job, job);
@@ -41,16 +91,17 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     pthread_mutex_lock(&s->lock);
     const bool is_over = s->is_over;
     pthread_mutex_unlock(&s->lock);
-    if (!is_over && fate == SLUICE_JOB_RUN) {
-        const uint64_t start_ns = sluice_clock_ns();
-        job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
-        sluice_fetch_answer(job, worker);
-        job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
-        job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
-    } else {
+    bool is_ours = true; /* to answer */
+    if (is_over)
         job->reply.status = SLUICE_E_CLOSED;
-    }
-    sluice_fetch_make_ready(job);
+    else if (fate == SLUICE_JOB_RUN)
+        is_ours = work(job, worker);
+    else
+        sluice_fetch_fail(job, SLUICE_E_IO, "not read: every worker hangs at another file");
+    if (is_ours)
+        sluice_fetch_make_ready(job);
+    else
+        sluice_fetch_job_free(job);
     sluice_fetch_stream_advance(s);
     sluice_fetch_stream_unref(s);
 }
