@@ -64,8 +64,8 @@ static void serve_tcp_run(int socket, const struct bench_ask *ask)
     for (uint64_t i = 0; i < ask->count; i++) {
         const struct sluice_buf *payload = payloads[ask->size][i % NUM_PAYLOADS];
         for (;;) {
-            const uint64_t wait_ns =
-                sluice_rate_limit_take(&limit, sizeof(header) + payload->len, sluice_clock_ns());
+            const uint64_t wait_ns = sluice_rate_limit_take(
+                &limit, NULL, sizeof(header) + payload->len, sluice_clock_ns());
             if (!wait_ns)
                 break;
             const struct timespec wait = sluice_clock_timespec(wait_ns);
@@ -184,10 +184,10 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     free(sluice_rpc_call_state(call));
 }
 
-static uint64_t pace(void *ctx, size_t bytes)
+static uint64_t pace(void *ctx, void *client, size_t bytes)
 {
-    (void)ctx;
-    return sluice_rate_limit_take(&limit, bytes, sluice_clock_ns());
+    (void)ctx, (void)client;
+    return sluice_rate_limit_take(&limit, NULL, bytes, sluice_clock_ns());
 }
 
 /* --- the whole server, its files in memory --- */

@@ -91,12 +91,13 @@ static double number_of(struct reader *reader, const json_t *json, const char *n
 {
     const json_t *found = json_object_get(json, name);
     const double number = found ? json_number_value(found) : 0;
-    if (found && (!json_is_number(found) || !(number >= 0) || number > MOST) &&
-        reader->status == SLUICE_OK)
+    if (!found || (json_is_number(found) && number >= 0 && number <= MOST))
+        return number;
+    if (reader->status == SLUICE_OK)
         reader->status =
             sluice_fail(reader->err, SLUICE_E_CORRUPT, "%s: \"%s\" is not a number of at least 0",
                         reader->path, name);
-    return number;
+    return 0;
 }
 
 /* False if there is none of that name. */

@@ -18,9 +18,10 @@
  *
  * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
  * sluice_core_watch.lock, sluice_stats.lock,
- * sluice_health.lock, sluice_rate_limit.lock, sluice_disk_gate.lock, and those of base/disk_clock
- * and the pool of base/buf.  lib/rpc has locks of its own, of which it holds none during a
- * callback, and none of ours is held while it is called.
+ * sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock, sluice_memory_budget.lock,
+ * sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.  lib/rpc has locks
+ * of its own, of which it holds none during a callback, and none of ours is held while it is
+ * called.
  *
  * Threads: constant while serving, except for what locks itself. */
 
@@ -31,6 +32,8 @@ struct sluice_freshness;
 struct sluice_health;
 struct sluice_jpeg_index_file;
 struct sluice_manifest;
+struct sluice_memory_budget;
+struct sluice_probes;
 struct sluice_rate_limit;
 struct sluice_stats;
 struct sluice_store;
@@ -48,8 +51,10 @@ struct sluice_context {
     struct sluice_stats *stats;
     struct sluice_disk_clock *disk;
     struct sluice_buf_pool *buffers;
+    struct sluice_memory_budget *memory;
     struct sluice_rate_limit *link;
     struct sluice_fetch *fetch;
+    struct sluice_probes *probes;
     struct sluice_health *health;
     size_t max_in_flight;
     uint64_t max_image_pixels, max_file_bytes;
@@ -69,7 +74,8 @@ struct sluice_method_list {
     const struct sluice_rpc_method *methods;
     size_t num_methods;
 };
-struct sluice_method_list sluice_offload_methods(void);       /* service.c: all but Fetch */
+struct sluice_method_list sluice_offload_methods(void);       /* service.c: all but these two */
+struct sluice_method_list sluice_probe_methods(void);         /* service_probe.c */
 struct sluice_method_list sluice_fetch_methods(void);         /* service_fetch.c */
 struct sluice_method_list sluice_data_transfer_methods(void); /* service_data_transfer.c */
 struct sluice_method_list sluice_health_methods(void);        /* health.c */

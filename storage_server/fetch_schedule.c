@@ -1,10 +1,12 @@
 #include "storage_server/fetch_stream.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
+#include "storage_server/memory_budget.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +21,11 @@
  * grant. */
 #define MAX_BACKLOG_REQUESTS 65536
 
-static void free_backlog(struct sluice_fetch_backlog *backlog)
+void sluice_fetch_free_backlog(struct sluice_fetch_stream *s, struct sluice_fetch_backlog *backlog)
 {
     while (backlog) {
         struct sluice_fetch_backlog *next = backlog->next;
+        sluice_memory_give(s->memory, backlog->charged);
         free(backlog->requests);
         free(backlog);
         backlog = next;
@@ -59,26 +62,111 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
     return &late->answer;
 }
 
-/* On a worker.  False: the watchdog has answered the request. */
-static bool work(struct sluice_fetch_job *job, void *worker)
+/* Bytes of pixels for each byte of an image's file whose size is not known yet: photographs as JPEG
+ * of quality 75 to 90 have 8 to 20. */
+#define PIXELS_PER_FILE_BYTE 16
+
+static const char *path_of(const struct sluice_fetch_job *job)
+{
+    return job->stream->context->manifest->entries[job->request.key.sample_id].path;
+}
+
+/* What the job and its reply take of the memory budget if its payload is a buffer for so many
+ * bytes. */
+static size_t charge_for(const struct sluice_fetch_job *job, size_t payload_bytes)
+{
+    return sizeof(*job) + sluice_buf_footprint(payload_bytes);
+}
+
+/* Charges the stream what the reply takes rather than what was expected.  False: so much more that
+ * there is no room for it. */
+static bool settle(struct sluice_fetch_job *job)
+{
+    struct sluice_fetch_stream *s = job->stream;
+    struct sluice_buf *payload = job->reply.payload;
+    const size_t bytes = payload ? charge_for(job, payload->capacity) : sizeof(*job);
+    if (bytes > job->charged &&
+        !sluice_memory_take(s->memory, bytes - job->charged, SLUICE_MEMORY_REPLY))
+        return false;
+    if (bytes < job->charged)
+        sluice_memory_give(s->memory, job->charged - bytes);
+    job->charged = sizeof(*job);
+    if (payload) /* given back when the transport lets go of it, which may be after the stream */
+        sluice_buf_on_last(payload, sluice_memory_give_hook, s->memory, bytes - sizeof(*job));
+
+    const size_t known = payload ? payload->len : 0;
+    pthread_mutex_lock(&s->lock);
+    s->in_flight_bytes += known - job->estimated_bytes; /* modulo 2^64: the sum is never below 0 */
+    pthread_mutex_unlock(&s->lock);
+    job->estimated_bytes = known;
+    return true;
+}
+
+static void drop_payload(struct sluice_wire_sample_reply *reply)
+{
+    sluice_buf_unref(reply->payload);
+    reply->payload = NULL;
+}
+
+/* Makes the reply, watched.  False: the watchdog has answered the request. */
+static bool make_reply(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
 {
     struct sluice_context *context = job->stream->context;
     struct sluice_err err = {0};
-    const uint64_t start_ns = sluice_clock_ns();
-    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
     job->watched = (struct sluice_watched){
-        .path = context->manifest->entries[job->request.key.sample_id].path,
-        .group = worker ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
+        .path = path_of(job),
+        .group = scratch ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
         .answer = make_answer,
     };
     const sluice_status status = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
-    if (status == SLUICE_OK)
-        sluice_fetch_answer(job, worker);
-    else
+    if (status != SLUICE_OK) {
         sluice_fetch_fail(job, status, err.text);
+        return true;
+    }
+    sluice_fetch_answer(job, scratch);
+    return sluice_watchdog_end(context->watchdog, &job->watched);
+}
+
+/* Answers, or where the reply is too large for the memory that is left, with the file.  False: the
+ * watchdog has answered. */
+static bool answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+{
+    if (!make_reply(job, scratch))
+        return false;
+    const bool is_short = job->reply.status == SLUICE_E_NO_MEMORY;
+    if (!is_short && settle(job))
+        return true;
+    drop_payload(&job->reply);
+    if (job->split || job->is_cut) {
+        job->split = 0;
+        job->is_cut = false;
+        job->reply.status = SLUICE_OK;
+        job->reply.error[0] = '\0';
+        job->reply.ops_done = 0;
+        job->reply.width = job->reply.height = job->reply.channels = 0;
+        if (!make_reply(job, scratch))
+            return false;
+        if (settle(job))
+            return true;
+        drop_payload(&job->reply);
+    }
+    job->reply.status = SLUICE_E_NO_MEMORY;
+    if (!job->reply.error[0])
+        snprintf(job->reply.error, sizeof(job->reply.error),
+                 "%.90s: the server has no memory left for this client now", path_of(job));
+    (void)settle(job);
+    return true;
+}
+
+/* False: as above. */
+static bool work(struct sluice_fetch_job *job, void *worker)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
+    const bool is_ours = answer(job, worker);
     job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
     job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
-    return status != SLUICE_OK || sluice_watchdog_end(context->watchdog, &job->watched);
+    return is_ours;
 }
 
 static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
@@ -129,6 +217,48 @@ static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_j
                   sluice_pipeline_can_crop_jpeg(s->pipeline);
 }
 
+/* How large the payload of the job's reply will be, as far as is known: at least its file's length,
+ * as that is what is read first and may be sent instead. */
+static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
+                               const struct sluice_fetch_job *job)
+{
+    const struct sluice_manifest *manifest = s->context->manifest;
+    if (job->request.key.sample_id >= manifest->num_entries)
+        return 0;
+    const struct sluice_manifest_entry *entry = &manifest->entries[job->request.key.sample_id];
+    const enum sluice_kind kind =
+        job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
+    uint64_t bytes = 0;
+    if (kind == SLUICE_KIND_F32)
+        bytes = sluice_pipeline_output_bytes(s->pipeline);
+    else if (kind == SLUICE_KIND_U8 && job->split > 1)
+        bytes = sluice_pipeline_u8_bytes(s->pipeline);
+    else if (kind == SLUICE_KIND_U8) /* the whole image */
+        bytes = entry->width ? (uint64_t)entry->width * entry->height * 3
+                             : entry->bytes * PIXELS_PER_FILE_BYTE;
+    return bytes > entry->bytes ? bytes : entry->bytes;
+}
+
+/* Takes memory for the job's work, or without its ops for the file.  False: there is neither. */
+static bool charge(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    if (job->charged)
+        return true;
+    size_t bytes = charge_for(job, (size_t)expected_bytes(s, job));
+    if (sluice_memory_take(s->memory, bytes, SLUICE_MEMORY_REPLY)) {
+        job->charged = bytes;
+        return true;
+    }
+    job->split = 0;
+    job->is_cut = false;
+    const size_t of_file = charge_for(job, (size_t)expected_bytes(s, job));
+    if (of_file < bytes && sluice_memory_take(s->memory, of_file, SLUICE_MEMORY_REPLY)) {
+        job->charged = of_file;
+        return true;
+    }
+    return false;
+}
+
 /* Under the lock: the next request of the backlog; NULL: no memory. */
 static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
 {
@@ -151,21 +281,11 @@ static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
         if (!s->backlog_first)
             s->backlog_end = &s->backlog_first;
         backlog->next = NULL;
-        free_backlog(backlog);
+        sluice_fetch_free_backlog(s, backlog);
     }
 
-    const struct sluice_manifest *manifest = s->context->manifest;
-    if (job->request.key.sample_id < manifest->num_entries) {
-        const uint64_t file_bytes = manifest->entries[job->request.key.sample_id].bytes;
-        const enum sluice_kind kind =
-            job->split ? sluice_pipeline_kind(s->pipeline, job->split) : SLUICE_KIND_FILE;
-        uint64_t bytes = kind == SLUICE_KIND_F32  ? sluice_pipeline_output_bytes(s->pipeline)
-                         : kind == SLUICE_KIND_U8 ? sluice_pipeline_u8_bytes(s->pipeline)
-                                                  : 0;
-        if (bytes < file_bytes)
-            bytes = file_bytes;
-        job->estimated_bytes = bytes < STREAM_BYTES ? bytes : STREAM_BYTES;
-    }
+    const uint64_t bytes = expected_bytes(s, job);
+    job->estimated_bytes = bytes < STREAM_BYTES ? bytes : STREAM_BYTES;
     s->num_working++;
     s->in_flight++;
     s->in_flight_bytes += job->estimated_bytes;
@@ -193,10 +313,7 @@ static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetc
     /* Set before it is submitted, as it belongs to another thread then. */
     job->split = 0;
     job->is_cut = false;
-    const sluice_status status = sluice_workers_try(workers, s->client, SLUICE_GROUP_IO, &job->job);
-    if (status != SLUICE_OK)
-        plan_work(s, job);
-    return status;
+    return sluice_workers_try(workers, s->client, SLUICE_GROUP_IO, &job->job);
 }
 
 /* Lets go of a job that nobody waits for. */
@@ -207,14 +324,49 @@ static void drop(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
     sluice_fetch_flush(s);
 }
 
-/* Hands the job over, or parks it and waits for room. */
+/* The job waits, so it is the stream's: parked before the wait, as the waiter may be called at
+ * once. */
+static void park(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    pthread_mutex_lock(&s->lock);
+    s->parked = job;
+    s->is_waiting = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void unpark(struct sluice_fetch_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->parked = NULL;
+    s->is_waiting = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Answers a request for which there will never be memory.  False: there may be. */
+static bool refuse_too_large(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
+{
+    const size_t bytes = charge_for(job, (size_t)expected_bytes(s, job));
+    if (sluice_memory_could_fit(s->context->memory, bytes))
+        return false;
+    job->reply.status = SLUICE_E_UNSUPPORTED;
+    snprintf(job->reply.error, sizeof(job->reply.error),
+             "%.90s: needs %zu bytes, more than --memory-limit allows", path_of(job), bytes);
+    sluice_fetch_make_ready(job);
+    sluice_fetch_flush(s);
+    return true;
+}
+
+/* Hands the job over, or parks it and waits for memory or for room in a queue. */
 static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     struct sluice_workers *workers = s->context->workers;
     sluice_fetch_stream_ref(s); /* the waiter's, if it has to wait */
     for (;;) {
         const uint64_t moment = sluice_workers_moment(workers);
-        const sluice_status status = hand_over(s, job);
+        const bool has_memory = charge(s, job);
+        if (!has_memory && refuse_too_large(s, job))
+            break;
+        const sluice_status status = has_memory ? hand_over(s, job) : SLUICE_E_AGAIN;
         if (status == SLUICE_OK)
             break;
         if (status != SLUICE_E_AGAIN) {
@@ -222,17 +374,15 @@ static void place(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
             break;
         }
 
-        /* Parked before the wait: the waiter may be called at once. */
-        pthread_mutex_lock(&s->lock);
-        s->parked = job;
-        s->is_waiting = true;
-        pthread_mutex_unlock(&s->lock);
-        if (sluice_workers_wait(workers, s->client, &s->waiter, moment))
+        const size_t bytes = charge_for(job, (size_t)expected_bytes(s, job)); /* of the file */
+        sluice_memory_give(s->memory, job->charged);
+        job->charged = 0;
+        plan_work(s, job);
+        park(s, job);
+        if (has_memory ? sluice_workers_wait(workers, s->client, &s->waiter, moment)
+                       : sluice_memory_wait(s->memory, bytes))
             return;
-        pthread_mutex_lock(&s->lock);
-        s->parked = NULL;
-        s->is_waiting = false;
-        pthread_mutex_unlock(&s->lock);
+        unpark(s);
     }
     sluice_fetch_stream_unref(s);
 }
@@ -275,7 +425,7 @@ static void dispatch(struct sluice_fetch_stream *s)
                 s->backlog_first = NULL;
                 s->backlog_end = &s->backlog_first;
                 s->backlog_requests = 0;
-                free_backlog(rest);
+                sluice_fetch_free_backlog(s, rest);
                 break;
             }
             const bool is_over = s->is_over;
@@ -312,6 +462,12 @@ void sluice_fetch_stream_advance(struct sluice_fetch_stream *s)
     sluice_fetch_flush(s);
     dispatch(s);
     sluice_fetch_stream_end_if_answered(s);
+}
+
+void sluice_fetch_on_memory(void *stream)
+{
+    struct sluice_fetch_stream *s = stream;
+    (void)sluice_fetch_on_room(&s->waiter);
 }
 
 bool sluice_fetch_on_room(struct sluice_waiter *waiter)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
+#include "storage_server/memory_budget.h"
 #include "storage_server/stats.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 void sluice_fetch_job_free(struct sluice_fetch_job *job)
 {
     sluice_wire_sample_reply_clear(&job->reply);
+    sluice_memory_give(job->stream->memory, job->charged);
     sluice_fetch_stream_unref(job->stream);
     free(job);
 }

@@ -4,6 +4,7 @@
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
+#include "storage_server/memory_budget.h"
 
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
         return;
     sluice_pipeline_destroy(s->pipeline);
     sluice_workers_leave(s->context->workers, s->client);
+    sluice_memory_close(s->memory);
     sluice_rpc_call_unref(s->call);
     pthread_mutex_destroy(&s->lock);
 #ifndef __clang_analyzer__ /* it does not understand reference counts and reports later uses */

@@ -37,6 +37,7 @@
  * Threads: any. */
 
 struct sluice_context;
+struct sluice_memory_holder;
 struct sluice_pipeline;
 struct sluice_rpc_call;
 struct sluice_scratch;
@@ -46,6 +47,7 @@ struct sluice_fetch_backlog {
     struct sluice_fetch_backlog *next;
     struct sluice_wire_sample_request *requests; /* owned */
     size_t num_requests, taken;
+    size_t charged; /* bytes of the memory budget */
     uint64_t received_ns;
 };
 
@@ -56,7 +58,8 @@ struct sluice_fetch_job {
     struct sluice_wire_sample_request request; /* its split at most num_ops */
     unsigned split;                            /* ops to run: what was asked for, or none */
     bool is_cut;                               /* no ops, but the JPEG cut to its crop's MCUs */
-    size_t estimated_bytes;                    /* of the reply */
+    size_t estimated_bytes;                    /* of the reply; when it is made, its own */
+    size_t charged;                            /* bytes of the memory budget; 0: not yet */
     uint64_t accepted_ns;
     struct sluice_wire_sample_reply reply;
     struct sluice_watched watched;    /* while a worker has it */
@@ -80,14 +83,15 @@ struct sluice_fetch_stream {
     bool is_half_closed;               /* the client asks for no more */
     bool is_over;                      /* finished by us, or lost: nothing more is sent */
     bool is_paused;
-    bool is_waiting; /* the waiter below is in line */
+    bool is_waiting; /* the waiter below is in line, or the memory's */
     bool is_dispatching, dispatch_again;
 
-    atomic_uint refs; /* the call, each job, the waiter in line, the list while stopping */
+    atomic_uint refs; /* the call, each job, a waiter in line, the list while stopping */
     struct sluice_context *context;    /* constant from here */
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
     struct sluice_waiter waiter;
+    struct sluice_memory_holder *memory;
     struct sluice_pipeline *pipeline; /* set with is_open, before any job */
     unsigned num_ops;
 
@@ -162,6 +166,9 @@ uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
  * stream; another one that comes meanwhile makes that one go round again and returns. */
 void sluice_fetch_stream_advance(struct sluice_fetch_stream *s);
 bool sluice_fetch_on_room(struct sluice_waiter *waiter); /* the stream's waiter's fn */
+void sluice_fetch_on_memory(void *stream);               /* the same of the memory's */
+/* The backlog and what it is charged. */
+void sluice_fetch_free_backlog(struct sluice_fetch_stream *s, struct sluice_fetch_backlog *backlog);
 /* The stream is over: its jobs that no worker has taken yet leave the queues. */
 void sluice_fetch_cancel(struct sluice_fetch_stream *s);
 

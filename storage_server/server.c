@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/disk_clock.h"
 #include "base/log.h"
 #include "datasets/freshness.h"
@@ -10,6 +11,9 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/health.h"
+#include "storage_server/memory_budget.h"
+#include "storage_server/memory_limit.h"
+#include "storage_server/peer.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/root_watch.h"
 #include "storage_server/service.h"
@@ -19,12 +23,10 @@
 #include "storage_server/workers.h"
 #include "wire/wire.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-/* Unused buffers that are kept for the next samples. */
-#define CACHED_BYTES (256u << 20)
 
 /* Requests are some 30 bytes each, a thousand to a message at most. */
 #define MAX_REQUEST_BYTES (256u << 10)
@@ -44,19 +46,39 @@ struct sluice_server {
     bool is_stopped;
 };
 
-static uint64_t pace(void *ctx, size_t bytes)
+static uint64_t pace(void *ctx, void *client, size_t bytes)
 {
     struct sluice_context *context = ctx;
-    return sluice_rate_limit_take(context->link, bytes, sluice_clock_ns());
+    return sluice_rate_limit_take(context->link, client, bytes, sluice_clock_ns());
+}
+
+/* Freed memory goes back to the system: the process comes near its limit. */
+static void trim(void *ctx)
+{
+    struct sluice_context *context = ctx;
+    sluice_buf_pool_trim(context->buffers);
+    malloc_trim(0);
+}
+
+static void *join_link(void *ctx, const char *peer)
+{
+    struct sluice_context *context = ctx;
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(peer, host);
+    return sluice_rate_limit_join(context->link, host);
+}
+
+static void leave_link(void *ctx, void *client)
+{
+    struct sluice_context *context = ctx;
+    sluice_rate_limit_leave(context->link, client);
 }
 
 static size_t gather_methods(struct sluice_rpc_method *methods)
 {
     const struct sluice_method_list lists[] = {
-        sluice_offload_methods(),
-        sluice_fetch_methods(),
-        sluice_data_transfer_methods(),
-        sluice_health_methods(),
+        sluice_offload_methods(),       sluice_probe_methods(),  sluice_fetch_methods(),
+        sluice_data_transfer_methods(), sluice_health_methods(),
     };
     size_t count = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lists); i++) {
@@ -75,6 +97,13 @@ static uint64_t fresh_seed(void)
     return seed;
 }
 
+static unsigned count_threads(const struct sluice_server_options *options)
+{
+    const unsigned prep =
+        options->prep_workers ? (unsigned)options->prep_workers : sluice_cpu_count();
+    return prep + (unsigned)options->io_workers + (unsigned)options->grpc_workers;
+}
+
 sluice_status sluice_server_create(const struct sluice_server_options *options,
                                    struct sluice_store *store, struct sluice_server **server,
                                    struct sluice_err *err)
@@ -85,6 +114,18 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
             store->destroy(store);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
     }
+    uint64_t memory_limit = options->memory_limit;
+    sluice_status status = SLUICE_OK;
+    if (!memory_limit)
+        status = sluice_memory_limit_default("", count_threads(options), &memory_limit, err);
+    if (status != SLUICE_OK) {
+        if (store)
+            store->destroy(store);
+        free(s);
+        return status;
+    }
+    sluice_memory_limit_apply(memory_limit);
+    const struct sluice_memory_parts memory = sluice_memory_limit_part(memory_limit);
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&s->stats, now_ns);
     s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
@@ -102,7 +143,6 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .transfer_seed = fresh_seed(),
     };
 
-    sluice_status status = SLUICE_OK;
     if (!store) {
         const struct sluice_store_file_options file_options = {
             .root = options->root,
@@ -125,10 +165,15 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         goto fail;
     sluice_hash128_hex(sluice_manifest_id(s->manifest), s->context.dataset_id);
 
-    status = sluice_buf_pool_create(CACHED_BYTES, &s->context.buffers, err);
+    status = sluice_buf_pool_create(memory.cached, &s->context.buffers, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    sluice_buf_pool_limit(s->context.buffers, memory.live);
     if (status == SLUICE_OK)
         status =
             sluice_fetch_create((uint64_t)(options->reply_wait_ms * 1e6), &s->context.fetch, err);
+    if (status == SLUICE_OK)
+        status = sluice_probes_create(&s->context.probes, err);
     if (status == SLUICE_OK)
         status = sluice_health_create(&s->context.health, err);
     if (status != SLUICE_OK)
@@ -159,6 +204,26 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status != SLUICE_OK)
         goto fail;
 
+    /* What the process has by now is what it is made of, and not its clients'. */
+    const uint64_t resident = sluice_memory_resident();
+    const struct sluice_memory_options budget = {
+        .bytes = memory.budget,
+        .most_resident = resident + memory_limit,
+        .resident = resident ? sluice_memory_resident : NULL,
+        .trim = trim,
+        .ctx = &s->context,
+    };
+    status = sluice_memory_budget_create(&budget, &s->context.memory, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    sluice_log(SLUICE_LOG_DEBUG,
+               "memory limit %llu MB beside the %llu MB at the start: %llu MB for clients, %llu MB "
+               "for running work, %llu MB of unused buffers, %llu MB for connections",
+               (unsigned long long)(memory_limit >> 20), (unsigned long long)(resident >> 20),
+               (unsigned long long)(memory.budget >> 20),
+               (unsigned long long)((memory.live - memory.budget) >> 20),
+               (unsigned long long)(memory.cached >> 20), (unsigned long long)(memory.grpc >> 20));
+
     const struct sluice_rpc_server_options rpc = {
         .listen = options->listen,
         .num_threads = (unsigned)options->grpc_workers,
@@ -166,7 +231,12 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .num_methods = gather_methods(s->methods),
         .ctx = &s->context,
         .max_receive_bytes = MAX_REQUEST_BYTES,
+        .max_connections = (unsigned)options->max_connections,
+        .max_connections_per_host = (unsigned)options->max_connections_per_host,
+        .memory_bytes = memory.grpc,
         .pace = options->link_bytes_per_s > 0 ? pace : NULL,
+        .pace_join = join_link,
+        .pace_leave = leave_link,
     };
     status = sluice_rpc_server_create(&rpc, &s->rpc, err);
     if (status != SLUICE_OK)
@@ -183,6 +253,12 @@ fail:
 int sluice_server_port(const struct sluice_server *server)
 {
     return sluice_rpc_server_port(server->rpc);
+}
+
+sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
+                                  struct sluice_err *err)
+{
+    return sluice_rpc_server_check(server->rpc, timeout_ms, err);
 }
 
 struct sluice_wire_stats sluice_server_stats(struct sluice_server *server)
@@ -221,6 +297,7 @@ void sluice_server_destroy(struct sluice_server *server)
     struct sluice_context *context = &server->context;
     if (server->rpc)
         sluice_server_stop(server);
+    sluice_memory_budget_close(context->memory); /* streams of waiters go before the workers */
     sluice_fetch_close(context->fetch);
     sluice_watchdog_stop(context->watchdog);
     sluice_root_watch_close(server->root);
@@ -229,7 +306,9 @@ void sluice_server_destroy(struct sluice_server *server)
     sluice_watchdog_destroy(context->watchdog);
     sluice_rpc_server_destroy(server->rpc);
     sluice_fetch_destroy(context->fetch);
+    sluice_probes_destroy(context->probes);
     sluice_health_destroy(context->health);
+    sluice_memory_budget_destroy(context->memory);
     sluice_buf_pool_destroy(context->buffers);
     if (context->store)
         context->store->destroy(context->store);

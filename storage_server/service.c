@@ -1,9 +1,7 @@
 #include "storage_server/service.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
@@ -17,10 +15,6 @@
 
 /* Rows of one ListSamples message: some 100 kB, far from any client's limit. */
 #define LIST_ROWS 1000
-
-#define PROBE_MAX_BYTES (1ull << 30)
-#define PROBE_MAX_MESSAGE (1u << 20)
-#define PROBE_DEFAULT_MESSAGE (256u << 10)
 
 /* Bytes that a stream which only sends keeps queued, so that the link is never idle. */
 #define STREAM_AHEAD_BYTES (1u << 20)
@@ -267,114 +261,6 @@ static void on_done_free_state(void *ctx, struct sluice_rpc_call *call)
     free(sluice_rpc_call_state(call));
 }
 
-/* --- Probe --- */
-
-struct probe {
-    uint64_t left;
-    uint32_t message_bytes;
-    struct sluice_buf *payload; /* message_bytes that do not compress */
-};
-
-static sluice_status make_payload(struct sluice_context *context, size_t len,
-                                  struct sluice_buf **payload, struct sluice_err *err)
-{
-    struct sluice_buf *buf;
-    const sluice_status status = sluice_buf_create(context->buffers, len, &buf, err);
-    if (status != SLUICE_OK)
-        return status;
-    struct sluice_rng rng = sluice_rng_init(len, 0, 0, 0);
-    for (size_t i = 0; i < len; i += 4) {
-        const uint32_t word = sluice_rng_u32(&rng);
-        memcpy(buf->data + i, &word, len - i < 4 ? len - i : 4);
-    }
-    buf->len = len;
-    *payload = buf;
-    return SLUICE_OK;
-}
-
-static void probe_more(struct sluice_context *context, struct sluice_rpc_call *call)
-{
-    struct probe *probe = sluice_rpc_call_state(call);
-    if (!probe)
-        return;
-    while (probe->left) {
-        if (sluice_rpc_call_queued_bytes(call) >= STREAM_AHEAD_BYTES)
-            return;
-        sluice_status status = SLUICE_OK;
-        struct sluice_err err = {0};
-        if (probe->left < probe->message_bytes) {
-            /* The last message is shorter.  It gets a buffer of its own, as earlier messages may
-             * still be sent from the long one. */
-            sluice_buf_unref(probe->payload);
-            probe->payload = NULL;
-            probe->message_bytes = (uint32_t)probe->left;
-            status = make_payload(context, probe->message_bytes, &probe->payload, &err);
-        }
-        struct sluice_message reply = {0};
-        if (status == SLUICE_OK)
-            status = sluice_wire_put_probe_reply(probe->payload, &reply, &err);
-        if (status == SLUICE_OK)
-            status = sluice_rpc_call_send(call, &reply);
-        if (status != SLUICE_OK) {
-            sluice_message_clear(&reply);
-            probe->left = 0;
-            finish_with(call, status, &err);
-            return;
-        }
-        probe->left -= probe->message_bytes;
-    }
-    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
-}
-
-static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
-{
-    struct sluice_context *context = ctx;
-    struct sluice_err err = {0};
-    uint64_t bytes;
-    uint32_t message_bytes;
-    if (sluice_rpc_call_state(call))
-        return;
-    if (sluice_wire_get_probe_request(message, &bytes, &message_bytes, &err) != SLUICE_OK) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
-        return;
-    }
-    if (!message_bytes)
-        message_bytes = PROBE_DEFAULT_MESSAGE;
-    if (bytes > PROBE_MAX_BYTES || message_bytes > PROBE_MAX_MESSAGE) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT,
-                               "a probe sends at most 1 GiB in messages of at most 1 MiB");
-        return;
-    }
-
-    struct probe *probe = calloc(1, sizeof(*probe));
-    sluice_status status = SLUICE_E_NO_MEMORY;
-    if (probe)
-        status = make_payload(context, message_bytes, &probe->payload, &err);
-    if (status != SLUICE_OK) {
-        free(probe);
-        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to probe with");
-        return;
-    }
-    probe->left = bytes;
-    probe->message_bytes = message_bytes;
-    sluice_rpc_call_set_state(call, probe);
-    probe_more(context, call);
-}
-
-static void on_probe_writable(void *ctx, struct sluice_rpc_call *call)
-{
-    probe_more(ctx, call);
-}
-
-static void on_probe_done(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    struct probe *probe = sluice_rpc_call_state(call);
-    if (probe)
-        sluice_buf_unref(probe->payload);
-    free(probe);
-}
-
 /* --- Stats --- */
 
 struct sluice_wire_stats sluice_context_stats(struct sluice_context *context)
@@ -418,12 +304,6 @@ struct sluice_method_list sluice_offload_methods(void)
          .on_half_close = on_half_close,
          .on_writable = on_list_writable,
          .on_done = on_done_free_state},
-        {.path = SLUICE_METHOD_PROBE,
-         .is_unary = true,
-         .on_message = on_probe,
-         .on_half_close = on_half_close,
-         .on_writable = on_probe_writable,
-         .on_done = on_probe_done},
         {.path = SLUICE_METHOD_STATS,
          .is_unary = true,
          .on_message = on_stats,

@@ -6,8 +6,9 @@
 
 #include <stdint.h>
 
-/* sluice.v1.Offload.  service.c answers what is about the server (Hello, ListSamples, Probe,
- * Stats), service_fetch.c and the files below it (fetch_stream.h) move the samples.
+/* sluice.v1.Offload.  service.c answers what is about the server (Hello, ListSamples, Stats),
+ * service_probe.c sends probes, one at a time to each client, service_fetch.c and the files below
+ * it (fetch_stream.h) move the samples.
  *
  * A Fetch stream, its requests and its replies:
  *
@@ -47,6 +48,12 @@ uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch);
 /* Ends the service's own thread, which may hold streams.  Once no call is left, and before the
  * workers go.  NULL is allowed. */
 void sluice_fetch_close(struct sluice_fetch *fetch);
+
+/* The probes under way. */
+struct sluice_probes;
+SLUICE_MUST_USE sluice_status sluice_probes_create(struct sluice_probes **probes,
+                                                   struct sluice_err *err);
+void sluice_probes_destroy(struct sluice_probes *probes); /* NULL is allowed; no call is left */
 
 /* What Hello and Fetch compare.  An empty text, a fingerprint of 0 and an empty dataset id
  * are not compared; *pipeline (owned by the caller) is NULL without a text. */

@@ -6,6 +6,8 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
+#include "storage_server/memory_budget.h"
+#include "storage_server/peer.h"
 #include "storage_server/sample_file.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
@@ -23,6 +25,11 @@ enum { PPROC_FILE = -1, PPROC_FLIPPED = 2, PPROC_NORMALIZED = 4 };
 #define DEFAULT_SIZE 224
 #define MAX_SIZE 4096
 
+/* Bytes of a file that is not in the manifest, and of pixels for each byte of an image's file,
+ * until they are known. */
+#define UNKNOWN_FILE_BYTES (1u << 20)
+#define PIXELS_PER_FILE_BYTE 16
+
 enum method { NOOFF, ALLOFF, PILOFF, SOPHON };
 
 /* Its references: the call until on_done, and the job until it has run or was cancelled. */
@@ -32,6 +39,8 @@ struct transfer {
     struct sluice_context *context;
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
+    struct sluice_memory_holder *memory;
+    size_t charged; /* bytes of the memory budget; 0: not yet */
     struct sluice_wire_data_request request;
     const char *path; /* relative to the root; within request.fname */
     size_t sample;    /* or SLUICE_NO_SAMPLE */
@@ -58,6 +67,8 @@ static void unref_transfer(struct transfer *t)
         return;
     sluice_wire_data_request_clear(&t->request);
     sluice_workers_leave(t->context->workers, t->client);
+    sluice_memory_give(t->memory, t->charged);
+    sluice_memory_close(t->memory);
     sluice_rpc_call_unref(t->call);
     free(t);
 }
@@ -86,6 +97,24 @@ static void label_of(const struct sluice_manifest *manifest, size_t sample, char
         snprintf(label, size, "%u", manifest->entries[sample].label);
     else
         snprintf(label, size, "-1");
+}
+
+/* What the call will hold, as far as is known: its file, and what becomes of it. */
+static size_t expected_charge(const struct transfer *t)
+{
+    const struct sluice_manifest *manifest = t->context->manifest;
+    const struct sluice_manifest_entry *entry =
+        t->sample == SLUICE_NO_SAMPLE ? NULL : &manifest->entries[t->sample];
+    const uint64_t file = entry ? entry->bytes : UNKNOWN_FILE_BYTES;
+    const uint64_t side = (uint64_t)(t->request.size ? t->request.size : DEFAULT_SIZE);
+    const uint64_t pixels = side * side * 3;
+    uint64_t bytes = file;
+    if (t->split == 1)
+        bytes = entry && entry->width ? (uint64_t)entry->width * entry->height * 3
+                                      : file * PIXELS_PER_FILE_BYTE;
+    else if (t->split)
+        bytes = t->split > PPROC_FLIPPED + 1 ? pixels * sizeof(float) : pixels;
+    return sizeof(*t) + sluice_buf_footprint(bytes > file ? bytes : file);
 }
 
 static enum sluice_rpc_code code_of(sluice_status status)
@@ -183,6 +212,22 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
     return &answer->answer;
 }
 
+/* Charges the call what its reply takes rather than what was expected.  The buffer gives it back.
+ */
+static sluice_status settle(struct transfer *t, struct sluice_buf *data, struct sluice_err *err)
+{
+    const size_t bytes = sizeof(*t) + sluice_buf_footprint(data->capacity);
+    if (bytes > t->charged &&
+        !sluice_memory_take(t->memory, bytes - t->charged, SLUICE_MEMORY_REPLY))
+        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+                           "the server has no memory left for this client now");
+    if (bytes < t->charged)
+        sluice_memory_give(t->memory, t->charged - bytes);
+    t->charged = sizeof(*t);
+    sluice_buf_on_last(data, sluice_memory_give_hook, t->memory, bytes - sizeof(*t));
+    return SLUICE_OK;
+}
+
 static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
 {
     struct transfer *t = SLUICE_CONTAINER_OF(base, struct transfer, job);
@@ -215,7 +260,9 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     }
     const bool is_ours = !is_watched || sluice_watchdog_end(watchdog, &t->watched);
     if (status == SLUICE_OK && is_ours) {
-        status = send_response(t, &sample, &err);
+        status = settle(t, sample.data, &err);
+        if (status == SLUICE_OK)
+            status = send_response(t, &sample, &err);
         code = sluice_rpc_code_from_status(status);
     }
     sluice_sample_clear(&sample);
@@ -234,9 +281,24 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     end_transfer(t);
 }
 
-/* Submits the job, or waits for room.  False: it waits. */
+/* Takes memory for the call.  False: it waits for some, and is called again. */
+static bool charge(struct transfer *t)
+{
+    const size_t bytes = expected_charge(t);
+    while (!t->charged && !atomic_load(&t->is_over)) {
+        if (sluice_memory_take(t->memory, bytes, SLUICE_MEMORY_REPLY))
+            t->charged = bytes;
+        else if (sluice_memory_wait(t->memory, bytes))
+            return false;
+    }
+    return true;
+}
+
+/* Submits the job, or waits for memory or room.  False: it waits. */
 static bool submit(struct transfer *t)
 {
+    if (!charge(t))
+        return false;
     struct sluice_workers *workers = t->context->workers;
     const enum sluice_worker_group group = t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO;
     for (;;) {
@@ -259,6 +321,11 @@ static bool submit(struct transfer *t)
 static bool on_room(struct sluice_waiter *waiter)
 {
     return submit(SLUICE_CONTAINER_OF(waiter, struct transfer, waiter));
+}
+
+static void on_memory(void *ctx)
+{
+    (void)submit(ctx);
 }
 
 /* Ops to run; false: refused, and the call is finished. */
@@ -316,7 +383,12 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     struct transfer *t = malloc(sizeof(*t));
     struct sluice_work_client *client =
         t ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
-    if (!client) {
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(sluice_rpc_call_peer(call), host);
+    struct sluice_memory_holder *memory =
+        client ? sluice_memory_open(context->memory, host, on_memory, t) : NULL;
+    if (!memory) {
+        sluice_workers_leave(context->workers, client);
         free(t);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
         sluice_wire_data_request_clear(&request);
@@ -328,6 +400,7 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .context = context,
         .call = sluice_rpc_call_ref(call),
         .client = client,
+        .memory = memory,
         .request = request,
         .path = path,
         .sample = sample_of(context->manifest, path),
@@ -339,6 +412,12 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     atomic_init(&t->is_answered, false);
     atomic_fetch_add(&context->open_transfers, 1);
     sluice_rpc_call_set_state(call, t);
+    if (!sluice_memory_could_fit(context->memory, expected_charge(t))) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_UNIMPLEMENTED,
+                               "needs more memory than --memory-limit allows");
+        end_transfer(t);
+        return;
+    }
     submit(t);
 }
 
@@ -358,6 +437,8 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
         (void)sluice_workers_cancel(context->workers, t->client,
                                     t->split ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO, is_job,
                                     &t->job);
+    if (sluice_memory_forget(t->memory))
+        end_transfer(t);
     unref_transfer(t);
 }
 

@@ -6,6 +6,8 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/fetch_stream.h"
+#include "storage_server/memory_budget.h"
+#include "storage_server/peer.h"
 #include "storage_server/stats.h"
 
 #include <stdlib.h>
@@ -50,9 +52,14 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
     struct sluice_fetch_stream *s = calloc(1, sizeof(*s));
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(sluice_rpc_call_peer(call), host);
+    struct sluice_memory_holder *memory =
+        s ? sluice_memory_open(context->memory, host, sluice_fetch_on_memory, s) : NULL;
     struct sluice_work_client *client =
-        s ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
+        memory ? sluice_workers_join(context->workers, sluice_rpc_call_peer(call)) : NULL;
     if (!client) {
+        sluice_memory_close(memory);
         free(s);
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a stream");
         return;
@@ -63,6 +70,7 @@ static void on_open(void *ctx, struct sluice_rpc_call *call)
     s->context = context;
     s->call = sluice_rpc_call_ref(call);
     s->client = client;
+    s->memory = memory;
     s->waiter.fn = sluice_fetch_on_room;
     atomic_init(&s->refs, 1);
     sluice_rpc_call_set_state(call, s);
@@ -129,16 +137,22 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     struct sluice_fetch_backlog *backlog = NULL;
     /* Requests after the stop are not accepted; credit still counts. */
     const bool is_stopping = atomic_load(&context->fetch->is_stopping);
+    const size_t charged = sizeof(*backlog) + request.num_samples * sizeof(*request.samples);
     if (request.num_samples && !is_stopping) {
         if (!s->is_open) {
             sluice_fetch_stream_end(s, SLUICE_RPC_INVALID_ARGUMENT,
                                     "the first message must hold a FetchOpen");
+        } else if (!sluice_memory_take(s->memory, charged, SLUICE_MEMORY_REQUEST)) {
+            sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED,
+                                    "this client's share of the server's memory is used up");
         } else if (!(backlog = malloc(sizeof(*backlog)))) {
+            sluice_memory_give(s->memory, charged);
             sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a request");
         } else {
             *backlog = (struct sluice_fetch_backlog){
                 .requests = request.samples,
                 .num_requests = request.num_samples,
+                .charged = charged,
                 .received_ns = sluice_clock_ns(),
             };
             sluice_workers_hear_worth(context->workers, s->client, request.cpu_worth);
@@ -226,6 +240,8 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
                    sluice_rpc_call_peer(call), unanswered);
     sluice_stats_stream_closed(context->stats);
     sluice_fetch_cancel(s);
+    if (sluice_memory_forget(s->memory))
+        sluice_fetch_on_memory(s);
     sluice_fetch_stream_advance(s); /* drops the requests that are left */
     sluice_fetch_stream_unref(s);
 }

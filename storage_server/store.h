@@ -38,9 +38,9 @@ struct sluice_store {
      *
      * SLUICE_E_INVALID: the path leaves the root, by itself or over a link (counted as
      * refused); SLUICE_E_NOT_FOUND: the root is there and the file is not;
-     * SLUICE_E_UNSUPPORTED: no regular file; SLUICE_E_STALE: it changed while it was read;
-     * SLUICE_E_NO_MEMORY: larger than the limit, or no memory; SLUICE_E_CORRUPT: empty;
-     * SLUICE_E_IO: the system said no. */
+     * SLUICE_E_UNSUPPORTED: no regular file, or larger than the limit; SLUICE_E_STALE: it changed
+     * while it was read; SLUICE_E_NO_MEMORY; SLUICE_E_CORRUPT: empty; SLUICE_E_IO: the system said
+     * no. */
     sluice_status (*read)(struct sluice_store *store, const char *path,
                           struct sluice_buf_pool *pool, struct sluice_buf **file,
                           struct sluice_err *err);

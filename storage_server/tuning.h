@@ -50,6 +50,50 @@
 /* s.  The search rises for no longer than this from one update to the next.  Not swept, either. */
 #define CPU_PRICE_MAX_RISE_S 0.25
 
+/* --- memory_budget.c, memory_limit.c --- */
+
+/* A client may hold so many times what is free: one alone 2/3 of the budget, two 2/5 each.  Chosen
+ * so that a newcomer finds a third at once.  1: one alone has half; 4: four fifths, and a newcomer
+ * a fifth. */
+#define MEMORY_SHARE 2u
+
+/* The same for requests that wait: above MEMORY_SHARE, so that replies never keep a client from
+ * asking.  With 4, a tenth of the budget is left for requests where replies find no room. */
+#define MEMORY_REQUEST_SHARE 4u
+
+/* ns between two looks at the size of the process: what 10 Gbit/s can add meanwhile is 60 MB. */
+#define MEMORY_MEASURE_NS 50000000u
+
+/* While less than this part of the budget is held nobody looks. */
+#define MEMORY_UNWATCHED_PART 8u
+
+/* What --memory-limit is made of, in sixteenths: the budget, running work beside it, unused
+ * buffers, gRPC.  The rest is for what malloc cannot use.  Chosen by
+ * tests/torture/test_memory_limit.py. */
+#define MEMORY_BUDGET_16THS 7u
+#define MEMORY_WORK_16THS 3u
+#define MEMORY_CACHE_16THS 2u
+#define MEMORY_GRPC_16THS 2u
+
+/* Bytes.  More unused buffers than this do not pay: what some hundred samples in flight need. */
+#define MEMORY_MAX_CACHE_BYTES (256u << 20)
+
+/* Bytes.  With less the server does not start: a batch of photographs does not fit. */
+#define MEMORY_LEAST_LIMIT (32u << 20)
+
+/* malloc returns the top of its heap to the system when this part of the limit is free there, and
+ * takes blocks above that part from the system one by one; never later or above than this, which
+ * sluice_rpc_process_init() says why. */
+#define MEMORY_TRIM_PART 16u
+#define MEMORY_MOST_TRIM (1u << 30)
+#define MEMORY_MMAP_PART 256u
+#define MEMORY_MOST_MMAP (32u << 20)
+
+/* Bytes of address space that a thread takes beside its stack, and threads that gRPC and others
+ * start: where RLIMIT_AS is set. */
+#define MEMORY_THREAD_BYTES (1u << 20)
+#define MEMORY_OTHER_THREADS 12u
+
 /* --- cpu_market.c --- */
 
 /* ns between two prices.  cpu_price.h: below 100 ms the spacing makes no difference; each update

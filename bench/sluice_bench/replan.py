@@ -142,7 +142,7 @@ class Epoch:
         out = self.process.stdout.read()
         self.reader.join()
         Epoch.running.remove(self.process)
-        if self.process.wait() != 0:
+        if self.process.wait() not in (0, 128 + signal.SIGTERM):
             sys.exit(f"offload_train ended with {self.process.returncode}: {self.last_line}")
         self.report = json.loads(out.splitlines()[-1]) if out.strip() else None
         return self

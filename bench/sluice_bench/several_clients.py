@@ -200,7 +200,7 @@ class Client:
     def wait(self):
         out = self.process.stdout.read()
         self.reader.join()
-        if self.process.wait() != 0:
+        if self.process.wait() not in (0, 128 + signal.SIGTERM):
             sys.exit(f"offload_train ended with {self.process.returncode}: {self.last_line}")
         self.report = json.loads(out.splitlines()[-1]) if out.strip() else None
 

@@ -1,45 +1,43 @@
 #include "compute_client/load/batch_log.h"
 
-#include <errno.h>
+#include "base/clock.h"
+#include "base/line_writer.h"
+
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of lines that are written together, and nanoseconds after which fewer are. */
+#define MANY_BYTES 4096
+#define LONG_NS 1000000000u
+
 struct sluice_batch_log {
-    FILE *file;
-    char *path;
+    struct sluice_line_writer *writer;
+    uint64_t written_ns; /* or tried */
 };
 
-static sluice_status fail(const struct sluice_batch_log *log, struct sluice_err *err)
+static void SLUICE_PRINTF(3, 4) append(char *text, size_t capacity, const char *fmt, ...)
 {
-    return sluice_fail(err, SLUICE_E_IO, "cannot write %s: %s", log->path, strerror(errno));
+    const size_t used = strlen(text);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text + used, capacity - used, fmt, args);
+    va_end(args);
 }
 
 sluice_status sluice_batch_log_open(const char *path, struct sluice_batch_log **out,
                                     struct sluice_err *err)
 {
     struct sluice_batch_log *log = calloc(1, sizeof(*log));
-    if (log)
-        log->path = strdup(path);
-    if (!log || !log->path) {
-        free(log);
+    if (!log)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the log of batches");
-    }
-    log->file = fopen(path, "we");
-    sluice_status status = log->file ? SLUICE_OK : fail(log, err);
-    if (status == SLUICE_OK && fputs("epoch,batch,phase,samples", log->file) == EOF)
-        status = fail(log, err);
-    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS) {
-        if (status == SLUICE_OK &&
-            fprintf(log->file, ",%s_s", sluice_stall_name((enum sluice_resource)i)) < 0)
-            status = fail(log, err);
-    }
-    if (status == SLUICE_OK && fputs(",bound_by\n", log->file) == EOF)
-        status = fail(log, err);
+    char header[512] = "epoch,batch,phase,samples";
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS)
+        append(header, sizeof(header), ",%s_s", sluice_stall_name((enum sluice_resource)i));
+    append(header, sizeof(header), ",bound_by\n");
+    const sluice_status status = sluice_line_writer_open(path, -1, path, header, &log->writer, err);
     if (status != SLUICE_OK) {
-        if (log->file)
-            fclose(log->file);
-        free(log->path);
         free(log);
         return status;
     }
@@ -47,31 +45,32 @@ sluice_status sluice_batch_log_open(const char *path, struct sluice_batch_log **
     return SLUICE_OK;
 }
 
-sluice_status sluice_batch_log_add(struct sluice_batch_log *log,
-                                   const struct sluice_batch_entry *entry, struct sluice_err *err)
+void sluice_batch_log_add(struct sluice_batch_log *log, const struct sluice_batch_entry *entry)
 {
     if (!log)
-        return SLUICE_OK;
-    if (fprintf(log->file, "%llu,%llu,%s,%u", (unsigned long long)entry->epoch,
-                (unsigned long long)entry->batch, entry->is_evaluation ? "val" : "train",
-                entry->samples) < 0)
-        return fail(log, err);
-    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS) {
-        if (fprintf(log->file, ",%.6f", (double)entry->stall_ns[i] * 1e-9) < 0)
-            return fail(log, err);
+        return;
+    char line[512] = "";
+    append(line, sizeof(line), "%llu,%llu,%s,%u", (unsigned long long)entry->epoch,
+           (unsigned long long)entry->batch, entry->is_evaluation ? "val" : "train",
+           entry->samples);
+    SLUICE_EACH_RESOURCE (i, SLUICE_STALLS)
+        append(line, sizeof(line), ",%.6f", (double)entry->stall_ns[i] * 1e-9);
+    append(line, sizeof(line), ",%s\n", sluice_stall_name(sluice_stall_largest(entry->stall_ns)));
+    sluice_line_writer_add(log->writer, line);
+    const uint64_t now = sluice_clock_ns();
+    const uint64_t waiting = sluice_line_writer_waiting(log->writer);
+    /* Not for each line of a file that cannot be written. */
+    if ((waiting >= MANY_BYTES && waiting < 2 * MANY_BYTES) || now - log->written_ns >= LONG_NS) {
+        sluice_line_writer_flush(log->writer);
+        log->written_ns = now;
     }
-    if (fprintf(log->file, ",%s\n", sluice_stall_name(sluice_stall_largest(entry->stall_ns))) < 0)
-        return fail(log, err);
-    return SLUICE_OK;
 }
 
 sluice_status sluice_batch_log_close(struct sluice_batch_log *log, struct sluice_err *err)
 {
     if (!log)
         return SLUICE_OK;
-    const int failed = fclose(log->file);
-    const sluice_status status = failed ? fail(log, err) : SLUICE_OK;
-    free(log->path);
+    const sluice_status status = sluice_line_writer_close(log->writer, err);
     free(log);
     return status;
 }

@@ -26,12 +26,11 @@ struct sluice_batch_entry {
      */
     uint64_t stall_ns[SLUICE_NUM_RESOURCES];
 };
-/* A NULL log is allowed and does nothing. */
-SLUICE_MUST_USE sluice_status sluice_batch_log_add(struct sluice_batch_log *log,
-                                                   const struct sluice_batch_entry *entry,
-                                                   struct sluice_err *err);
+/* A line that cannot be written is kept and tried again (base/line_writer.h).  A NULL log is
+ * allowed and does nothing. */
+void sluice_batch_log_add(struct sluice_batch_log *log, const struct sluice_batch_entry *entry);
 
-/* Fails if a line could not be written to the file.  NULL is allowed. */
+/* Fails if lines are missing in the file.  NULL is allowed. */
 SLUICE_MUST_USE sluice_status sluice_batch_log_close(struct sluice_batch_log *log,
                                                      struct sluice_err *err);
 

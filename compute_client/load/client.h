@@ -46,8 +46,17 @@ SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_op
 /* Destroy every stream on its channel first.  NULL is allowed. */
 void sluice_client_destroy(struct sluice_client *client);
 
-/* Ends every wait with SLUICE_E_CLOSED, now and later. */
+/* Ends every wait and every call with SLUICE_E_CLOSED, now and later.  A stream on its channel
+ * ends, too. */
 void sluice_client_stop(struct sluice_client *client);
+bool sluice_client_is_stopped(struct sluice_client *client);
+
+/* From here on messages of at most max_bytes are taken; a larger one ends its call before its bytes
+ * are read.  Until then they are at most 8 MiB: enough for every call but Fetch.  It connects anew,
+ * as gRPC fixes the bound with the channel, so no call may be under way. */
+SLUICE_MUST_USE sluice_status sluice_client_bound_messages(struct sluice_client *client,
+                                                           size_t max_bytes,
+                                                           struct sluice_err *err);
 
 struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); /* borrowed */
 const char *sluice_client_target(const struct sluice_client *client);

@@ -3,12 +3,34 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "compute_client/load/choice.h"
 #include "compute_client/load/fetcher_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A message of ours holds at most this much, or one reply that is larger (docs/PROTOCOL.md). */
+#define SHARED_MESSAGE_BYTES (1u << 20)
+
+/* bytes/s: 1 Mbit/s.  A link below it needs a longer --sample-timeout: what comes of a message
+ * before its end is not seen. */
+#define SLOWEST_LINK_BYTES_PER_S 125000
+
+/* A person who watches is told of a silence, and then as often again. */
+#define TELL_QUIET_NS 10000000000ull
+
+/* The owner looks so often within a timeout whether a request was passed: replies need not wake it
+ * then, and it acts by a tenth of the timeout late at most. */
+#define LOOKS_IN_TIMEOUT 10
+
+/* How often a sample is blamed for the end of a stream (fetcher.h) until it is asked for as a file,
+ * and until it is given up.  With a link that is cut within one in seven of its replies, as where
+ * it is cut every 4 MB and a sample has 600 kB, five times in a row hit one lone sample in 17,000;
+ * where the last three are files of 100 kB, one in 800,000. */
+#define BLAMES_BEFORE_RAW 2
+#define BLAMES_BEFORE_END 5
 
 static struct fetcher *fetcher_of(struct sluice_source *source)
 {
@@ -48,10 +70,12 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
      * granted when they are consumed. */
     f->grant_bytes = 0;
     const uint64_t window = f->held_bytes < f->window_bytes ? f->window_bytes - f->held_bytes : 1;
-    f->is_stream_lost = false;
+    f->credit_bytes = (int64_t)window;
+    f->is_stream_lost = f->is_silent = false;
     pthread_mutex_unlock(&f->lock);
     f->broken = (struct sluice_err){0};
     f->max_in_flight = info.max_in_flight;
+    f->max_file_bytes = info.max_file_bytes;
 
     *is_passing = true; /* from here on only the network can fail */
     const struct sluice_rpc_stream_events events = {
@@ -114,6 +138,49 @@ static bool connect_or_wait(struct fetcher *f)
     return true;
 }
 
+/* Answers a request that gets no sample.  Called and left under the lock. */
+static void answer_failed(struct fetcher *f, struct sluice_pending *pending, sluice_status status,
+                          const char *text)
+{
+    struct sluice_source_result result = {
+        .ticket = pending->item.ticket,
+        .status = status,
+        .backlog_ns = pending->sent_ns - pending->accepted_ns,
+    };
+    snprintf(result.error, sizeof(result.error), "%s", text);
+    sluice_pending_finish(&f->pending, pending);
+    f->has_progress = true;
+    pthread_mutex_unlock(&f->lock);
+    f->events.on_result(f->events.ctx, &result);
+    pthread_mutex_lock(&f->lock);
+}
+
+/* Called and left under the lock: a sent request has waited for too long. */
+static void give_up_on(struct fetcher *f, struct sluice_pending *pending)
+{
+    char text[64];
+    snprintf(text, sizeof(text), "no answer within %.3g s", (double)f->timeout_ns * 1e-9);
+    pending->asks_raw = true;
+    if (!fetcher_ask_again(f, pending, SLUICE_E_IO, text))
+        answer_failed(f, pending, SLUICE_E_IO, text);
+}
+
+/* Called and left under the lock, after the stream has ended: blames the request that was alone. */
+static void blame(struct fetcher *f)
+{
+    struct sluice_pending *pending = sluice_pending_oldest(&f->pending);
+    if (f->pending.num_sent != 1)
+        return;
+    pending->num_blamed++;
+    if (pending->num_blamed >= BLAMES_BEFORE_RAW)
+        pending->asks_raw = true;
+    if (pending->num_blamed < BLAMES_BEFORE_END)
+        return;
+    char text[64];
+    snprintf(text, sizeof(text), "its answer ended the connection %u times", pending->num_blamed);
+    answer_failed(f, pending, SLUICE_E_INTERNAL, text);
+}
+
 /* The stream has ended: prepares for a new one.  False: the source has failed for good. */
 static bool after_loss(struct fetcher *f)
 {
@@ -121,17 +188,31 @@ static bool after_loss(struct fetcher *f)
     f->stream = NULL;
 
     pthread_mutex_lock(&f->lock);
+    const bool is_silent = f->is_silent;
     const enum sluice_rpc_code code = f->lost_code;
     char text[320];
     snprintf(text, sizeof(text), "%s: %s", sluice_client_target(f->client), f->lost_text);
+    if (is_silent) {
+        struct sluice_pending *pending;
+        while ((pending = sluice_pending_oldest(&f->pending)))
+            give_up_on(f, pending);
+    } else {
+        blame(f);
+    }
     if (f->has_progress)
         sluice_retry_succeeded(&f->retry);
     f->has_progress = false;
     const bool is_needed = !sluice_pending_is_empty(&f->pending);
     f->stats.repeated += sluice_pending_lose(&f->pending);
     f->stats.lost_streams++;
+    f->may_send = 1;
     pthread_mutex_unlock(&f->lock);
 
+    if (is_silent) {
+        /* The requests have their own deadlines; the server answers Hello, or it does not. */
+        sluice_log(SLUICE_LOG_WARN, "%s; another stream is opened", text);
+        return true;
+    }
     if (!sluice_client_is_passing(code)) {
         give_up(f, sluice_rpc_code_to_status(code), text);
         return false;
@@ -148,7 +229,7 @@ static bool after_loss(struct fetcher *f)
         give_up(f, SLUICE_E_IO, text);
         return false;
     }
-    if (is_first)
+    if (is_first && !sluice_client_is_stopped(f->client))
         sluice_log(SLUICE_LOG_WARN, "lost the stream to %s; trying for up to %.0f s", text,
                    sluice_client_retry_for_s(f->client));
     wait_closed(f, now + wait);
@@ -160,15 +241,18 @@ static size_t gather_requests(struct fetcher *f)
 {
     size_t count = 0;
     const uint64_t now = sluice_clock_ns();
-    while (count < FETCHER_MAX_PER_MESSAGE && f->pending.num_sent < f->max_in_flight) {
+    if (f->pending.num_sent == 0)
+        f->quiet_since_ns = now;
+    while (count < FETCHER_MAX_PER_MESSAGE && f->pending.num_sent < f->max_in_flight &&
+           f->pending.num_sent < f->may_send) {
         const struct sluice_pending *pending = sluice_pending_send(&f->pending, now);
         if (!pending)
             break;
         f->batch[count++] = (struct sluice_wire_sample_request){
             .request_id = pending->request_id,
             .key = pending->item.key,
-            .split = pending->item.split,
-            .form = pending->item.form,
+            .split = pending->asks_raw ? 0 : pending->item.split,
+            .form = pending->asks_raw ? SLUICE_FORM_RAW : pending->item.form,
         };
     }
     return count;
@@ -205,6 +289,77 @@ static void tell_again(struct fetcher *f)
     pthread_mutex_lock(&f->lock);
 }
 
+/* Under the lock: takes what was consumed as a grant, if it is a quarter of the window. */
+static uint64_t take_grant(struct fetcher *f)
+{
+    if (f->grant_bytes < (f->window_bytes + 3) / 4)
+        return 0;
+    const uint64_t grant = f->grant_bytes;
+    f->grant_bytes = 0;
+    if (f->credit_bytes <= 0 && f->credit_bytes + (int64_t)grant > 0)
+        f->credit_since_ns = f->quiet_since_ns = sluice_clock_ns();
+    f->credit_bytes += (int64_t)grant;
+    return grant;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Under the lock: when the silence of the stream has lasted for too long. */
+static uint64_t silence_end_ns(const struct fetcher *f)
+{
+    uint64_t bytes = later(SHARED_MESSAGE_BYTES, f->pending.most_bytes);
+    if (bytes > f->pending.sent_bytes)
+        bytes = f->pending.sent_bytes;
+    return f->quiet_since_ns + f->timeout_ns +
+           (uint64_t)((double)bytes * 1e9 / SLOWEST_LINK_BYTES_PER_S);
+}
+
+/* Called and left under the lock: acts if the server owes an answer for too long (fetcher.h), and
+ * returns true then.  If not, *until_ns is when to look again, if that was later. */
+static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
+{
+    struct sluice_pending *oldest = sluice_pending_oldest(&f->pending);
+    if (!oldest || f->credit_bytes <= 0)
+        return false;
+    const uint64_t now = sluice_clock_ns();
+    const uint64_t tell_ns = later(f->quiet_since_ns, f->quiet_told_ns) + TELL_QUIET_NS;
+    if (now >= tell_ns) {
+        const double quiet_s = (double)(now - f->quiet_since_ns) * 1e-9;
+        const size_t count = f->pending.num_sent;
+        f->quiet_told_ns = now;
+        pthread_mutex_unlock(&f->lock);
+        sluice_log(SLUICE_LOG_WARN, "no answer from %s for %.0f s; %zu sample%s waited for",
+                   sluice_client_target(f->client), quiet_s, count, count == 1 ? " is" : "s are");
+        pthread_mutex_lock(&f->lock);
+        return true;
+    }
+    if (tell_ns < *until_ns)
+        *until_ns = tell_ns;
+    if (f->timeout_ns == 0)
+        return false;
+    const uint64_t passed_ns = oldest->passed_ns
+                                   ? later(oldest->passed_ns, f->credit_since_ns) + f->timeout_ns
+                                   : UINT64_MAX;
+    if (now >= passed_ns) {
+        give_up_on(f, oldest);
+        return true;
+    }
+    const uint64_t silent_ns = silence_end_ns(f);
+    if (now >= silent_ns) {
+        f->is_stream_lost = f->is_silent = true;
+        snprintf(f->lost_text, sizeof(f->lost_text), "no answer for %.3g s",
+                 (double)(now - f->quiet_since_ns) * 1e-9);
+        return true;
+    }
+    const uint64_t look_ns = now + f->timeout_ns / LOOKS_IN_TIMEOUT;
+    if (look_ns < *until_ns)
+        *until_ns = look_ns;
+    return false;
+}
+
 static void *owner_main(void *ctx)
 {
     struct fetcher *f = ctx;
@@ -230,10 +385,13 @@ static void *owner_main(void *ctx)
             pthread_mutex_lock(&f->lock);
             continue;
         }
+        uint64_t until_ns = next_due ? next_due : UINT64_MAX;
+        const uint64_t tell_ns = sluice_again_due_ns(&f->again);
+        if (tell_ns && tell_ns < until_ns)
+            until_ns = tell_ns;
         if (f->stream) {
             const size_t count = gather_requests(f);
-            const uint64_t grant = f->grant_bytes >= (f->window_bytes + 3) / 4 ? f->grant_bytes : 0;
-            f->grant_bytes -= grant;
+            const uint64_t grant = take_grant(f);
             if (count > 0 || grant > 0) {
                 const double storage_worth = f->storage_worth;
                 pthread_mutex_unlock(&f->lock);
@@ -241,17 +399,25 @@ static void *owner_main(void *ctx)
                 pthread_mutex_lock(&f->lock);
                 continue;
             }
+            if (watch_stream(f, &until_ns))
+                continue;
         }
-        if (next_due)
-            sluice_cond_wait_until(&f->changed, &f->lock, next_due);
-        else
-            pthread_cond_wait(&f->changed, &f->lock);
+        (void)sluice_cond_wait_until(&f->changed, &f->lock, until_ns);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
 }
 
 /* --- struct sluice_source --- */
+
+/* About how much the item's payload has: what was asked for, or the file. */
+static uint64_t payload_bytes(const struct fetcher *f, const struct sluice_source_item *item)
+{
+    const struct sluice_choice choice = {.split = (uint8_t)item->split,
+                                         .form = (uint8_t)item->form};
+    return later(item->file_bytes,
+                 sluice_choice_bytes(f->pipeline, choice, (size_t)item->file_bytes));
+}
 
 static sluice_status fetcher_request(struct sluice_source *source,
                                      const struct sluice_source_item *items, size_t num_items)
@@ -265,7 +431,8 @@ static sluice_status fetcher_request(struct sluice_source *source,
     const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
         f->storage_worth = items[i].storage_worth;
-        sluice_pending_accept(&f->pending, &items[i], sluice_client_retry_for_s(f->client), now);
+        sluice_pending_accept(&f->pending, &items[i], payload_bytes(f, &items[i]),
+                              sluice_client_retry_for_s(f->client), now);
     }
     pthread_cond_signal(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -339,6 +506,8 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     f->pipeline = options->pipeline;
     snprintf(f->dataset_id, sizeof(f->dataset_id), "%s", options->dataset_id);
     f->window_bytes = options->window_bytes;
+    f->timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9);
+    f->may_send = options->max_items;
     f->follows_price = options->follows_price;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;

@@ -15,11 +15,36 @@
  * request id, so a late or repeated reply matches no pending request and is dropped.  When the
  * stream is lost, the fetcher calls Hello (which fails if the server now has another pipeline or
  * dataset), opens a new stream and sends every unanswered request again.  So each sample is
- * delivered exactly once.  A request is also sent again after a reply with SLUICE_E_AGAIN or
- * SLUICE_E_CLOSED.  on_failed comes when no sample was answered for the client's retry_for_s.
+ * delivered exactly once.  on_failed comes when no sample was answered for the client's
+ * retry_for_s.
+ *
+ * A request is also sent again, with backoff (retry.h), after a failure that may pass
+ * (sluice_retry_is_worth()), and after a reply that does not fit it.  When its own deadline,
+ * retry_for_s after its first failure, is over, the failure is its answer.
+ *
+ * Silence.  A request fails ("no answer within ...") in two cases:
+ * - It was passed: the server answered one that was sent later, and after sample_timeout_s not yet
+ *   this one.  It is asked for again under a new id, and as a file: reading may be all right where
+ *   decoding hangs.  The time in the server's backlog or behind others on a slow link does not
+ *   count, as replies to later requests wait there as well.
+ * - The server answered nothing for sample_timeout_s and the time that the largest message under
+ * way takes at 1 Mbit/s.  Then all requests under way fail, and the stream with them. No time
+ * counts while the server has no credit: then it is the receiver who holds it up.
+ *
+ * A sample that ends the connection.  After a lost stream one request is under way, then 2, 4 and
+ * so on as they are answered (slow start), lowest ticket first.  So if one sample is to blame, it
+ * is soon alone when the stream ends, and only then it is blamed.  A restarted server costs some
+ * round trips.  A sample that is blamed twice is asked for as a file; after three times more it is
+ * named and answered with SLUICE_E_INTERNAL.  Why so many: a link or a server that breaks at random
+ * may hit a lone request as well, but hardly five times the same.
  *
  * Credit-based flow control: the server may have sent at most window_bytes of payload that the
  * receiver has not consumed.  Consumed bytes are granted again in quarters of window_bytes.
+ *
+ * The server is not trusted.  A payload that begins above its credit ends the stream.  A file that
+ * is longer than the list says (or, if that says nothing, than the server's limit), pixels that do
+ * not fit the pipeline, and more ops than were asked for are failures of that request.  Replies
+ * that nobody asked for count as no answer.
  *
  * One thread, the owner, opens the stream, sends, grants and opens it again.  All other threads
  * only change the fields under the lock, and signal the owner.
@@ -28,7 +53,7 @@
  *                    |                    |
  *     UNSENT list <--+      grant_bytes <-+        <- under the lock
  *         |                    |
- *      [ owner thread: connect, send, grant, re-open ] ---> server
+ *      [ owner thread: connect, send, grant, watch, re-open ] ---> server
  *                                                             |
  *      on_result <--- pending table <--- completion thread <--+  */
 
@@ -38,6 +63,7 @@ struct sluice_fetcher_options {
     const char *dataset_id;                 /* 32 hex digits, or "": any; copied */
     size_t max_items;                       /* unanswered at once, < 2^20 */
     uint64_t window_bytes;                  /* > 0 */
+    double sample_timeout_s;                /* 0: wait for ever */
     bool follows_price;                     /* the chooser plans by the server's CPU price */
     uint64_t max_image_pixels;              /* for checking what arrives; 0: no limit */
     struct sluice_source_events events;

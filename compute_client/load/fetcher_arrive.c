@@ -1,13 +1,17 @@
 #include "base/clock.h"
 #include "compute_client/load/fetcher_state.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 /* What arrives on the stream, on the channel's completion thread. */
 
-/* No server of ours sends a larger payload: its own limits are lower. */
-#define MAX_PAYLOAD_BYTES ((size_t)512 << 20)
+/* Of a file whose length nobody says. */
+#define DEFAULT_MAX_FILE_BYTES ((uint64_t)512 << 20)
+
+/* A cut JPEG is smaller than its file, but for the segment that says where it was cut. */
+#define CUT_MARGIN_BYTES 4096
 
 static sluice_status make_sample(const struct fetcher *f, const struct sluice_source_item *item,
                                  const struct sluice_wire_sample_reply *reply,
@@ -18,10 +22,22 @@ static sluice_status make_sample(const struct fetcher *f, const struct sluice_so
         [SLUICE_FORM_U8] = SLUICE_KIND_U8,    [SLUICE_FORM_U8_PACKED] = SLUICE_KIND_U8,
         [SLUICE_FORM_F32] = SLUICE_KIND_F32,
     };
-    if (reply->ops_done > sluice_pipeline_num_ops(f->pipeline) ||
+    if (reply->ops_done > item->split ||
         sluice_pipeline_kind(f->pipeline, reply->ops_done) != kinds[reply->form])
-        return sluice_fail(err, SLUICE_E_CORRUPT, "the reply says %s after %u ops",
-                           sluice_form_name(reply->form), reply->ops_done);
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "the reply says %s after %u ops; asked for were %u",
+                           sluice_form_name(reply->form), reply->ops_done, item->split);
+    if (kinds[reply->form] == SLUICE_KIND_FILE) {
+        uint64_t most = item->file_bytes    ? item->file_bytes
+                        : f->max_file_bytes ? f->max_file_bytes
+                                            : DEFAULT_MAX_FILE_BYTES;
+        if (reply->form == SLUICE_FORM_JPEG_CROP)
+            most += CUT_MARGIN_BYTES;
+        if (sluice_cursor_left(&reply->arrived) > most)
+            return sluice_fail(err, SLUICE_E_CORRUPT,
+                               "a file of %zu bytes came; it has at most %llu",
+                               sluice_cursor_left(&reply->arrived), (unsigned long long)most);
+    }
     /* The check reads the length of the data, not the data. */
     struct sluice_buf measured = {.len = sluice_cursor_left(&reply->arrived)};
     struct sluice_sample made = {
@@ -104,8 +120,18 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 {
     struct fetcher *f = ctx;
     const uint64_t payload_bytes = sluice_cursor_left(&reply->arrived);
+    if (f->broken.text[0])
+        return;
 
     pthread_mutex_lock(&f->lock);
+    if (payload_bytes > 0 && f->credit_bytes <= 0) {
+        (void)sluice_fail(&f->broken, SLUICE_E_CORRUPT,
+                          "it sent %llu bytes of payload above its credit",
+                          (unsigned long long)payload_bytes);
+        pthread_mutex_unlock(&f->lock);
+        return;
+    }
+    f->credit_bytes -= (int64_t)payload_bytes;
     struct sluice_pending *pending = sluice_pending_find(&f->pending, reply->request_id);
     if (!pending) {
         f->stats.dropped++;
@@ -122,6 +148,13 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
     pthread_mutex_lock(&f->lock);
     /* The owner may have given it up meanwhile. */
     pending = sluice_pending_find(&f->pending, reply->request_id);
+    if (pending) {
+        const uint64_t now = sluice_clock_ns();
+        sluice_pending_pass(&f->pending, pending, now);
+        f->quiet_since_ns = now;
+        if (f->may_send < f->pending.max_items)
+            f->may_send++;
+    }
     if (!pending || (result.status != SLUICE_OK &&
                      fetcher_ask_again(f, pending, result.status, result.error))) {
         f->grant_bytes += payload_bytes;
@@ -150,14 +183,15 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
     if (f->broken.text[0])
         return;
     /* A message that cannot be read ends the stream; what it did not answer is requested again. */
-    sluice_status status = sluice_message_share(message, &f->message, &f->broken);
-    if (status == SLUICE_OK) {
-        status = sluice_wire_get_fetch_reply(sluice_shared_message_get(f->message),
-                                             MAX_PAYLOAD_BYTES, on_sample, f, &f->load, &f->broken);
+    if (sluice_message_share(message, &f->message, &f->broken) == SLUICE_OK) {
+        const sluice_status status = sluice_wire_get_fetch_reply(
+            sluice_shared_message_get(f->message), SIZE_MAX, on_sample, f, &f->load, &f->broken);
+        assert((status == SLUICE_OK) || f->broken.text[0]);
+        (void)status;
         sluice_shared_message_unref(f->message);
         f->message = NULL;
     }
-    if (status != SLUICE_OK) {
+    if (f->broken.text[0]) {
         pthread_mutex_lock(&f->lock);
         f->is_stream_lost = true;
         f->lost_code = SLUICE_RPC_INTERNAL;

@@ -24,8 +24,16 @@ struct fetcher {
     struct sluice_pending_table pending;
     uint64_t held_bytes;  /* payloads handed on and not yet consumed */
     uint64_t grant_bytes; /* consumed and not yet granted */
+    /* Payload that the server may still send on this stream.  A reply may begin while it is above
+     * 0, so one reply may overdraw it. */
+    int64_t credit_bytes;
+    uint64_t credit_since_ns; /* when it rose above 0 */
+    /* The last answer; or when the server began to owe one, if that is later. */
+    uint64_t quiet_since_ns;
+    size_t may_send; /* requests that may be under way; grows as they are answered */
     bool is_closed, has_failed;
     bool is_stream_lost; /* the owner has not seen it yet */
+    bool is_silent;      /* it was ended here, for its silence */
     enum sluice_rpc_code lost_code;
     char lost_text[200];
     bool has_progress; /* a sample was answered since the owner last checked */
@@ -37,6 +45,7 @@ struct fetcher {
     struct sluice_rpc_stream *stream;
     struct sluice_retry retry;
     uint32_t max_in_flight;
+    uint64_t quiet_told_ns; /* when it last told of the silence */
     struct sluice_wire_sample_request batch[FETCHER_MAX_PER_MESSAGE];
 
     /* The completion thread's alone. */
@@ -44,11 +53,15 @@ struct fetcher {
     struct sluice_wire_load load;          /* of the last message */
     struct sluice_shared_message *message; /* the one in hand; its samples add references */
 
+    /* Constant while there is a stream. */
+    uint64_t max_file_bytes; /* the server's limit; 0: not said */
+
     /* Constant. */
     struct sluice_client *client;
     const struct sluice_pipeline *pipeline;
     char dataset_id[33];
     uint64_t window_bytes, max_image_pixels;
+    uint64_t timeout_ns; /* sample_timeout_s; 0: none */
     bool follows_price;
     double storage_worth; /* as the last item said */
     struct sluice_source_events events;

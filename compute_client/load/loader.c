@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "compute_client/load/loader_state.h"
+#include "compute_client/load/retry.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 
 /* Most items in one request to the source. */
 #define MAX_PER_REQUEST 64
+/* Samples that are named when too many failed: so many fit a line. */
+#define MAX_NAMES 4
 
 static size_t items_left(const struct sluice_loader *loader)
 {
@@ -165,6 +168,7 @@ static struct sluice_source_item begin_row(struct sluice_loader *loader, uint64_
         .ticket = item,
         .key = {.seed = epoch->seed, .epoch = drawn->draw_epoch, .sample_id = row->sample_id},
         .path = epoch->manifest->entries[row->sample_id].path,
+        .file_bytes = epoch->manifest->entries[row->sample_id].bytes,
         .split = row->choice.split,
         .form = (enum sluice_form)row->choice.form,
         .storage_worth = loader->ask.storage_worth,
@@ -236,7 +240,39 @@ static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *ba
         loader->stats.stall_ns[i] += batch->stall_ns[i];
 }
 
-/* Counts and logs the batch's bad rows.  Fails with SLUICE_ON_ERROR_FAIL. */
+/* Fails if more samples than allowed failed with one status: "41 not found, 3 corrupt; ...". */
+static sluice_status check_max_errors(struct sluice_loader *loader, struct sluice_err *err)
+{
+    const struct sluice_epoch *epoch = &loader->epoch;
+    const struct sluice_epoch_stats *stats = &loader->stats;
+    bool is_over = false, is_over_by_data = false;
+    char counts[200] = "", names[300] = "";
+    for (size_t status = 0; status < SLUICE_NUM_STATUS; status++) {
+        if (loader->errors[status] == 0)
+            continue;
+        if (loader->errors[status] > epoch->max_errors) {
+            is_over = true;
+            is_over_by_data |= !sluice_retry_is_worth((sluice_status)status);
+        }
+        const size_t used = strlen(counts);
+        snprintf(counts + used, sizeof(counts) - used, "%s%llu %s", used ? ", " : "",
+                 (unsigned long long)loader->errors[status],
+                 sluice_status_name((sluice_status)status));
+    }
+    if (!epoch->has_max_errors || !is_over)
+        return SLUICE_OK;
+    loader->has_lost_source = !is_over_by_data;
+    for (size_t i = 0; i < stats->num_named && i < MAX_NAMES; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s%.60s", used ? ", " : "",
+                 epoch->manifest->entries[stats->named[i].sample_id].path);
+    }
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "too many samples failed: %s, where %llu of a kind may; the first: %s",
+                       counts, (unsigned long long)epoch->max_errors, names);
+}
+
+/* Counts and logs the batch's bad rows.  Fails if one of them, or their number, ends the epoch. */
 static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot,
                                  struct sluice_err *err)
 {
@@ -251,6 +287,7 @@ static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot
             return sluice_fail(err, status, "sample %u (%s) is %s: %s", row->sample_id, path,
                                sluice_status_name(status), row->error);
         stats->errors++;
+        loader->errors[status]++;
         if (stats->num_named < SLUICE_LOADER_MAX_NAMED_ERRORS) {
             struct sluice_loader_error *named = &stats->named[stats->num_named++];
             named->sample_id = row->sample_id;
@@ -260,7 +297,7 @@ static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot
         sluice_log(SLUICE_LOG_WARN, "sample %u (%s) is %s: %s", row->sample_id, path,
                    sluice_status_name(status), row->error);
     }
-    return SLUICE_OK;
+    return check_max_errors(loader, err);
 }
 
 sluice_status sluice_loader_next(struct sluice_loader *loader, const struct sluice_batch **batch,
@@ -284,8 +321,10 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
 
         if (is_stopped)
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped");
-        if (!is_ready)
+        if (!is_ready) {
+            loader->has_lost_source = true;
             return sluice_fail(err, loader->failure, "%s", loader->failure_text);
+        }
         const uint64_t now = sluice_clock_ns();
         memset(slot->batch.stall_ns, 0, sizeof(slot->batch.stall_ns));
         if (has_waited)
@@ -295,8 +334,10 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
             chooser->on_batch(chooser->ctx, slot->batch.n, has_waited ? now - from : 0, now);
         loader->num_taken++;
         const sluice_status status = note_errors(loader, slot, err);
-        if (status != SLUICE_OK)
+        if (status != SLUICE_OK) {
+            loader->num_taken--; /* it was not delivered */
             return status;
+        }
         sluice_batch_settle(&slot->batch, loader->options.on_error);
         if (slot->batch.n == 0) {
             sluice_loader_release(loader);
@@ -339,6 +380,16 @@ size_t sluice_loader_position(const struct sluice_loader *loader)
     return loader->num_taken;
 }
 
+const uint64_t *sluice_loader_errors(const struct sluice_loader *loader)
+{
+    return loader->errors;
+}
+
+bool sluice_loader_has_lost_source(const struct sluice_loader *loader)
+{
+    return loader->has_lost_source;
+}
+
 sluice_status sluice_loader_start(struct sluice_loader *loader, const struct sluice_epoch *epoch,
                                   struct sluice_err *err)
 {
@@ -346,6 +397,8 @@ sluice_status sluice_loader_start(struct sluice_loader *loader, const struct slu
     assert(!epoch->profile || loader->options.measures_ops);
     loader->epoch = *epoch;
     loader->stats = (struct sluice_epoch_stats){0};
+    memcpy(loader->errors, epoch->errors_before, sizeof(loader->errors));
+    loader->has_lost_source = false;
     loader->next_item = loader->num_taken = loader->num_released = 0;
     loader->num_away = loader->num_unfinished = loader->charged_bytes = 0;
     loader->under_way = loader->seen_under_way = (struct sluice_expected){0};

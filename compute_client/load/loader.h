@@ -82,6 +82,11 @@ struct sluice_epoch {
     size_t first_item; /* where a resumed epoch continues; a multiple of the batch size */
     /* If not NULL: filled with the measured costs, by position.  The loader must measure ops. */
     struct sluice_cost_table *profile;
+    /* With has_max_errors the epoch ends as soon as more than so many samples failed with one
+     * status, those of errors_before included: the part of the epoch before first_item. */
+    bool has_max_errors;
+    uint64_t max_errors;
+    uint64_t errors_before[SLUICE_NUM_STATUS];
 };
 
 #define SLUICE_LOADER_MAX_NAMED_ERRORS 32
@@ -112,8 +117,10 @@ SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loader *loader,
                                                   struct sluice_err *err);
 
 /* The next batch, borrowed until release; *batch is NULL at the epoch's end.  Batches without a
- * good row are skipped.  SLUICE_E_CLOSED: the loader was stopped.  With SLUICE_ON_ERROR_FAIL the
- * error names the sample. */
+ * good row are skipped.  SLUICE_E_CLOSED: the loader was stopped.
+ *
+ * With SLUICE_ON_ERROR_FAIL the first sample that fails ends the epoch with an error that names it.
+ * Otherwise too many of one status do, with an error that counts them and names the first. */
 SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader *loader,
                                                  const struct sluice_batch **batch,
                                                  struct sluice_err *err);
@@ -121,6 +128,12 @@ void sluice_loader_release(struct sluice_loader *loader);
 
 /* Batches of this epoch that next has returned or skipped. */
 size_t sluice_loader_position(const struct sluice_loader *loader);
+/* How many samples of them failed, by status, with errors_before. */
+const uint64_t *sluice_loader_errors(const struct sluice_loader *loader);
+/* Whether next() failed because samples cannot be had now: the source has failed, or too many
+ * samples for other reasons than their own data (retry.h).  The epoch can go on later, after the
+ * last batch. */
+bool sluice_loader_has_lost_source(const struct sluice_loader *loader);
 
 /* Ends the epoch.  If it ends before its last batch, only destroy may follow. */
 struct sluice_epoch_stats sluice_loader_finish(struct sluice_loader *loader);

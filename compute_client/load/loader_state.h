@@ -62,6 +62,10 @@ struct sluice_loader {
     size_t num_batches;
     uint64_t wire_bytes_before;
     pthread_t thread;
+
+    /* The trainer thread's alone. */
+    uint64_t errors[SLUICE_NUM_STATUS]; /* with the epoch's errors_before */
+    bool has_lost_source;
     struct sluice_hasher *chain; /* the trainer's */
 
     /* The loader thread's alone. */

@@ -132,8 +132,8 @@ static void check_file(struct local *local, const struct read_job *job, const st
     sluice_status status =
         sluice_freshness_look(local->freshness, sample, file->len, mtime_ns, &needs_content, &err);
     if (status == SLUICE_OK && needs_content)
-        status = sluice_freshness_read(local->freshness, sample, mtime_ns, file->data, file->len,
-                                       &err);
+        status =
+            sluice_freshness_read(local->freshness, sample, mtime_ns, file->data, file->len, &err);
     if (status == SLUICE_OK)
         return;
     sluice_source_result_clear(result);

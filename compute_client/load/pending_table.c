@@ -11,15 +11,43 @@ static uint32_t index_of(const struct sluice_pending_table *table,
     return (uint32_t)(pending - table->rows);
 }
 
+static void append(struct sluice_pending_table *table, struct sluice_pending_list *list,
+                   uint32_t index)
+{
+    struct sluice_pending *pending = &table->rows[index];
+    pending->prev = list->tail;
+    pending->next = NONE;
+    if (list->tail == NONE)
+        list->head = index;
+    else
+        table->rows[list->tail].next = index;
+    list->tail = index;
+}
+
+static void unlink_from(struct sluice_pending_table *table, struct sluice_pending_list *list,
+                        const struct sluice_pending *pending)
+{
+    if (pending->prev == NONE)
+        list->head = pending->next;
+    else
+        table->rows[pending->prev].next = pending->next;
+    if (pending->next == NONE)
+        list->tail = pending->prev;
+    else
+        table->rows[pending->next].prev = pending->prev;
+}
+
 static void append_unsent(struct sluice_pending_table *table, uint32_t index)
 {
     table->rows[index].state = SLUICE_PENDING_UNSENT;
-    table->rows[index].next = NONE;
-    if (table->unsent_tail == NONE)
-        table->unsent_head = index;
-    else
-        table->rows[table->unsent_tail].next = index;
-    table->unsent_tail = index;
+    append(table, &table->unsent, index);
+}
+
+static void take_from_sent(struct sluice_pending_table *table, const struct sluice_pending *pending)
+{
+    unlink_from(table, &table->sent, pending);
+    table->num_sent--;
+    table->sent_bytes -= pending->bytes;
 }
 
 static void make_free(struct sluice_pending_table *table, uint32_t index)
@@ -41,8 +69,8 @@ sluice_status sluice_pending_init(struct sluice_pending_table *table, size_t max
         .rows = rows,
         .max_items = max_items,
         .free_head = NONE,
-        .unsent_head = NONE,
-        .unsent_tail = NONE,
+        .unsent = {NONE, NONE},
+        .sent = {NONE, NONE},
     };
     for (size_t i = max_items; i-- > 0;)
         make_free(table, (uint32_t)i);
@@ -56,35 +84,38 @@ void sluice_pending_clear(struct sluice_pending_table *table)
 }
 
 void sluice_pending_accept(struct sluice_pending_table *table,
-                           const struct sluice_source_item *item, double patience_s,
+                           const struct sluice_source_item *item, uint64_t bytes, double patience_s,
                            uint64_t now_ns)
 {
     const uint32_t index = table->free_head;
     assert(index != NONE);
-    struct sluice_pending *pending = &table->rows[index];
-    table->free_head = pending->next;
-    pending->item = *item;
-    pending->accepted_ns = now_ns;
-    pending->sent_ns = 0;
-    pending->has_failed = false;
-    pending->retry = sluice_retry_init(patience_s, table->attempts + index);
+    table->free_head = table->rows[index].next;
+    table->rows[index] = (struct sluice_pending){
+        .item = *item,
+        .bytes = bytes,
+        .accepted_ns = now_ns,
+        .retry = sluice_retry_init(patience_s, table->attempts + index),
+    };
+    if (bytes > table->most_bytes)
+        table->most_bytes = bytes;
     append_unsent(table, index);
 }
 
 struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, uint64_t now_ns)
 {
-    const uint32_t index = table->unsent_head;
+    const uint32_t index = table->unsent.head;
     if (index == NONE)
         return NULL;
     struct sluice_pending *pending = &table->rows[index];
-    table->unsent_head = pending->next;
-    if (table->unsent_head == NONE)
-        table->unsent_tail = NONE;
+    unlink_from(table, &table->unsent, pending);
+    append(table, &table->sent, index);
     pending->state = SLUICE_PENDING_SENT;
+    pending->passed_ns = 0;
     if (!pending->sent_ns)
         pending->sent_ns = now_ns;
     pending->request_id = ++table->attempts << SLUICE_PENDING_INDEX_BITS | index;
     table->num_sent++;
+    table->sent_bytes += pending->bytes;
     return pending;
 }
 
@@ -98,9 +129,22 @@ struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, u
                                                                                       : NULL;
 }
 
+struct sluice_pending *sluice_pending_oldest(struct sluice_pending_table *table)
+{
+    return table->sent.head == NONE ? NULL : &table->rows[table->sent.head];
+}
+
+void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice_pending *pending,
+                         uint64_t now_ns)
+{
+    for (uint32_t i = pending->prev; i != NONE && !table->rows[i].passed_ns;
+         i = table->rows[i].prev)
+        table->rows[i].passed_ns = now_ns;
+}
+
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending)
 {
-    table->num_sent--;
+    take_from_sent(table, pending);
     table->num_failing -= pending->has_failed;
     make_free(table, index_of(table, pending));
 }
@@ -108,7 +152,7 @@ void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pen
 void sluice_pending_delay(struct sluice_pending_table *table, struct sluice_pending *pending,
                           uint64_t due_ns)
 {
-    table->num_sent--;
+    take_from_sent(table, pending);
     table->num_delayed++;
     table->num_failing += !pending->has_failed;
     pending->has_failed = true;
@@ -145,7 +189,7 @@ size_t sluice_pending_lose(struct sluice_pending_table *table)
     const size_t num_sent = table->num_sent;
     uint32_t *order = malloc(table->max_items * sizeof(*order));
     size_t count = 0;
-    table->unsent_head = table->unsent_tail = NONE;
+    table->unsent = table->sent = (struct sluice_pending_list){NONE, NONE};
     for (uint32_t i = 0; i < table->max_items; i++) {
         if (table->rows[i].state != SLUICE_PENDING_SENT &&
             table->rows[i].state != SLUICE_PENDING_UNSENT)
@@ -156,6 +200,7 @@ size_t sluice_pending_lose(struct sluice_pending_table *table)
             append_unsent(table, i); /* without memory to sort, only the order suffers */
     }
     table->num_sent = 0;
+    table->sent_bytes = 0;
     if (!order)
         return num_sent;
     qsort_r(order, count, sizeof(*order), by_ticket, table->rows);
@@ -167,10 +212,10 @@ size_t sluice_pending_lose(struct sluice_pending_table *table)
 
 bool sluice_pending_has_unsent(const struct sluice_pending_table *table)
 {
-    return table->unsent_head != NONE;
+    return table->unsent.head != NONE;
 }
 
 bool sluice_pending_is_empty(const struct sluice_pending_table *table)
 {
-    return table->num_sent == 0 && table->num_delayed == 0 && table->unsent_head == NONE;
+    return table->num_sent == 0 && table->num_delayed == 0 && table->unsent.head == NONE;
 }

@@ -17,6 +17,10 @@
  *
  * Each attempt has its own request id, so a late or repeated reply matches no request.
  *
+ * The sent requests are in the order of sending.  A request is passed when one that was sent later
+ * is answered first.  What is passed stands before all that is not: whatever was sent later than a
+ * passed request was so before, or has not been passed yet.
+ *
  * Threads: the fetcher's lock guards all of it. */
 
 /* request_id = attempt number << INDEX_BITS | index in the table. */
@@ -33,20 +37,29 @@ struct sluice_pending {
     enum sluice_pending_state state;
     uint64_t request_id; /* of the attempt under way; SENT only */
     struct sluice_source_item item;
-    uint32_t next;                 /* in the free or the unsent list */
+    uint64_t bytes;                /* that its payload may have */
+    uint32_t prev, next;           /* in the free (next only), the unsent or the sent list */
     uint64_t due_ns;               /* DELAYED */
     uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
+    uint64_t passed_ns;            /* SENT: when it was passed; 0: it was not */
+    unsigned num_blamed;           /* streams that ended while it alone was under way */
+    bool asks_raw;                 /* the file is asked for, whatever the item says */
     bool has_failed;               /* at least once */
     struct sluice_retry retry;
+};
+
+struct sluice_pending_list {
+    uint32_t head, tail;
 };
 
 struct sluice_pending_table {
     struct sluice_pending *rows;
     size_t max_items;
     uint32_t free_head;
-    uint32_t unsent_head, unsent_tail;
+    struct sluice_pending_list unsent, sent;
     size_t num_sent, num_delayed;
-    size_t num_failing; /* that have failed and are not answered */
+    size_t num_failing;              /* that have failed and are not answered */
+    uint64_t sent_bytes, most_bytes; /* of those sent; of the largest ever */
     uint64_t attempts;
 };
 
@@ -57,7 +70,7 @@ void sluice_pending_clear(struct sluice_pending_table *table);
 
 /* Takes a request, as the last of the unsent.  The caller keeps to max_items. */
 void sluice_pending_accept(struct sluice_pending_table *table,
-                           const struct sluice_source_item *item, double patience_s,
+                           const struct sluice_source_item *item, uint64_t bytes, double patience_s,
                            uint64_t now_ns);
 
 /* The first of the unsent becomes sent, under a new request id; NULL if there is none. */
@@ -65,6 +78,13 @@ struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, u
 
 /* The request that was sent under this id and has no answer, or NULL. */
 struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, uint64_t request_id);
+
+/* The request that was sent first, or NULL. */
+struct sluice_pending *sluice_pending_oldest(struct sluice_pending_table *table);
+
+/* A sent request has a reply: those that were sent before it are passed, from now_ns on. */
+void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice_pending *pending,
+                         uint64_t now_ns);
 
 /* A sent request is answered. */
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending);

@@ -21,8 +21,9 @@
 struct sluice_source_item {
     uint64_t ticket; /* chosen by the caller, unique among the unanswered; the result has it */
     struct sluice_draw_key key;
-    const char *path; /* borrowed until the answer */
-    unsigned split;   /* a wish: the source may do fewer ops */
+    const char *path;    /* borrowed until the answer */
+    uint64_t file_bytes; /* its length by the list of samples; 0: not known */
+    unsigned split;      /* a wish: the source may do fewer ops */
     enum sluice_form form;
     /* What one more storage core is worth to this client (replan/cpu_share.h); 0: not said. */
     double storage_worth;

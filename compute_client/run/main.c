@@ -14,8 +14,6 @@ int main(int argc, char **argv)
     sluice_log_set_program("offload_train");
     sluice_rpc_process_init();
     struct sluice_err err = {0};
-    sluice_status status = sluice_quit_init(&err);
-    if (status == SLUICE_OK)
-        status = sluice_run(&options, &err);
-    return sluice_cli_exit_code(status, &err);
+    const sluice_status status = sluice_quit_init(&err);
+    return status == SLUICE_OK ? sluice_run(&options) : sluice_cli_exit_code(status, &err);
 }

@@ -1,7 +1,9 @@
 #include "compute_client/run/options.h"
 
+#include "base/parse.h"
 #include "compute_client/run/options_table.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +34,63 @@ static enum sluice_form parse_remote_form(const char *word, const struct sluice_
     return strcmp(word, "u8_packed") == 0 ? SLUICE_FORM_U8_PACKED : SLUICE_FORM_RAW;
 }
 
+/* "7", "1%", "0.5%". */
+static bool parse_max_errors(const char *word, struct sluice_options *o)
+{
+    char number[32];
+    const size_t len = strlen(word);
+    if (len == 0 || len >= sizeof(number))
+        return false;
+    memcpy(number, word, len + 1);
+    o->is_max_errors_share = number[len - 1] == '%';
+    if (o->is_max_errors_share) {
+        number[len - 1] = '\0';
+        if (sluice_parse_double(number, &o->max_errors, NULL) != SLUICE_OK)
+            return false;
+        o->max_errors /= 100;
+        return o->max_errors >= 0 && o->max_errors <= 1;
+    }
+    uint64_t count;
+    if (sluice_parse_uint(number, &count, NULL) != SLUICE_OK || count > UINT32_MAX)
+        return false;
+    o->max_errors = (double)count;
+    return true;
+}
+
+uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples)
+{
+    const double most = options->is_max_errors_share
+                            /* 7 % of 100 are 7, whatever binary fractions make of it. */
+                            ? ceil(options->max_errors * (double)num_samples - 1e-9)
+                            : options->max_errors;
+    return most > 0 ? (uint64_t)most : 0;
+}
+
+/* "1000" batches; "300s", "5m", "1h". */
+static bool parse_checkpoint_every(const char *word, struct sluice_options *o)
+{
+    static const struct {
+        char unit;
+        double seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+    char number[32];
+    const size_t len = strlen(word);
+    if (len == 0 || len >= sizeof(number))
+        return false;
+    memcpy(number, word, len + 1);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(units); i++) {
+        if (number[len - 1] != units[i].unit)
+            continue;
+        number[len - 1] = '\0';
+        if (sluice_parse_double(number, &o->checkpoint_s, NULL) != SLUICE_OK)
+            return false;
+        o->checkpoint_s *= units[i].seconds;
+        return o->checkpoint_s > 0 && o->checkpoint_s <= 1e6;
+    }
+    return sluice_parse_uint(number, &o->checkpoint_batches, NULL) == SLUICE_OK &&
+           o->checkpoint_batches > 0;
+}
+
 /* Parses the words that the table stores as text.  Returns 0, or the exit code of a usage error. */
 static int interpret(struct sluice_given_options *given)
 {
@@ -50,6 +109,17 @@ static int interpret(struct sluice_given_options *given)
     o->has_any_form = strcmp(given->remote_form, "auto") == 0 && o->mode == SLUICE_MODE_AUTO;
     o->remote_form = parse_remote_form(given->remote_form, o);
     o->is_greedy = strcmp(given->planner, "greedy") == 0;
+    if (!parse_max_errors(given->max_errors, o))
+        return sluice_cli_usage_error(
+            cli, "--max-errors: \"%s\" is neither a number of samples nor 0%% to 100%%",
+            given->max_errors);
+    if (given->checkpoint_every && !parse_checkpoint_every(given->checkpoint_every, o))
+        return sluice_cli_usage_error(
+            cli,
+            "--checkpoint-every: \"%s\" is neither a number of batches nor a time (300s, 5m, 1h)",
+            given->checkpoint_every);
+    if (given->checkpoint_every && !o->checkpoint)
+        return sluice_cli_usage_error(cli, "--checkpoint-every needs --checkpoint FILE");
     return 0;
 }
 

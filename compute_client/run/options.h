@@ -40,9 +40,16 @@ struct sluice_options {
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
     const char *resume, *checkpoint, *batch_log;
+    uint64_t checkpoint_batches; /* 0: not by batches */
+    double checkpoint_s;         /* 0: not by time */
+    double max_errors;           /* samples, or a share of an epoch's samples */
+    bool is_max_errors_share;
     bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;
     bool is_json;
 };
+
+/* --max-errors of an epoch of so many samples; a share is rounded up. */
+uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);
 
 /* False: the program ends with *exit_code, and everything is printed already. */
 bool sluice_options_parse(int argc, char **argv, struct sluice_options *options, int *exit_code);

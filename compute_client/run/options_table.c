@@ -216,7 +216,17 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.checkpoint,
      .arg = "FILE",
-     .help = "Write a checkpoint to this file after each epoch and when stopped."},
+     .help = "Write a checkpoint to this file after each epoch, when stopped, and when the server "
+             "is gone for longer than --retry-for."},
+    {.name = "checkpoint-every",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.checkpoint_every,
+     .arg = "BATCHES|TIME",
+     .help = "Write the checkpoint during an epoch, too: after so many batches (1000), or after so "
+             "much time, with a unit (300s, 5m, 1h). So much work at most is done again after a "
+             "crash.",
+     .default_text = "after each epoch alone"},
     {.name = "dataset-mode",
      .group = PLACE,
      .type = SLUICE_OPTION_CHOICE,
@@ -362,7 +372,17 @@ static const struct sluice_option table[] = {
      .arg = "ACTION",
      .choices = on_error_choices,
      .help = "What to do about a sample that cannot be read. fail: end the run; skip: leave it "
-             "out; substitute: put another sample in its place."},
+             "out; substitute: put another sample in its place. More than --max-errors end the run "
+             "in any case."},
+    {.name = "max-errors",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.max_errors,
+     .arg = "N|N%",
+     .help = "How many samples of an epoch may fail for one reason (missing, broken, ...), with "
+             "--on-error skip or substitute: a number, or a part of the epoch's samples, rounded "
+             "up to whole samples. With one more the run ends with exit code 1, and the last "
+             "checkpoint stays as it is."},
     {.name = "digest",
      .group = OUTPUT,
      .type = SLUICE_OPTION_FLAG,
@@ -444,6 +464,7 @@ static struct sluice_given_options defaults(void)
         .mode = "remote_auto",
         .remote_form = "auto",
         .on_error = "skip",
+        .max_errors = "1%",
         .planner = "lp",
     };
 }

@@ -1,9 +1,12 @@
 #include "compute_client/run/run_state.h"
 
+#include "base/cli.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/quit.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static sluice_status begin_profile(struct run *run, struct sluice_err *err)
 {
@@ -16,11 +19,45 @@ static sluice_status begin_profile(struct run *run, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-static sluice_status run_all(struct run *run, struct sluice_err *err)
+static sluice_status profile(struct run *run, struct place *place, bool *is_stopped,
+                             struct sluice_err *err)
+{
+    bool has_lost_source = false;
+    sluice_status status = begin_profile(run, err);
+    if (status == SLUICE_OK)
+        status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
+    if (status == SLUICE_OK && !*is_stopped)
+        status = run_profile_write(run, is_stopped, err);
+    return status;
+}
+
+static sluice_status train(struct run *run, struct place *place, bool *is_stopped,
+                           struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    if (place->epoch >= o->epochs)
+        sluice_log(SLUICE_LOG_WARN, "nothing to do: %llu epochs are done, and --epochs is %llu",
+                   (unsigned long long)place->epoch, (unsigned long long)o->epochs);
+    sluice_status status = SLUICE_OK;
+    bool has_lost_source = false;
+    while (status == SLUICE_OK && !*is_stopped && place->epoch < o->epochs) {
+        *is_stopped = sluice_quit_requested();
+        if (!*is_stopped)
+            status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
+    }
+    if (*is_stopped || has_lost_source)
+        run_save(run, place);
+    return status;
+}
+
+static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     struct place place = {.epoch = o->start_epoch};
+    run->is_saved = true;
     sluice_status status = run_make_pipelines(run, err);
+    if (status == SLUICE_OK && o->checkpoint)
+        status = run_try_checkpoint(run, err);
     if (status == SLUICE_OK)
         status = run_open_data(run, err);
     if (status == SLUICE_OK)
@@ -33,28 +70,18 @@ static sluice_status run_all(struct run *run, struct sluice_err *err)
         status = sluice_buf_pool_create((size_t)o->prefetch_bytes / 2, &run->pool, err);
     if (status == SLUICE_OK)
         status = run_make_loader(run, err);
+    if (status == SLUICE_OK)
+        status = sluice_line_writer_open(NULL, STDOUT_FILENO, "the standard output", NULL,
+                                         &run->out, err);
     if (status == SLUICE_OK && o->batch_log)
         status = sluice_batch_log_open(o->batch_log, &run->batch_log, err);
     if (status != SLUICE_OK)
         return status;
+    run_enter(run, TRAINING, 0);
     if (o->is_evaluate)
-        return run_evaluation(run, place.epoch, err);
-    if (o->is_profiling) {
-        bool is_stopped = false;
-        status = begin_profile(run, err);
-        if (status == SLUICE_OK)
-            status = run_one_epoch(run, &place, &is_stopped, err);
-        if (status == SLUICE_OK && !is_stopped)
-            status = run_profile_write(run, &is_stopped, err);
-        return status;
-    }
-    if (place.epoch >= o->epochs)
-        sluice_log(SLUICE_LOG_WARN, "nothing to do: %llu epochs are done, and --epochs is %llu",
-                   (unsigned long long)place.epoch, (unsigned long long)o->epochs);
-    bool is_stopped = false;
-    while (status == SLUICE_OK && !is_stopped && place.epoch < o->epochs)
-        status = run_one_epoch(run, &place, &is_stopped, err);
-    return status;
+        return run_evaluation(run, place.epoch, is_stopped, err);
+    return o->is_profiling ? profile(run, &place, is_stopped, err)
+                           : train(run, &place, is_stopped, err);
 }
 
 static void part_close(struct part *part)
@@ -72,7 +99,31 @@ static void part_clear(struct part *part)
     free(part->choices);
 }
 
-sluice_status sluice_run(const struct sluice_options *options, struct sluice_err *err)
+/* Says what went wrong, and what could not be written; returns the exit code. */
+static int end_of(struct run *run, sluice_status status, bool is_stopped, struct sluice_err *err)
+{
+    const int number = sluice_quit_signal();
+    /* A call that a stop interrupted has not failed. */
+    if (status == SLUICE_E_CLOSED && number) {
+        status = SLUICE_OK;
+        is_stopped = true;
+    }
+    int exit_code = sluice_cli_exit_code(status, err);
+    struct sluice_err output[2] = {0};
+    const sluice_status written[] = {
+        sluice_line_writer_close(run->out, &output[0]),
+        sluice_batch_log_close(run->batch_log, &output[1]),
+        run->unsaved.text[0] ? SLUICE_E_IO : SLUICE_OK,
+    };
+    const struct sluice_err *const causes[] = {&output[0], &output[1], &run->unsaved};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(written); i++) {
+        if (written[i] != SLUICE_OK)
+            exit_code = sluice_cli_exit_code(written[i], causes[i]);
+    }
+    return exit_code == 0 && is_stopped ? 128 + number : exit_code;
+}
+
+int sluice_run(const struct sluice_options *options)
 {
     struct run run = {
         .options = options,
@@ -80,28 +131,34 @@ sluice_status sluice_run(const struct sluice_options *options, struct sluice_err
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };
-    sluice_status status = run_start_watcher(&run, err);
+    sluice_cond_init(&run.staged);
+    struct sluice_err err = {0};
+    bool is_stopped = false;
+    sluice_status status = run_start_watcher(&run, &err);
     if (status == SLUICE_OK)
-        status = run_all(&run, err);
-    const sluice_status closed =
-        sluice_batch_log_close(run.batch_log, status == SLUICE_OK ? err : NULL);
-    if (status == SLUICE_OK)
-        status = closed;
-    /* A call that a stop interrupted has not failed. */
-    if (status == SLUICE_E_CLOSED && sluice_quit_requested())
-        status = SLUICE_OK;
-    run_stop_watcher(&run);
+        status = run_all(&run, &is_stopped, &err);
+    const int exit_code = end_of(&run, status, is_stopped, &err);
+    run_enter(&run, CLOSING, exit_code);
     part_close(&run.train);
     part_close(&run.val);
-    sluice_loader_destroy(run.loader);
+    /* The watcher must not stop what is destroyed. */
+    struct sluice_loader *loader = run.loader;
+    struct sluice_client *client = run.client;
+    pthread_mutex_lock(&run.lock);
+    run.loader = NULL;
+    run.client = NULL;
+    pthread_mutex_unlock(&run.lock);
+    sluice_loader_destroy(loader);
     part_clear(&run.train);
     part_clear(&run.val);
-    sluice_client_destroy(run.client);
+    sluice_client_destroy(client);
     sluice_replan_destroy(run.replan);
     sluice_trainer_destroy(run.trainer);
     sluice_buf_pool_destroy(run.pool);
     sluice_cost_table_clear(&run.profile);
     sluice_manifest_destroy(run.manifest);
+    run_stop_watcher(&run);
+    pthread_cond_destroy(&run.staged);
     pthread_mutex_destroy(&run.lock);
-    return status;
+    return exit_code;
 }

@@ -1,5 +1,7 @@
 #include "compute_client/run/run_state.h"
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #include <jansson.h>
@@ -9,14 +11,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-sluice_status run_save(struct run *run, struct place place, struct sluice_err *err)
+/* Nanoseconds after which a checkpoint that could not be written is tried again in mid-epoch. */
+#define RETRY_NS 30000000000u
+
+/* Counts by status, those that are not 0. */
+static json_t *errors_json(const struct place *place)
+{
+    json_t *errors = json_object();
+    for (size_t i = 0; i < SLUICE_NUM_STATUS; i++) {
+        if (place->errors[i])
+            json_object_set_new(errors, sluice_status_name((sluice_status)i),
+                                json_integer((json_int_t)place->errors[i]));
+    }
+    return errors;
+}
+
+/* A checkpoint of an earlier version has none. */
+static void read_errors(const json_t *extra, struct place *place)
+{
+    const json_t *errors = json_object_get(extra, "errors");
+    for (size_t i = 0; i < SLUICE_NUM_STATUS; i++) {
+        const json_int_t count =
+            json_integer_value(json_object_get(errors, sluice_status_name((sluice_status)i)));
+        place->errors[i] = count > 0 ? (uint64_t)count : 0;
+    }
+}
+
+static sluice_status write_checkpoint(struct run *run, const struct place *place,
+                                      struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
+    /* Weights that are lost to a loss of NaN must not replace good ones. */
+    struct sluice_train_totals totals;
+    sluice_status status = sluice_trainer_progress(run->trainer, &totals, err);
+    if (status != SLUICE_OK)
+        return status;
     char fingerprint[20];
     snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
              sluice_pipeline_fingerprint(run->train.pipeline));
     json_t *extra = json_pack("{s:I, s:I, s:s, s:I, s:I, s:I, s:s, s:s}", "epoch",
-                              (json_int_t)place.epoch, "batch", (json_int_t)place.batch, "arch",
+                              (json_int_t)place->epoch, "batch", (json_int_t)place->batch, "arch",
                               o->arch, "batch_size", (json_int_t)o->batch_size, "repeat",
                               (json_int_t)o->repeat, "samples", (json_int_t)run->train.num_ids,
                               "dataset", run->dataset_id, "pipeline", fingerprint);
@@ -24,13 +58,59 @@ sluice_status run_save(struct run *run, struct place place, struct sluice_err *e
     snprintf(seed, sizeof(seed), "%" PRIu64, o->seed); /* 64 bits do not fit a JSON integer */
     if (extra)
         json_object_set_new(extra, "seed", json_string(seed));
+    if (extra)
+        json_object_set_new(extra, "errors", errors_json(place));
     char *text = extra ? json_dumps(extra, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
     json_decref(extra);
     if (!text)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a checkpoint");
-    const sluice_status status = sluice_trainer_save(run->trainer, o->checkpoint, text, err);
+    status = sluice_trainer_save(run->trainer, o->checkpoint, text, err);
     free(text);
     return status;
+}
+
+sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err)
+{
+    struct sluice_err cause = {0};
+    const sluice_status status = sluice_file_try_atomic(run->options->checkpoint, &cause);
+    return status == SLUICE_OK ? SLUICE_OK
+                               : sluice_fail(err, status, "--checkpoint %s", cause.text);
+}
+
+void run_save(struct run *run, const struct place *place)
+{
+    if (!run->options->checkpoint || run->is_saved)
+        return;
+    struct sluice_err cause = {0};
+    const sluice_status status = write_checkpoint(run, place, &cause);
+    run->tried_ns = sluice_clock_ns();
+    run->is_saved = status == SLUICE_OK;
+    run->unsaved = (struct sluice_err){0};
+    if (status == SLUICE_OK) {
+        run->batches_unsaved = 0;
+        return;
+    }
+    (void)sluice_fail(&run->unsaved, status, "the last checkpoint is missing: %s", cause.text);
+    sluice_log(SLUICE_LOG_WARN, "no checkpoint of epoch %llu, batch %llu: %s; training goes on",
+               (unsigned long long)place->epoch, (unsigned long long)place->batch, cause.text);
+}
+
+void run_save_in_epoch(struct run *run, const struct place *place)
+{
+    const struct sluice_options *o = run->options;
+    run->is_saved = false;
+    run->batches_unsaved++;
+    if (!o->checkpoint)
+        return;
+    const uint64_t now = sluice_clock_ns();
+    if (run->tried_ns == 0)
+        run->tried_ns = now; /* time is counted from the first batch */
+    const double since_s = (double)(now - run->tried_ns) * 1e-9;
+    const bool is_due = (o->checkpoint_batches && run->batches_unsaved >= o->checkpoint_batches) ||
+                        (o->checkpoint_s > 0 && since_s >= o->checkpoint_s);
+    const bool is_failing = run->unsaved.text[0];
+    if (is_failing ? now - run->tried_ns >= RETRY_NS : is_due)
+        run_save(run, place);
 }
 
 static sluice_status check_same(const char *path, const char *what, const char *then,
@@ -99,6 +179,8 @@ sluice_status run_resume(struct run *run, struct place *place, struct sluice_err
         .epoch = (uint64_t)json_integer_value(epoch),
         .batch = (uint64_t)json_integer_value(batch),
     };
+    read_errors(extra, place);
+    run->is_saved = run->options->checkpoint && strcmp(path, run->options->checkpoint) == 0;
     /* An evaluation needs only the weights. */
     if (!run->options->is_evaluate)
         status = check_extra(run, extra, err);

@@ -15,8 +15,9 @@ struct pass {
     struct sluice_epoch_stats stats;
     struct sluice_train_totals totals;
     double seconds, cpu_s;
-    uint64_t first_batch, batches; /* both counted from the start of the epoch */
-    bool is_stopped;
+    uint64_t first_batch;
+    struct place place; /* after the last batch; its batch counts from the epoch's start, too */
+    bool is_stopped, has_lost_source;
 };
 
 static void log_progress(const struct run *run, const struct part *part, uint64_t epoch,
@@ -29,8 +30,14 @@ static void log_progress(const struct run *run, const struct part *part, uint64_
                  totals->loss_sum / (double)totals->samples,
                  100.0 * (double)totals->top1 / (double)totals->samples);
     sluice_log(SLUICE_LOG_INFO, "%s epoch %llu [%llu/%llu] %.1f samples/s%s", part->name,
-               (unsigned long long)epoch, (unsigned long long)pass->batches,
+               (unsigned long long)epoch, (unsigned long long)pass->place.batch,
                (unsigned long long)num_batches, seconds > 0 ? (double)samples / seconds : 0, loss);
+}
+
+static void take_place(const struct run *run, struct pass *pass)
+{
+    pass->place.batch = pass->first_batch + sluice_loader_position(run->loader);
+    memcpy(pass->place.errors, sluice_loader_errors(run->loader), sizeof(pass->place.errors));
 }
 
 /* Passes the batches of one epoch to the trainer.  Finishes the loader's epoch in any case. */
@@ -55,11 +62,15 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             break;
         }
         if (status != SLUICE_OK) {
-            status = sluice_fail(err, status, "%s", cause.text);
+            pass->has_lost_source = sluice_loader_has_lost_source(run->loader);
+            status = sluice_fail(err, status, "%s epoch %llu: %s", part->name,
+                                 (unsigned long long)epoch, cause.text);
             break;
         }
-        if (!batch)
+        if (!batch) {
+            take_place(run, pass);
             break;
+        }
         const uint64_t step_start = sluice_clock_ns();
         const struct sluice_train_batch rows = {
             .pixels = batch->pixels,
@@ -76,14 +87,14 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         samples += batch->n;
         status = is_training ? sluice_trainer_step(run->trainer, &rows, err)
                              : sluice_trainer_evaluate(run->trainer, &rows, err);
-        pass->batches = pass->first_batch + sluice_loader_position(run->loader);
-        run->epoch_now = epoch;
-        run->batches_now = pass->batches;
-        run->samples_now += batch->n;
         if (status != SLUICE_OK)
             break;
+        take_place(run, pass);
+        run->epoch_now = epoch;
+        run->batches_now = pass->place.batch;
+        run->samples_now += batch->n;
         sluice_loader_release(run->loader);
-        if (run->options->print_freq && pass->batches % run->options->print_freq == 0 &&
+        if (run->options->print_freq && pass->place.batch % run->options->print_freq == 0 &&
             sluice_log_is_enabled(SLUICE_LOG_INFO)) {
             struct sluice_train_totals totals = {0};
             status = sluice_trainer_progress(run->trainer, &totals, err);
@@ -94,9 +105,9 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         }
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
         trainer_ns += entry.stall_ns[SLUICE_GPU];
-        status = sluice_batch_log_add(run->batch_log, &entry, err);
-        if (status != SLUICE_OK)
-            break;
+        sluice_batch_log_add(run->batch_log, &entry);
+        if (is_training)
+            run_save_in_epoch(run, &pass->place);
     }
     const uint64_t collect_start = sluice_clock_ns();
     if (status == SLUICE_OK)
@@ -106,6 +117,16 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
     pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;
     pass->seconds = (double)(end - start) * 1e-9;
     return status;
+}
+
+/* Fails if nothing at all was delivered: such an epoch is not done. */
+static sluice_status check_delivered(const struct part *part, uint64_t epoch, size_t count,
+                                     const struct pass *pass, struct sluice_err *err)
+{
+    if (pass->is_stopped || pass->stats.samples > 0 || pass->first_batch > 0)
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_NOT_FOUND, "%s epoch %llu: none of its %zu samples came",
+                       part->name, (unsigned long long)epoch, count);
 }
 
 static sluice_status run_pass(struct run *run, struct part *part, struct place place,
@@ -151,7 +172,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
         status = sluice_replan_begin(run->replan, &epoch, &chooser, err);
     }
     if (status == SLUICE_OK) {
-        const struct sluice_epoch epoch = {
+        struct sluice_epoch epoch = {
             .source = part->source,
             .pipeline = part->pipeline,
             .manifest = run->manifest,
@@ -162,12 +183,18 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
             .num_items = count,
             .first_item = first < count ? first : count,
             .profile = is_training && o->is_profiling ? &run->profile : NULL,
+            .has_max_errors = true,
+            .max_errors = sluice_options_max_errors(o, count),
         };
-        pass->first_batch = pass->batches = place.batch;
+        memcpy(epoch.errors_before, place.errors, sizeof(epoch.errors_before));
+        pass->first_batch = place.batch;
+        pass->place = place;
         status = sluice_loader_start(run->loader, &epoch, err);
     }
     if (status == SLUICE_OK)
         status = consume(run, part, place.epoch, num_batches, is_training, pass, err);
+    if (status == SLUICE_OK)
+        status = check_delivered(part, place.epoch, count, pass, err);
     pass->cpu_s = (double)(sluice_process_cpu_ns() - cpu_start_ns) * 1e-9;
     free(items);
     return status;
@@ -186,25 +213,38 @@ static uint64_t lost_streams(const struct run *run, const struct part *part)
     return run->client && part->source ? sluice_fetcher_stats(part->source).lost_streams : 0;
 }
 
-static sluice_status print_report(const struct run *run, const struct sluice_epoch_report *report,
-                                  struct sluice_err *err)
+/* What cannot be printed is kept, and tried again with the next report. */
+static void print_report(struct run *run, const struct sluice_epoch_report *report)
 {
     char text[1024];
-    sluice_report_text(report, text, sizeof(text));
+    sluice_report_text(report, text, sizeof(text) - 1);
     if (run->options->is_json) {
         sluice_log(SLUICE_LOG_INFO, "%s", text);
-        return sluice_report_json(report, stdout, err);
+        char *line = NULL;
+        size_t len = 0;
+        FILE *memory = open_memstream(&line, &len);
+        struct sluice_err cause = {0};
+        const bool is_made = memory && sluice_report_json(report, memory, &cause) == SLUICE_OK;
+        if (memory && fclose(memory) == 0 && is_made)
+            sluice_line_writer_add(run->out, line);
+        else
+            sluice_log(SLUICE_LOG_WARN, "no memory for the report of epoch %llu",
+                       (unsigned long long)report->epoch);
+        free(line);
+    } else {
+        strcat(text, "\n");
+        sluice_line_writer_add(run->out, text);
     }
-    if (printf("%s\n", text) < 0 || fflush(stdout) != 0)
-        return sluice_fail(err, SLUICE_E_IO, "cannot write to the standard output");
-    return SLUICE_OK;
+    sluice_line_writer_flush(run->out);
 }
 
-sluice_status run_evaluation(struct run *run, uint64_t epoch, struct sluice_err *err)
+sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
+                             struct sluice_err *err)
 {
     struct pass pass = {0};
     const sluice_status status =
         run_pass(run, &run->val, (struct place){.epoch = epoch}, false, &pass, err);
+    *is_stopped = pass.is_stopped;
     if (status != SLUICE_OK || pass.is_stopped)
         return status;
     const struct sluice_epoch_report report = {
@@ -219,25 +259,36 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, struct sluice_err 
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .retries = lost_streams(run, &run->val),
     };
-    return print_report(run, &report, err);
+    print_report(run, &report);
+    return SLUICE_OK;
 }
 
 sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopped,
-                            struct sluice_err *err)
+                            bool *has_lost_source, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     struct pass train = {0}, val = {0};
     const uint64_t lost_before = lost_streams(run, &run->train);
+    const uint64_t first_sample = place->batch * o->batch_size;
     const double lr = lr_at(o, place->epoch);
     sluice_trainer_set_lr(run->trainer, lr);
     sluice_status status = run_pass(run, &run->train, *place, true, &train, err);
+    *has_lost_source = train.has_lost_source;
+    *is_stopped = train.is_stopped;
+    if (status == SLUICE_OK || *has_lost_source)
+        *place = train.place;
     if (status != SLUICE_OK)
         return status;
+    if (train.is_stopped) {
+        sluice_log(SLUICE_LOG_INFO, "stopped in epoch %llu after batch %llu",
+                   (unsigned long long)place->epoch, (unsigned long long)place->batch);
+        return SLUICE_OK;
+    }
     const struct sluice_plan_stats plan =
         run->replan ? sluice_replan_stats(run->replan) : (struct sluice_plan_stats){0};
     struct sluice_epoch_report report = {
         .epoch = place->epoch,
-        .first_sample = place->batch * o->batch_size,
+        .first_sample = first_sample,
         .mode = o->mode,
         .seconds = train.seconds,
         .stats = &train.stats,
@@ -250,26 +301,19 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .plan = run->replan ? &plan : NULL,
         .cpu_s = train.cpu_s,
     };
-    if (train.is_stopped) {
-        *is_stopped = true;
-        place->batch = train.batches;
-        sluice_log(SLUICE_LOG_INFO, "stopped in epoch %llu after batch %llu",
-                   (unsigned long long)place->epoch, (unsigned long long)place->batch);
-        return o->checkpoint ? run_save(run, *place, err) : SLUICE_OK;
-    }
     if (o->has_val && run->learns && run->val.num_ids > 0 && !o->is_profiling) {
         status = run_pass(run, &run->val, (struct place){.epoch = place->epoch}, false, &val, err);
-        if (status != SLUICE_OK)
-            return status;
-        report.has_val = !val.is_stopped;
+        *has_lost_source = val.has_lost_source;
+        report.has_val = status == SLUICE_OK && !val.is_stopped;
         report.val = val.totals;
         report.val_seconds = val.seconds;
         report.val_errors = val.stats.errors;
     }
     *is_stopped = val.is_stopped;
-    *place = (struct place){.epoch = place->epoch + 1};
-    status = print_report(run, &report, err);
-    if (status == SLUICE_OK && o->checkpoint)
-        status = run_save(run, *place, err);
+    if (status == SLUICE_OK && !val.is_stopped) {
+        *place = (struct place){.epoch = place->epoch + 1};
+        run_save(run, place);
+    }
+    print_report(run, &report);
     return status;
 }

@@ -176,6 +176,10 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
         .seed = run->options->seed,
         .items = measuring->items,
         .num_items = num_items,
+        .has_max_errors = true,
+        /* Of samples that come several times. */
+        .max_errors = sluice_options_max_errors(run->options, measuring->count) *
+                      ((num_items + measuring->count - 1) / measuring->count),
     };
     double server_before_s, server_after_s;
     sluice_status status = server_cpu(run, &server_before_s, err);

@@ -4,6 +4,7 @@
 #include "compute_client/run/run.h"
 
 #include "base/buf.h"
+#include "base/line_writer.h"
 #include "compute_client/load/batch_log.h"
 #include "compute_client/load/client.h"
 #include "compute_client/load/loader.h"
@@ -35,6 +36,15 @@ struct part {
     struct sluice_source *source;
 };
 
+/* What ends with the process, if it hangs (run_watch.c). */
+enum stage { STARTING, TRAINING, CLOSING };
+
+/* How far a run is, as stored in its checkpoint. */
+struct place {
+    uint64_t epoch, batch;              /* the next to train */
+    uint64_t errors[SLUICE_NUM_STATUS]; /* samples of this epoch that failed so far */
+};
+
 struct run {
     const struct sluice_options *options;
     struct sluice_client *client; /* NULL: local */
@@ -48,23 +58,31 @@ struct run {
     struct sluice_loader *loader;
     struct sluice_replan *replan;       /* NULL: the parts' choices hold for all epochs */
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
+    struct sluice_line_writer *out;     /* the standard output */
     struct sluice_cost_table profile;
 
     pthread_t watcher;
     bool has_watcher;
     _Atomic uint64_t epoch_now, batches_now, samples_now; /* for SIGUSR1; each by itself */
-    pthread_mutex_t lock;                                 /* client and loader, for the watcher */
+    pthread_mutex_t lock; /* client, loader and what follows, for the watcher */
     bool is_stopping;
+    enum stage stage;
+    int exit_code;         /* in stage CLOSING */
+    bool is_over;          /* the watcher has to end */
+    pthread_cond_t staged; /* stage or is_over changed */
+
+    /* What --checkpoint's file lacks; the main thread's. */
+    bool is_saved;             /* nothing was trained since it was written */
+    struct sluice_err unsaved; /* why the last attempt failed; empty: it did not */
+    uint64_t batches_unsaved, tried_ns;
 };
 
-/* How far a run is, as stored in its checkpoint. */
-struct place {
-    uint64_t epoch, batch; /* the next to train */
-};
-
-/* The watcher thread stops the run, or logs its progress, on a signal. */
+/* The watcher thread stops the run, or logs its progress, on a signal.  A run that does not end
+ * by itself soon after it was stopped while starting, or while closing, is ended. */
 SLUICE_MUST_USE sluice_status run_start_watcher(struct run *run, struct sluice_err *err);
 void run_stop_watcher(struct run *run);
+/* exit_code: of stage CLOSING. */
+void run_enter(struct run *run, enum stage stage, int exit_code);
 
 /* Register the client and the loader with the watcher, so that it can stop them. */
 void run_set_client(struct run *run, struct sluice_client *client);
@@ -81,7 +99,13 @@ SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err
 SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,
                                               struct sluice_err *err);
 
-SLUICE_MUST_USE sluice_status run_save(struct run *run, struct place place, struct sluice_err *err);
+/* Before training: whether --checkpoint's file can be written where it is. */
+SLUICE_MUST_USE sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err);
+/* Writes the checkpoint if there is something to save.  A failure is a warning, is tried again, and
+ * is left in run->unsaved. */
+void run_save(struct run *run, const struct place *place);
+/* A batch was trained, and *place is after it: writes the checkpoint if it is time. */
+void run_save_in_epoch(struct run *run, const struct place *place);
 SLUICE_MUST_USE sluice_status run_resume(struct run *run, struct place *place,
                                          struct sluice_err *err);
 
@@ -93,10 +117,11 @@ SLUICE_MUST_USE sluice_status run_profile_write(struct run *run, bool *is_stoppe
                                                 struct sluice_err *err);
 
 /* Evaluates the val subset, and reports. */
-SLUICE_MUST_USE sluice_status run_evaluation(struct run *run, uint64_t epoch,
+SLUICE_MUST_USE sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
                                              struct sluice_err *err);
-/* Trains one epoch, evaluates, reports and writes a checkpoint.  Advances *place. */
+/* Trains one epoch, evaluates, writes a checkpoint and reports.  Advances *place. *has_lost_source:
+ * after a failure, what was trained up to *place is good and can go on later. */
 SLUICE_MUST_USE sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopped,
-                                            struct sluice_err *err);
+                                            bool *has_lost_source, struct sluice_err *err);
 
 #endif

@@ -26,6 +26,9 @@ struct sluice_buf {
     /* Private from here on. */
     struct sluice_buf_pool *pool;
     struct sluice_buf *next;
+    void (*on_last)(void *owner, size_t bytes);
+    void *owner;
+    size_t owner_bytes;
     unsigned size_class;
     _Atomic unsigned refs;
 };
@@ -39,11 +42,27 @@ SLUICE_MUST_USE sluice_status sluice_buf_pool_create(size_t max_cached_bytes,
                                                      struct sluice_err *err);
 void sluice_buf_pool_destroy(struct sluice_buf_pool *pool); /* NULL is allowed */
 
+/* From now on no more than this is handed out at a time: a buffer that could never be had is
+ * SLUICE_E_UNSUPPORTED, one that cannot be had now SLUICE_E_NO_MEMORY.  0: no limit, as at first.
+ */
+void sluice_buf_pool_limit(struct sluice_buf_pool *pool, size_t max_live_bytes);
+/* Frees the unused buffers. */
+void sluice_buf_pool_trim(struct sluice_buf_pool *pool);
+size_t sluice_buf_pool_live_bytes(struct sluice_buf_pool *pool);
+
 /* A new buffer with one reference, len 0 and room for `capacity` bytes (0 is
  * allowed), contents undefined.  `pool` NULL: plain allocation.
  * SLUICE_E_NO_MEMORY leaves *buf untouched. */
 SLUICE_MUST_USE sluice_status sluice_buf_create(struct sluice_buf_pool *pool, size_t capacity,
                                                 struct sluice_buf **buf, struct sluice_err *err);
+
+/* on_last(owner, bytes) is called once, with the last unref; by whom holds the only reference.  It
+ * may be called from any thread. */
+void sluice_buf_on_last(struct sluice_buf *buf, void (*on_last)(void *owner, size_t bytes),
+                        void *owner, size_t bytes);
+
+/* What a buffer for `capacity` bytes takes, at most. */
+size_t sluice_buf_footprint(size_t capacity);
 
 struct sluice_buf *sluice_buf_ref(struct sluice_buf *buf); /* returns buf */
 void sluice_buf_unref(struct sluice_buf *buf);             /* NULL is allowed */

@@ -252,6 +252,31 @@ double sluice_cgroup_quota(const char *root, pid_t tid)
     return least;
 }
 
+static uint64_t memory_of(int version, const char *folder)
+{
+    long long bytes;
+    const char *name = version == 2 ? "memory.max" : "memory.limit_in_bytes";
+    /* Version 1 writes "no limit" as a number near 2^63. */
+    return read_numbers(folder, name, &bytes, 1) && bytes > 0 && bytes < INT64_MAX / 2
+               ? (uint64_t)bytes
+               : UINT64_MAX;
+}
+
+uint64_t sluice_cgroup_memory(const char *root, pid_t tid)
+{
+    struct sluice_cgroup group;
+    if (sluice_cgroup_find(root, "memory", tid, &group, NULL) != SLUICE_OK)
+        return UINT64_MAX;
+    const size_t mount_len = strlen(group.mount);
+    uint64_t least = memory_of(group.version, group.folder);
+    while (strlen(group.folder) > mount_len) {
+        *strrchr(group.folder, '/') = '\0';
+        const uint64_t its = memory_of(group.version, group.folder);
+        least = its < least ? its : least;
+    }
+    return least;
+}
+
 double sluice_cgroup_cores(void)
 {
     return fmin(sluice_cpu_count(), sluice_cgroup_quota("", 0));

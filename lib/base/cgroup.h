@@ -3,9 +3,11 @@
 
 #include "base/error.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
-/* Linux control groups: which one a thread is in, and how many CPUs it leaves the thread.
+/* Linux control groups: which one a thread is in, and how many CPUs and how much memory it leaves
+ * the thread.
  *
  * Version 1 has one hierarchy of folders for each controller (or for a few together), version 2 one
  * for all controllers.  A machine has version 1, version 2 or both (hybrid); each controller is in
@@ -40,6 +42,11 @@ SLUICE_MUST_USE sluice_status sluice_cgroup_find_at(const char *root, const char
 /* The CPU quota of the thread's group: the least of its own and of the groups above it that can be
  * seen (cpu.max of version 2, cpu.cfs_quota_us of version 1), in CPUs; INFINITY: no limit known. */
 double sluice_cgroup_quota(const char *root, pid_t tid);
+
+/* The memory that the thread's group may use: the least of its own limit and those of the groups
+ * above it that can be seen (memory.max of version 2, memory.limit_in_bytes of version 1), in
+ * bytes; UINT64_MAX: no limit known. */
+uint64_t sluice_cgroup_memory(const char *root, pid_t tid);
 
 /* How many cores the calling thread may use: the number of CPUs in its affinity mask, or its quota
  * if that is less.  Above 0; may be a fraction. */

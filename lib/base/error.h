@@ -14,10 +14,10 @@ typedef enum sluice_status {
     SLUICE_OK = 0,
     SLUICE_E_INVALID,     /* the caller's argument, option or request is wrong */
     SLUICE_E_CORRUPT,     /* bytes from outside are not what they claim to be */
-    SLUICE_E_UNSUPPORTED, /* well formed, but a feature we do not have */
+    SLUICE_E_UNSUPPORTED, /* a feature we do not have, or data above a limit on what comes in */
     SLUICE_E_NOT_FOUND,
     SLUICE_E_IO,        /* the operating system or the network said no */
-    SLUICE_E_NO_MEMORY, /* also: a limit on sizes from outside was passed */
+    SLUICE_E_NO_MEMORY, /* memory is short now: the same may succeed later */
     SLUICE_E_AGAIN,     /* nothing is wrong; there is no room or nothing ready */
     SLUICE_E_CLOSED,    /* the object is shutting down */
     SLUICE_E_INTERNAL,  /* an invariant broke: a bug of ours */

@@ -2,9 +2,11 @@
 
 #include "base/text.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,8 +82,9 @@ sluice_status sluice_file_read_stat(const char *path, size_t max_bytes,
         goto fail;
     }
     if ((uintmax_t)st.st_size > max_bytes || (uintmax_t)st.st_size >= SIZE_MAX) {
-        status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: %lld bytes are more than the limit %zu",
-                             path, (long long)st.st_size, max_bytes);
+        status =
+            sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s: %lld bytes are more than the limit %zu",
+                        path, (long long)st.st_size, max_bytes);
         goto fail;
     }
     status = sluice_buf_create(pool, (size_t)st.st_size + 1, &buf, err);
@@ -153,16 +156,21 @@ static bool write_all(int fd, const uint8_t *data, size_t len)
     return true;
 }
 
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        snprintf(folder, PATH_MAX, ".");
+    else
+        snprintf(folder, PATH_MAX, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
 /* The rename itself is safe only once the folder is on disk too.  A file system
  * that cannot sync a folder says EINVAL; there is nothing more to do then. */
 static bool sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        snprintf(folder, sizeof(folder), ".");
-    else
-        snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    folder_of(path, folder);
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return errno == EACCES; /* may write into it, may not list it */
@@ -201,6 +209,44 @@ sluice_status sluice_file_write_atomic(const char *path, const void *data, size_
     }
     if (!sync_folder_of(path))
         return fail_errno(err, path, "sync its folder");
+    return SLUICE_OK;
+}
+
+/* Whether `name` is BASE.tmp-PID-NUMBER, of a process that lives no more. */
+static bool is_left_behind(const char *name, const char *base)
+{
+    const size_t len = strlen(base);
+    long pid;
+    unsigned number;
+    char more;
+    return strncmp(name, base, len) == 0 &&
+           sscanf(name + len, ".tmp-%ld-%u%c", &pid, &number, &more) == 2 && pid > 0 &&
+           kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+sluice_status sluice_file_try_atomic(const char *path, struct sluice_err *err)
+{
+    char folder[PATH_MAX], beside[PATH_MAX];
+    struct stat st;
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return sluice_fail(err, SLUICE_E_INVALID, "%s: not a regular file", path);
+    if (!sluice_print(beside, sizeof(beside), "%s.tmp-%ld-try", path, (long)getpid()))
+        return sluice_fail(err, SLUICE_E_INVALID, "%.64s...: path too long", path);
+    const int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, path, "create a file beside it");
+    close(fd);
+    unlink(beside);
+
+    folder_of(path, folder);
+    const char *slash = strrchr(path, '/');
+    DIR *dir = opendir(folder);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        if (is_left_behind(entry->d_name, slash ? slash + 1 : path))
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir)
+        closedir(dir);
     return SLUICE_OK;
 }
 

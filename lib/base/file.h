@@ -67,6 +67,11 @@ sluice_file_read_parts(int fd, size_t len, const struct sluice_file_part *parts,
 SLUICE_MUST_USE sluice_status sluice_file_write_atomic(const char *path, const void *data,
                                                        size_t len, struct sluice_err *err);
 
+/* Whether sluice_file_write_atomic can write there: the folder takes a new file, and `path` is a
+ * regular file or absent (SLUICE_E_INVALID).  Removes the temporary files of this path that killed
+ * processes of this machine left behind. */
+SLUICE_MUST_USE sluice_status sluice_file_try_atomic(const char *path, struct sluice_err *err);
+
 /* The same for text: `print` writes it to the stream, which is memory. */
 SLUICE_MUST_USE sluice_status sluice_file_print_atomic(const char *path,
                                                        void (*print)(FILE *out, const void *ctx),

@@ -19,6 +19,7 @@ static int pipe_write = -1;
 /* Lock-free atomics, so that a handler may touch them. */
 static atomic_bool is_requested;
 static atomic_bool is_signalled;
+static atomic_int stop_signal;
 
 static bool is_stop_returned; /* the waiting thread's own */
 
@@ -41,6 +42,7 @@ static void on_signal(int number)
         signal(number, SIG_DFL);
         raise(number);
     } else {
+        atomic_store(&stop_signal, number);
         atomic_store(&is_requested, true);
         wake('s');
     }
@@ -65,7 +67,8 @@ sluice_status sluice_quit_init(struct sluice_err *err)
     sigaddset(&action.sa_mask, SIGUSR1);
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
-        sigaction(SIGUSR1, &action, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0)
+        sigaction(SIGUSR1, &action, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0 ||
+        sigaction(SIGXFSZ, &ignore, NULL) != 0)
         return sluice_fail(err, SLUICE_E_IO, "sigaction: %s", strerror(errno));
 
     /* A stop that was requested before the pipe was made. */
@@ -108,6 +111,11 @@ enum sluice_quit_event sluice_quit_wait(int timeout_ms)
 bool sluice_quit_requested(void)
 {
     return atomic_load(&is_requested);
+}
+
+int sluice_quit_signal(void)
+{
+    return atomic_load(&stop_signal);
 }
 
 void sluice_quit_request(void)

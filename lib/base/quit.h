@@ -10,7 +10,8 @@
  * of the program waits on it where it is safe to act.
  *
  * SIGTERM and SIGINT ask for a clean stop; a second one ends the process at
- * once.  SIGUSR1 asks for a report.  SIGPIPE is ignored: a write says EPIPE. */
+ * once.  SIGUSR1 asks for a report.  SIGPIPE and SIGXFSZ are ignored: a write says EPIPE or EFBIG.
+ */
 
 enum sluice_quit_event {
     SLUICE_QUIT_NONE, /* the timeout passed */
@@ -28,6 +29,9 @@ enum sluice_quit_event sluice_quit_wait(int timeout_ms);
 
 /* True once a stop was asked for.  Any thread. */
 bool sluice_quit_requested(void);
+
+/* The signal that asked for the stop; 0: none did.  Any thread. */
+int sluice_quit_signal(void);
 
 /* Asks for a stop from inside.  Any thread.  Does not count as the first signal:
  * a SIGTERM that follows does not end the process at once. */

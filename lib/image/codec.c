@@ -99,23 +99,17 @@ sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *byt
     return decode_all(codec, &info, bytes, len, max_pixels, pool, rgb, err);
 }
 
-/* Cuts the box out of `all`; takes its reference. */
-static sluice_status cut_box(struct sluice_rgb all, const struct sluice_box *box,
-                             struct sluice_buf_pool *pool, struct sluice_rgb *rgb,
-                             struct sluice_err *err)
+/* Moves the box to the start of its image: a copy would be as large again. */
+static void cut_box(struct sluice_rgb *rgb, const struct sluice_box *box)
 {
-    struct sluice_buf *pixels = NULL;
-    const sluice_status status =
-        sluice_image_alloc_rgb(pool, box->width, box->height, &pixels, err);
-    if (status == SLUICE_OK) {
-        const size_t row_bytes = (size_t)box->width * 3, stride = (size_t)all.width * 3;
-        const uint8_t *from = all.pixels->data + box->top * stride + (size_t)box->left * 3;
-        for (uint32_t y = 0; y < box->height; y++)
-            memcpy(pixels->data + y * row_bytes, from + y * stride, row_bytes);
-        *rgb = (struct sluice_rgb){.width = box->width, .height = box->height, .pixels = pixels};
-    }
-    sluice_buf_unref(all.pixels);
-    return status;
+    const size_t row_bytes = (size_t)box->width * 3, stride = (size_t)rgb->width * 3;
+    uint8_t *to = rgb->pixels->data;
+    const uint8_t *from = to + box->top * stride + (size_t)box->left * 3;
+    for (uint32_t y = 0; y < box->height; y++)
+        memmove(to + y * row_bytes, from + y * stride, row_bytes);
+    rgb->width = box->width;
+    rgb->height = box->height;
+    rgb->pixels->len = row_bytes * box->height;
 }
 
 sluice_status sluice_codec_decode_region(struct sluice_codec *codec, const uint8_t *bytes,
@@ -146,13 +140,12 @@ sluice_status sluice_codec_decode_region(struct sluice_codec *codec, const uint8
     status = decode_all(codec, &info, bytes, len, max_pixels, pool, &all, err);
     if (status != SLUICE_OK)
         return status;
-    if (is_whole && all.width == info.width && all.height == info.height) {
-        *rgb = all;
-        return SLUICE_OK;
-    }
     if (!sluice_box_is_within(box, all.width, all.height)) {
         sluice_buf_unref(all.pixels);
         return sluice_fail(err, SLUICE_E_CORRUPT, "image with two sizes in its headers");
     }
-    return cut_box(all, box, pool, rgb, err);
+    if (box->width < all.width || box->height < all.height)
+        cut_box(&all, box);
+    *rgb = all;
+    return SLUICE_OK;
 }

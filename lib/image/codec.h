@@ -10,7 +10,9 @@
 /* Image files to RGB pixels and back, as Pillow's convert("RGB") gives them.
  *
  * EXIF orientation is ignored, as torchvision does.  Every size is checked before it is used to
- * allocate; bytes from outside can make a call fail, never more.
+ * allocate; bytes from outside can make a call fail, never more.  A decode takes at most 11 bytes
+ * of memory for each pixel that the file declares (3 as RGB, 2 for each coefficient of up to 4
+ * components), and 32 MB for the padding of images that are thin.
  *
  * Threads: a codec belongs to one thread at a time; the rest is pure. */
 
@@ -23,9 +25,10 @@ SLUICE_MUST_USE sluice_status sluice_codec_create(struct sluice_codec **codec,
 void sluice_codec_destroy(struct sluice_codec *codec); /* NULL is allowed */
 
 /* Decodes the whole image into a new buffer from `pool` (NULL: plain memory).
- * SLUICE_E_NO_MEMORY: more than max_pixels (0: 178,956,970, Pillow's limit) or memory is short;
- * SLUICE_E_CORRUPT: a file on which Pillow raises, such as any truncated one.  *rgb is untouched on
- * failure. */
+ * SLUICE_E_UNSUPPORTED: more than max_pixels (0: 178,956,970, Pillow's limit), more scans than
+ * an image of this size may have, or more CPU time than it may take (image/tuning.h);
+ * SLUICE_E_NO_MEMORY; SLUICE_E_CORRUPT: a file on which Pillow raises, such as any truncated one.
+ * *rgb is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_codec_decode(struct sluice_codec *codec, const uint8_t *bytes,
                                                   size_t len, uint64_t max_pixels,
                                                   struct sluice_buf_pool *pool,

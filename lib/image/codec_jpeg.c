@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "image/codec.h"
 #include "image/codec_internal.h"
+#include "image/decode_budget.h"
 #include "image/jpeg_crop_write.h"
 
 #include <setjmp.h>
@@ -20,6 +21,9 @@ struct error_manager {
     struct jpeg_error_mgr base;
     jmp_buf on_error;
 };
+
+#define MARKER_SOS 0xDA
+#define MARKER_FIRST_SEGMENT 0xC0
 
 static void jump_out(j_common_ptr cinfo)
 {
@@ -41,6 +45,31 @@ static void error_manager_init(struct error_manager *manager)
     manager->base.emit_message = ignore_message;
 }
 
+/* libjpeg calls the monitor before each row of MCUs that it reads, in each scan, and before the
+ * rows that it gives. */
+struct watch {
+    struct jpeg_progress_mgr progress;
+    struct sluice_decode_budget budget;
+};
+
+static void watch_row(j_common_ptr common)
+{
+    const struct jpeg_decompress_struct *cinfo = (j_decompress_ptr)common;
+    struct watch *watch = SLUICE_CONTAINER_OF(cinfo->progress, struct watch, progress);
+    if (sluice_decode_budget_spend(&watch->budget, (uint64_t)cinfo->image_width *
+                                                       (unsigned)cinfo->max_v_samp_factor *
+                                                       DCTSIZE))
+        jump_out(common);
+}
+
+/* Once the header has been read. */
+static void watch_start(struct watch *watch, struct jpeg_decompress_struct *cinfo)
+{
+    watch->progress.progress_monitor = watch_row;
+    sluice_decode_budget_start(&watch->budget, (uint64_t)cinfo->image_width * cinfo->image_height);
+    cinfo->progress = &watch->progress;
+}
+
 /* After a jump: returns the status and sets the text of libjpeg's error. */
 static sluice_status fail_with_message(j_common_ptr cinfo, struct sluice_err *err)
 {
@@ -52,6 +81,7 @@ static sluice_status fail_with_message(j_common_ptr cinfo, struct sluice_err *er
         status = SLUICE_E_NO_MEMORY;
         break;
     case JERR_BAD_PRECISION:
+    case JERR_IMAGE_TOO_BIG:
     case JERR_SOF_UNSUPPORTED:
     case JERR_ARITH_NOTIMPL:
     case JERR_CCIR601_NOTIMPL:
@@ -104,10 +134,45 @@ static void source_init(struct jpeg_source_mgr *source, const uint8_t *bytes, si
     };
 }
 
+/* The number of scans from the one on whose header has been read.  `bytes` follows that header. */
+static uint64_t count_scans(const uint8_t *bytes, size_t len)
+{
+    const uint8_t *const end = bytes + len;
+    uint64_t num_scans = 1;
+    while ((bytes = memchr(bytes, 0xFF, (size_t)(end - bytes)))) {
+        while (bytes < end && *bytes == 0xFF)
+            bytes++;
+        if (bytes == end)
+            break;
+        const unsigned marker = *bytes++;
+        if (marker == JPEG_EOI)
+            break;
+        num_scans += marker == MARKER_SOS;
+        /* Stuffed bytes and RSTn stand alone; other markers begin a segment with its length. */
+        if (marker < MARKER_FIRST_SEGMENT || (marker >= JPEG_RST0 && marker <= JPEG_RST0 + 7))
+            continue;
+        if (end - bytes < 2 || (size_t)(end - bytes) < sluice_be16(bytes))
+            break;
+        bytes += sluice_be16(bytes);
+    }
+    return num_scans;
+}
+
+/* Each scan of a file with several of them goes over the whole image. */
+static sluice_status check_scans(struct jpeg_decompress_struct *cinfo, struct sluice_err *err)
+{
+    if (!jpeg_has_multiple_scans(cinfo))
+        return SLUICE_OK;
+    return sluice_decode_check_scans(
+        (uint64_t)cinfo->image_width * cinfo->image_height,
+        count_scans(cinfo->src->next_input_byte, cinfo->src->bytes_in_buffer), err);
+}
+
 struct decode_job {
     struct jpeg_decompress_struct cinfo;
     struct error_manager errors;
     struct jpeg_source_mgr source;
+    struct watch watch;
     struct sluice_codec *codec;
     struct sluice_buf_pool *pool;
     struct sluice_buf *pixels; /* owned until the job has succeeded */
@@ -185,6 +250,8 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
         /* The marker that ended the last scan may itself be truncated. */
         if (job->is_finishing && job->errors.base.msg_code == JERR_INPUT_EOF)
             return SLUICE_OK;
+        if (job->watch.budget.is_spent)
+            return sluice_decode_budget_fail(&job->watch.budget, err);
         return fail_with_message((j_common_ptr)cinfo, err);
     }
     jpeg_create_decompress(cinfo);
@@ -206,6 +273,10 @@ static sluice_status decode_job_run(struct decode_job *job, struct sluice_err *e
     else
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with %d components",
                            cinfo->num_components);
+    status = check_scans(cinfo, err);
+    if (status != SLUICE_OK)
+        return status;
+    watch_start(&job->watch, cinfo);
     /* The defaults are what Pillow uses: the accurate integer DCT, fancy upsampling. */
     status = sluice_image_alloc_rgb(job->pool, job->width, job->height, &job->pixels, err);
     if (status != SLUICE_OK)
@@ -534,6 +605,7 @@ struct crop_job {
     struct error_manager errors;
     struct jpeg_decompress_struct in;
     struct jpeg_source_mgr source;
+    struct watch watch;
     struct encode_job out; /* its cinfo, destination and writer; its errors are not used */
     struct sluice_jpeg_crop_box window;
 };
@@ -639,6 +711,8 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
     if (setjmp(job->errors.on_error)) {
         if (job->out.writer_status != SLUICE_OK)
             return job->out.writer_status;
+        if (job->watch.budget.is_spent)
+            return sluice_decode_budget_fail(&job->watch.budget, err);
         const sluice_status status = fail_with_message((j_common_ptr)in, err);
         /* An error of the compressor does not mean that the file is corrupt. */
         return status == SLUICE_E_NO_MEMORY ? status : SLUICE_E_UNSUPPORTED;
@@ -659,7 +733,11 @@ static sluice_status crop_job_run(struct crop_job *job, const struct sluice_box 
                            in->num_components);
     if (in->arith_code)
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "JPEG with arithmetic coding");
+    status = check_scans(in, err);
+    if (status != SLUICE_OK)
+        return status;
     const uint32_t width = in->image_width, height = in->image_height;
+    watch_start(&job->watch, in);
     jvirt_barray_ptr *from = jpeg_read_coefficients(in);
     /* libjpeg accepts a second frame header, which may change the size. */
     if (in->image_width != width || in->image_height != height ||

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "image/codec.h"
 #include "image/codec_internal.h"
+#include "image/decode_budget.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -75,15 +76,27 @@ struct png_decode_job {
     png_infop info;
     const uint8_t *bytes;
     size_t left;
+    struct sluice_decode_budget budget;
     struct sluice_buf_pool *pool;
     struct sluice_buf *pixels; /* owned until the job has succeeded */
 };
+
+/* So that 16 kB, of which deflate makes 17 MB at most, are a reason to look at the clock. */
+#define PIXELS_PER_BYTE 16
+
+static void spend(struct png_decode_job *job, uint64_t num_pixels)
+{
+    if (sluice_decode_budget_spend(&job->budget, num_pixels))
+        png_error(job->png, "too slow");
+}
 
 static void read_bytes(png_structp png, png_bytep out, size_t len)
 {
     struct png_decode_job *job = png_get_io_ptr(png);
     if (len > job->left)
         png_error(png, "premature end of file");
+    /* Pixels behind the last row are unpacked too, to be dropped. */
+    spend(job, (uint64_t)len * PIXELS_PER_BYTE);
     memcpy(out, job->bytes, len);
     job->bytes += len;
     job->left -= len;
@@ -135,8 +148,11 @@ static void fill_lut(struct png_decode_job *job, enum row_kind kind, unsigned de
 static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t width, uint32_t height,
                                         struct sluice_err *err)
 {
-    if (setjmp(job->errors.on_error))
+    if (setjmp(job->errors.on_error)) {
+        if (job->budget.is_spent)
+            return sluice_decode_budget_fail(&job->budget, err);
         return sluice_fail(err, SLUICE_E_CORRUPT, "PNG: %s", job->errors.text);
+    }
     png_structp png = job->png;
     png_set_read_fn(png, job, read_bytes);
     png_set_user_limits(png, SLUICE_IMAGE_MAX_SIDE, SLUICE_IMAGE_MAX_SIDE);
@@ -178,6 +194,7 @@ static sluice_status png_decode_job_run(struct png_decode_job *job, uint32_t wid
     for (int pass = 0; pass < num_passes; pass++) {
         for (uint32_t y = 0; y < height; y++) {
             uint8_t *row = job->pixels->data + y * stride;
+            spend(job, width);
             png_read_row(png, row, NULL);
             if (pass == num_passes - 1)
                 widen_row(row, width, kind, (const uint8_t(*)[3])lut);
@@ -199,6 +216,7 @@ sluice_status sluice_png_decode(const struct sluice_image_info *info, const uint
         .left = len,
         .pool = pool,
     };
+    sluice_decode_budget_start(&job.budget, (uint64_t)info->width * info->height);
     job.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job.errors, png_jump_out,
                                      png_ignore_warning);
     job.info = job.png ? png_create_info_struct(job.png) : NULL;

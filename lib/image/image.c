@@ -202,10 +202,10 @@ sluice_status sluice_image_check_size(uint32_t width, uint32_t height, uint64_t 
                                       struct sluice_err *err)
 {
     if (width > SLUICE_IMAGE_MAX_SIDE || height > SLUICE_IMAGE_MAX_SIDE)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels: a side is over %u",
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "image of %u x %u pixels: a side is over %u",
                            width, height, SLUICE_IMAGE_MAX_SIDE);
     if ((uint64_t)width * height > max_pixels)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY,
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
                            "image of %u x %u pixels: more than the limit of %llu", width, height,
                            (unsigned long long)max_pixels);
     return SLUICE_OK;

@@ -14,7 +14,7 @@ struct sluice_buf_pool;
 /* The pixel limit of Pillow: twice its Image.MAX_IMAGE_PIXELS, where it raises. */
 #define SLUICE_IMAGE_MAX_PIXELS 178956970u
 
-/* SLUICE_E_NO_MEMORY, naming the sizes, unless width x height is within both limits. */
+/* SLUICE_E_UNSUPPORTED, naming the sizes, unless width x height is within both limits. */
 SLUICE_MUST_USE sluice_status sluice_image_check_size(uint32_t width, uint32_t height,
                                                       uint64_t max_pixels, struct sluice_err *err);
 

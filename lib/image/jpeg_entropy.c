@@ -307,6 +307,9 @@ static sluice_status unstuff(const struct sluice_jpeg *jpeg, struct sluice_jpeg_
     const uint8_t *in = jpeg->scan, *const end = jpeg->scan + jpeg->scan_len;
     uint8_t *out = scan->data->data;
     size_t capacity = 0;
+    /* A restart interval has an MCU at least, so that marks cannot ask for more memory than the
+     * image has MCUs. */
+    const uint64_t num_mcus = (uint64_t)jpeg->mcus_across * jpeg->mcus_down;
     for (;;) {
         const size_t run = copy_before_ff(out, in, (size_t)(end - in));
         in += run;
@@ -331,6 +334,8 @@ static sluice_status unstuff(const struct sluice_jpeg *jpeg, struct sluice_jpeg_
                                marker);
         if (marker != MARKER_RST0 + scan->num_segments % 8)
             return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG restart markers are out of order");
+        if (scan->num_segments >= num_mcus)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "JPEG of more restart markers than MCUs");
         const sluice_status status =
             push_segment(scan, &capacity, (size_t)(out - scan->data->data), err);
         if (status != SLUICE_OK)

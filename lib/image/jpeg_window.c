@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "image/image_internal.h"
 #include "image/jpeg_window_internal.h"
+#include "image/tuning.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,11 @@ sluice_status sluice_jpeg_window_decode(struct sluice_jpeg_window *window,
     if (status == SLUICE_OK) {
         sluice_jpeg_window_write_pixels(window, box, pixels->data);
         *rgb = (struct sluice_rgb){.width = box->width, .height = box->height, .pixels = pixels};
+    }
+    if (window->memory_capacity > SLUICE_IMAGE_KEPT_BYTES) {
+        free(window->memory);
+        window->memory = NULL;
+        window->memory_capacity = 0;
     }
     return status;
 }

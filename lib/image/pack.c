@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "image/pack_kernels.h"
+#include "image/tuning.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -73,6 +74,15 @@ static sluice_status reserve(struct sluice_packer *packer, size_t bytes, struct 
     sluice_buf_unref(packer->memory);
     packer->memory = NULL;
     return sluice_buf_create(NULL, bytes, &packer->memory, err);
+}
+
+/* What a large image took is not kept. */
+static void release_large(struct sluice_packer *packer)
+{
+    if (packer->memory && packer->memory->capacity > SLUICE_IMAGE_KEPT_BYTES) {
+        sluice_buf_unref(packer->memory);
+        packer->memory = NULL;
+    }
 }
 
 static size_t round_up_to_blocks(size_t width)
@@ -222,9 +232,9 @@ static sluice_status write_packed(const struct packing *p, ZSTD_CCtx *compressor
     return SLUICE_OK;
 }
 
-sluice_status sluice_pack_rgb(struct sluice_packer *packer, const uint8_t *pixels, uint32_t width,
-                              uint32_t height, int level, struct sluice_buf_pool *pool,
-                              struct sluice_buf **packed, struct sluice_err *err)
+static sluice_status pack(struct sluice_packer *packer, const uint8_t *pixels, uint32_t width,
+                          uint32_t height, int level, struct sluice_buf_pool *pool,
+                          struct sluice_buf **packed, struct sluice_err *err)
 {
     if (width < 1 || height < 1 || width > MAX_SIDE || height > MAX_SIDE ||
         (uint64_t)width * height > DEFAULT_MAX_PIXELS)
@@ -290,7 +300,7 @@ static sluice_status read_header(const uint8_t *bytes, size_t len, uint64_t max_
     if (!u->width || !u->height)
         return sluice_fail(err, SLUICE_E_CORRUPT, "packed pixels of size 0");
     if ((uint64_t)u->width * u->height > (max_pixels ? max_pixels : DEFAULT_MAX_PIXELS))
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%zu x %u packed pixels are over the limit",
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%zu x %u packed pixels are over the limit",
                            u->width, u->height);
     uint64_t want = HEADER_LEN;
     for (unsigned s = 0; s < NUM_STREAMS; s++)
@@ -353,9 +363,9 @@ static bool gather_residuals(struct unpacking *u, const struct sluice_pack_kerne
     return true;
 }
 
-sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *bytes, size_t len,
-                                uint64_t max_pixels, struct sluice_buf_pool *pool,
-                                struct sluice_rgb *rgb, struct sluice_err *err)
+static sluice_status unpack(struct sluice_packer *packer, const uint8_t *bytes, size_t len,
+                            uint64_t max_pixels, struct sluice_buf_pool *pool,
+                            struct sluice_rgb *rgb, struct sluice_err *err)
 {
     struct unpacking u = {0};
     sluice_status status = read_header(bytes, len, max_pixels, &u, err);
@@ -396,4 +406,22 @@ sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *byt
     }
     *rgb = (struct sluice_rgb){.width = (uint32_t)u.width, .height = u.height, .pixels = pixels};
     return SLUICE_OK;
+}
+
+sluice_status sluice_pack_rgb(struct sluice_packer *packer, const uint8_t *pixels, uint32_t width,
+                              uint32_t height, int level, struct sluice_buf_pool *pool,
+                              struct sluice_buf **packed, struct sluice_err *err)
+{
+    const sluice_status status = pack(packer, pixels, width, height, level, pool, packed, err);
+    release_large(packer);
+    return status;
+}
+
+sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *bytes, size_t len,
+                                uint64_t max_pixels, struct sluice_buf_pool *pool,
+                                struct sluice_rgb *rgb, struct sluice_err *err)
+{
+    const sluice_status status = unpack(packer, bytes, len, max_pixels, pool, rgb, err);
+    release_large(packer);
+    return status;
 }

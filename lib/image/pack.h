@@ -31,9 +31,9 @@ SLUICE_MUST_USE sluice_status sluice_pack_rgb(struct sluice_packer *packer, cons
                                               struct sluice_buf_pool *pool,
                                               struct sluice_buf **packed, struct sluice_err *err);
 
-/* Unpacks to a new buffer from `pool`.  SLUICE_E_NO_MEMORY: more than max_pixels (0: the codec's
- * limit) or memory is short; SLUICE_E_UNSUPPORTED: a later version; SLUICE_E_CORRUPT: any other
- * bytes that are not in the format.  *rgb is untouched on failure. */
+/* Unpacks to a new buffer from `pool`.  SLUICE_E_UNSUPPORTED: more than max_pixels (0: the codec's
+ * limit), or a later version; SLUICE_E_NO_MEMORY; SLUICE_E_CORRUPT: any other bytes that are not in
+ * the format.  *rgb is untouched on failure. */
 SLUICE_MUST_USE sluice_status sluice_unpack_rgb(struct sluice_packer *packer, const uint8_t *bytes,
                                                 size_t len, uint64_t max_pixels,
                                                 struct sluice_buf_pool *pool,

@@ -28,8 +28,9 @@ static sluice_status check_result(const struct sluice_op *op, const struct sluic
 {
     if (size.width > SLUICE_MAX_IMAGE_SIDE || size.height > SLUICE_MAX_IMAGE_SIDE ||
         (uint64_t)size.width * size.height > scratch->max_pixels)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s would give %u x %u pixels, over the limit",
-                           op->type->name, size.width, size.height);
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                           "%s would give %u x %u pixels, over the limit", op->type->name,
+                           size.width, size.height);
     return SLUICE_OK;
 }
 
@@ -118,7 +119,7 @@ static sluice_status find_window(const struct sluice_scratch *scratch,
     const sluice_status status = sluice_jpeg_crop_window(file->data, file->len, window, err);
     if (status == SLUICE_OK &&
         (uint64_t)window->full_width * window->full_height > scratch->max_pixels)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "image of %u x %u pixels is over the limit",
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "image of %u x %u pixels is over the limit",
                            window->full_width, window->full_height);
     return status;
 }

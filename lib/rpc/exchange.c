@@ -66,48 +66,9 @@ static void run_woken(struct rpc_queue *queue)
     }
 }
 
-static void run_paced(struct rpc_queue *queue)
+static uint64_t ask(const struct exchange *x, size_t len)
 {
-    while (queue->paced_first) {
-        const uint64_t now = sluice_clock_ns();
-        if (now < queue->paced_until_ns)
-            return;
-        struct exchange *x = queue->paced_first;
-        const uint64_t wait_ns = queue->pace(queue->pace_ctx, x->waiting_len + FRAME_HEADER_BYTES);
-        if (wait_ns) {
-            queue->paced_until_ns = now + wait_ns;
-            return;
-        }
-        queue->paced_first = x->next_paced;
-        if (!queue->paced_first)
-            queue->paced_last = NULL;
-        x->is_waiting = false;
-        x->is_granted = true;
-        write_next(x);
-    }
-}
-
-/* May x write `len` bytes now?  If not, it is lined up and written when its turn comes.  Whoever
- * comes while others wait waits behind them, else a large message would never get through. */
-static bool ask_pace(struct exchange *x, size_t len)
-{
-    struct rpc_queue *queue = x->queue;
-    if (!queue->pace)
-        return true;
-    if (!queue->paced_first) {
-        const uint64_t wait_ns = queue->pace(queue->pace_ctx, len + FRAME_HEADER_BYTES);
-        if (!wait_ns)
-            return true;
-        queue->paced_until_ns = sluice_clock_ns() + wait_ns;
-        queue->paced_first = x;
-    } else {
-        queue->paced_last->next_paced = x;
-    }
-    queue->paced_last = x;
-    x->next_paced = NULL;
-    x->is_waiting = true;
-    x->waiting_len = len;
-    return false;
+    return x->queue->pace(x->queue->pace_ctx, x->pace_client, len + FRAME_HEADER_BYTES);
 }
 
 static void leave_pace(struct exchange *x)
@@ -124,6 +85,73 @@ static void leave_pace(struct exchange *x)
     if (queue->paced_last == x)
         queue->paced_last = before;
     x->is_waiting = false;
+}
+
+/* Asks for the oldest of each client, as the pace may let one client go before another.  With more
+ * clients than are remembered, younger ones are asked for too, which is only more work. */
+static void run_paced(struct rpc_queue *queue)
+{
+    if (!queue->paced_first || sluice_clock_ns() < queue->paced_until_ns)
+        return;
+    uint64_t until_ns = UINT64_MAX;
+    const void *refused[16];
+    size_t num_refused = 0;
+    struct exchange *next;
+    for (struct exchange *x = queue->paced_first; x; x = next) {
+        next = x->next_paced;
+        size_t i = 0;
+        while (i < num_refused && refused[i] != x->pace_client)
+            i++;
+        if (i < num_refused)
+            continue;
+        const uint64_t wait_ns = ask(x, x->waiting_len);
+        if (wait_ns) {
+            if (num_refused < SLUICE_ARRAY_LEN(refused))
+                refused[num_refused++] = x->pace_client;
+            const uint64_t its_ns = sluice_clock_ns() + wait_ns;
+            until_ns = its_ns < until_ns ? its_ns : until_ns;
+            continue;
+        }
+        leave_pace(x);
+        x->is_granted = true;
+        write_next(x);
+    }
+    queue->paced_until_ns = until_ns;
+}
+
+static bool has_client_that_waits(const struct rpc_queue *queue, const void *client)
+{
+    for (const struct exchange *x = queue->paced_first; x; x = x->next_paced) {
+        if (x->pace_client == client)
+            return true;
+    }
+    return false;
+}
+
+/* May x write `len` bytes now?  If not, it is lined up and written when its turn comes.  Whoever
+ * comes while others of its client wait waits behind them, else these would never get through. */
+static bool ask_pace(struct exchange *x, size_t len)
+{
+    struct rpc_queue *queue = x->queue;
+    if (!queue->pace)
+        return true;
+    if (!has_client_that_waits(queue, x->pace_client)) {
+        const uint64_t wait_ns = ask(x, len);
+        if (!wait_ns)
+            return true;
+        const uint64_t until_ns = sluice_clock_ns() + wait_ns;
+        if (!queue->paced_first || until_ns < queue->paced_until_ns)
+            queue->paced_until_ns = until_ns;
+    }
+    if (queue->paced_first)
+        queue->paced_last->next_paced = x;
+    else
+        queue->paced_first = x;
+    queue->paced_last = x;
+    x->next_paced = NULL;
+    x->is_waiting = true;
+    x->waiting_len = len;
+    return false;
 }
 
 static gpr_timespec deadline_of(const struct rpc_queue *queue)
@@ -249,8 +277,7 @@ static void write_next(struct exchange *x)
     /* With the hint the transport keeps the message until one comes without it, so the next
      * one must be ready and allowed. */
     if (count > 1 && !x->queue->paced_first)
-        x->is_granted = !x->queue->pace ||
-                        x->queue->pace(x->queue->pace_ctx, next_len + FRAME_HEADER_BYTES) == 0;
+        x->is_granted = !x->queue->pace || ask(x, next_len) == 0;
 
     /* Only this thread takes from the ring: it holds what it held, and perhaps more. */
     struct outgoing out = {0};

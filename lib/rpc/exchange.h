@@ -41,7 +41,7 @@ struct rpc_queue {
     pthread_t thread;
 
     /* See rpc_server.h.  Set before the thread starts. */
-    uint64_t (*pace)(void *ctx, size_t bytes);
+    uint64_t (*pace)(void *ctx, void *client, size_t bytes);
     void *pace_ctx;
 
     _Atomic uint64_t bytes_sent; /* relaxed: a statistic */
@@ -51,7 +51,7 @@ struct rpc_queue {
     atomic_uint hand_overs;
 
     /* The thread's own: exchanges to look after when the event in hand is done, and those
-     * that wait for the pace, oldest first; the first asks for all of them. */
+     * that wait for the pace, oldest first. */
     struct exchange *woken_first, *woken_last;
     struct exchange *paced_first, *paced_last;
     uint64_t paced_until_ns;
@@ -119,6 +119,7 @@ struct exchange {
     grpc_slice end_slice; /* end_text as the library wants it */
     struct outgoing writing;
     size_t waiting_len; /* of the message that waits for the pace */
+    void *pace_client;  /* whose it is, for the pace */
     grpc_byte_buffer *received;
     struct rpc_tag wake_tag, write_tag, read_tag;
     struct exchange *next_woken, *next_paced;

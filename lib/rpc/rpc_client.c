@@ -22,10 +22,56 @@
 #define MAX_BACKOFF_MS 300
 #define CONNECT_TIMEOUT_MS 5000
 
+/* A call of a channel, while it may have to be cancelled. */
+struct live_call {
+    grpc_call *call;
+    struct live_call *next, **link; /* link: what points to this one */
+};
+
 struct sluice_rpc_channel {
     grpc_channel *channel;
     struct rpc_queue queue;
+
+    pthread_mutex_t lock;
+    struct live_call *live;
+    bool is_stopped;
 };
+
+static void add_live(struct sluice_rpc_channel *channel, struct live_call *live, grpc_call *call)
+{
+    live->call = call;
+    pthread_mutex_lock(&channel->lock);
+    live->next = channel->live;
+    live->link = &channel->live;
+    if (live->next)
+        live->next->link = &live->next;
+    channel->live = live;
+    const bool is_stopped = channel->is_stopped;
+    pthread_mutex_unlock(&channel->lock);
+    if (is_stopped)
+        grpc_call_cancel(call, NULL);
+}
+
+/* Before the call is released. */
+static void remove_live(struct sluice_rpc_channel *channel, struct live_call *live)
+{
+    pthread_mutex_lock(&channel->lock);
+    *live->link = live->next;
+    if (live->next)
+        live->next->link = live->link;
+    pthread_mutex_unlock(&channel->lock);
+}
+
+void sluice_rpc_channel_stop(struct sluice_rpc_channel *channel)
+{
+    /* Cancelling under the lock keeps each call alive meanwhile.  It calls nothing of ours: what it
+     * ends comes as events on the completion thread. */
+    pthread_mutex_lock(&channel->lock);
+    channel->is_stopped = true;
+    for (struct live_call *live = channel->live; live; live = live->next)
+        grpc_call_cancel(live->call, NULL);
+    pthread_mutex_unlock(&channel->lock);
+}
 
 static gpr_timespec deadline_after(unsigned timeout_ms)
 {
@@ -97,6 +143,7 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
     channel->channel = grpc_channel_create(options->target, credentials, &channel_args);
     grpc_channel_credentials_release(credentials);
+    pthread_mutex_init(&channel->lock, NULL);
     *out = channel;
     return SLUICE_OK;
 }
@@ -108,6 +155,7 @@ void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel)
     assert(!rpc_queue_is_current(&channel->queue));
     grpc_channel_destroy(channel->channel);
     rpc_queue_stop(&channel->queue);
+    pthread_mutex_destroy(&channel->lock);
     free(channel);
 }
 
@@ -163,7 +211,9 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
     ops[5].data.recv_status_on_client.status_details = &details;
 
     grpc_call *call = create_call(channel, path, timeout_ms);
+    struct live_call live;
     rpc_start_batch(&channel->queue, call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
+    add_live(channel, &live, call);
     pthread_mutex_lock(&unary.lock);
     while (!unary.is_done)
         pthread_cond_wait(&unary.done, &unary.lock);
@@ -191,6 +241,7 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
     if (code)
         *code = result;
 
+    remove_live(channel, &live);
     grpc_call_unref(call);
     grpc_slice_unref(details);
     grpc_metadata_array_destroy(&initial);
@@ -207,6 +258,8 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
 
 struct sluice_rpc_stream {
     struct exchange exchange;
+    struct sluice_rpc_channel *channel;
+    struct live_call live;
     struct sluice_rpc_stream_events events;
     struct rpc_tag open_tag, status_tag;
     grpc_metadata_array initial, trailing;
@@ -228,6 +281,7 @@ static void unref_stream(struct sluice_rpc_stream *stream)
 {
     if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1)
         return;
+    remove_live(stream->channel, &stream->live);
     exchange_release(&stream->exchange);
     exchange_clear(&stream->exchange);
     grpc_slice_unref(stream->details);
@@ -326,6 +380,8 @@ sluice_status sluice_rpc_stream_open(struct sluice_rpc_channel *channel, const c
     pthread_cond_init(&stream->done, NULL);
     atomic_init(&stream->refs, 2);
     *out = stream;
+    stream->channel = channel;
+    add_live(channel, &stream->live, stream->exchange.call);
     exchange_begin(&stream->exchange);
     return SLUICE_OK;
 }

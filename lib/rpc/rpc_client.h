@@ -36,6 +36,10 @@ sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
 /* Every stream must be destroyed before.  NULL is allowed. */
 void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel);
 
+/* Ends every call on the channel with CANCELLED, those under way and all later ones.  Waits for
+ * nothing. */
+void sluice_rpc_channel_stop(struct sluice_rpc_channel *channel);
+
 /* Sends one message and waits for one.  Takes *request's content whatever it
  * returns; *reply is the caller's to clear.  Not from a callback.
  * timeout_ms 0: no deadline.  The status is that of sluice_rpc_code_to_status(); err

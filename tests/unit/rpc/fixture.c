@@ -330,8 +330,9 @@ static const struct sluice_rpc_method methods[] = {
      .on_done = end_call},
 };
 
-static uint64_t pace(void *ctx, size_t bytes)
+static uint64_t pace(void *ctx, void *client, size_t bytes)
 {
+    (void)client;
     struct server *server = ctx;
     return server->pace(server, bytes);
 }

@@ -235,9 +235,10 @@ static void make_payload(struct fake_server *s, const struct fetch *fetch,
     sluice_sample_clear(&sample);
 }
 
-static void send_reply(struct fake_server *s, struct sluice_rpc_call *call,
+static void send_reply(struct fake_server *s, struct sluice_rpc_call *call, struct fetch *fetch,
                        const struct sluice_wire_sample_reply *reply)
 {
+    fetch->window -= reply->payload ? (int64_t)reply->payload->len : 0;
     struct sluice_message out = {0};
     REQUIRE(sluice_wire_put_sample_reply(reply, &out, NULL));
     REQUIRE(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &out, NULL));
@@ -284,13 +285,12 @@ static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct f
             sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "ended on purpose");
             return;
         }
-        fetch->window -= reply.payload ? (int64_t)reply.payload->len : 0;
-        send_reply(s, call, &reply);
-        if (o->repeat_every && s->replies % o->repeat_every == 0)
-            send_reply(s, call, &reply);
-        if (o->stray_every && s->replies % o->stray_every == 0) {
+        send_reply(s, call, fetch, &reply);
+        if (o->repeat_every && fetch->window > 0 && s->replies % o->repeat_every == 0)
+            send_reply(s, call, fetch, &reply);
+        if (o->stray_every && fetch->window > 0 && s->replies % o->stray_every == 0) {
             reply.request_id = UINT64_MAX - s->replies;
-            send_reply(s, call, &reply);
+            send_reply(s, call, fetch, &reply);
         }
         sluice_wire_sample_reply_clear(&reply);
         const uint64_t unconsumed = (uint64_t)((int64_t)fetch->window_bytes - fetch->window);

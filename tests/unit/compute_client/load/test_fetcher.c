@@ -6,8 +6,10 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define NUM_SAMPLES 30
 #define MAX_ITEMS 120
@@ -103,11 +105,19 @@ struct bench {
     struct record record;
 };
 
+static double sample_timeout_s;  /* of the next bench */
+static size_t max_message_bytes; /* 0: the client's own bound */
+static uint64_t listed_bytes;    /* of the next items' files; 0: not known */
+
 static void bench_open_at(struct bench *b, const char *target, double retry_for_s,
                           uint64_t window_bytes)
 {
     const struct sluice_client_options client = {.target = target, .retry_for_s = retry_for_s};
     CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->client, NULL), SLUICE_OK);
+    if (max_message_bytes)
+        CU_ASSERT_EQUAL_FATAL(sluice_client_bound_messages(b->client, max_message_bytes, NULL),
+                              SLUICE_OK);
+    max_message_bytes = 0;
     pthread_mutex_init(&b->record.lock, NULL);
     pthread_cond_init(&b->record.changed, NULL);
     char id[33];
@@ -118,6 +128,7 @@ static void bench_open_at(struct bench *b, const char *target, double retry_for_
         .dataset_id = id,
         .max_items = MAX_ITEMS,
         .window_bytes = window_bytes,
+        .sample_timeout_s = sample_timeout_s,
         .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &b->record},
     };
     CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&options, &b->source, NULL), SLUICE_OK);
@@ -136,6 +147,7 @@ static void bench_open(struct bench *b, const struct fake_server_options *server
 
 static void bench_close(struct bench *b)
 {
+    sample_timeout_s = 0;
     b->source->destroy(b->source);
     CU_ASSERT_EQUAL(b->record.num_wrong, 0);
     sluice_client_destroy(b->client);
@@ -154,6 +166,7 @@ static sluice_status ask(struct bench *b, uint64_t first, size_t count, unsigned
             .ticket = first + i,
             .key = {.seed = 1, .epoch = 2, .sample_id = (first + i) % NUM_SAMPLES},
             .path = "",
+            .file_bytes = listed_bytes,
             .split = split,
             .form = split == 0  ? SLUICE_FORM_RAW
                     : split < 4 ? SLUICE_FORM_U8
@@ -515,6 +528,287 @@ static void close_ends_the_waiting_and_refuses_requests(void)
     bench_close(&b);
 }
 
+/* --- silence --- */
+
+/* Does not answer requests for one sample, as far as `only` and `splits` say. */
+struct hanging {
+    int only;           /* -1: every sample */
+    unsigned min_split; /* ... that is asked for at this split or above it */
+    unsigned times;     /* so often */
+    unsigned seen, raw;
+};
+
+static enum fake_action hang_some(void *ctx, const struct sluice_wire_sample_request *request,
+                                  struct sluice_wire_sample_reply *reply)
+{
+    (void)reply;
+    struct hanging *hanging = ctx;
+    if (hanging->only >= 0 && request->key.sample_id != (uint64_t)hanging->only)
+        return FAKE_SEND;
+    hanging->raw += request->split == 0;
+    if (request->split < hanging->min_split || hanging->seen >= hanging->times)
+        return FAKE_SEND;
+    hanging->seen++;
+    return FAKE_KEEP;
+}
+
+static void a_sample_that_later_ones_have_passed_is_asked_for_as_a_file(void)
+{
+    struct bench b;
+    struct hanging hanging = {.only = 20, .min_split = 1, .times = UINT_MAX};
+    sample_timeout_s = 0.2;
+    bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    check_each_once(&b, NUM_SAMPLES);
+    CU_ASSERT_EQUAL(b.record.order[NUM_SAMPLES - 1], 20);
+    CU_ASSERT_EQUAL(b.record.ops_done[20], 0);
+    CU_ASSERT_EQUAL(hanging.seen, 1);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 0);
+    bench_close(&b);
+}
+
+static void a_stream_that_is_silent_is_opened_again(void)
+{
+    struct bench b;
+    struct hanging hanging = {.only = -1, .times = 1}; /* the newest: nothing is sent after it */
+    sample_timeout_s = 0.2;
+    bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 1, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 1));
+    check_each_once(&b, 1);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 1);
+    bench_close(&b);
+}
+
+static void a_sample_that_never_comes_is_named_and_the_others_go_on(void)
+{
+    struct bench b;
+    struct hanging hanging = {.only = 5, .times = UINT_MAX};
+    sample_timeout_s = 0.1;
+    bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 0.3,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
+    CU_ASSERT_EQUAL(b.record.status[5], SLUICE_E_IO);
+    CU_ASSERT_STRING_EQUAL(b.record.error[5], "no answer within 0.1 s");
+    CU_ASSERT(hanging.seen >= 2);
+    CU_ASSERT_EQUAL(ask(&b, 40, 10, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES + 10));
+    CU_ASSERT_FALSE(b.record.has_failed);
+    bench_close(&b);
+}
+
+static void no_time_counts_while_the_server_has_no_credit(void)
+{
+    struct bench b;
+    sample_timeout_s = 0.05;
+    bench_open(&b, &(struct fake_server_options){0}, 0, 10 * FAKE_ROW_BYTES);
+    b.record.keeps_payload = true;
+    CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    /* The receiver takes many times the timeout. */
+    const struct timespec pause = {.tv_nsec = 400000000};
+    nanosleep(&pause, NULL);
+    pthread_mutex_lock(&b.record.lock);
+    b.record.keeps_payload = false;
+    CU_ASSERT_EQUAL(b.record.num_answers, 10);
+    pthread_mutex_unlock(&b.record.lock);
+    sample_timeout_s = 0;
+    b.source->consumed(b.source, 10 * FAKE_ROW_BYTES);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 60));
+    check_each_once(&b, 60);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 0);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).repeated, 0);
+    bench_close(&b);
+}
+
+/* --- samples that end the connection --- */
+
+struct poison {
+    uint64_t sample;
+    unsigned min_split;
+    unsigned ended, ended_raw;
+};
+
+static enum fake_action poison_some(void *ctx, const struct sluice_wire_sample_request *request,
+                                    struct sluice_wire_sample_reply *reply)
+{
+    (void)reply;
+    struct poison *poison = ctx;
+    if (request->key.sample_id != poison->sample || request->split < poison->min_split)
+        return FAKE_SEND;
+    poison->ended++;
+    poison->ended_raw += request->split == 0;
+    return FAKE_ABORT;
+}
+
+static void a_sample_that_ends_the_stream_comes_as_a_file(void)
+{
+    struct bench b;
+    struct poison poison = {.sample = 17, .min_split = 1};
+    bench_open(&b, &(struct fake_server_options){.meddle = poison_some, .meddle_ctx = &poison}, 20,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    check_each_once(&b, NUM_SAMPLES);
+    for (size_t i = 0; i < NUM_SAMPLES; i++)
+        CU_ASSERT_EQUAL(b.record.ops_done[i], i == 17 ? 0 : 3);
+    /* Slow start finds one in thirty at once or a few streams later. */
+    CU_ASSERT(poison.ended >= 2 && poison.ended <= 8);
+    bench_close(&b);
+}
+
+static void and_one_that_ends_it_as_a_file_is_named(void)
+{
+    struct bench b;
+    struct poison poison = {.sample = 17};
+    bench_open(&b, &(struct fake_server_options){.meddle = poison_some, .meddle_ctx = &poison}, 60,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
+    CU_ASSERT_EQUAL(b.record.status[17], SLUICE_E_INTERNAL);
+    CU_ASSERT_STRING_EQUAL(b.record.error[17], "its answer ended the connection 5 times");
+    CU_ASSERT_EQUAL(poison.ended_raw, 3);
+    CU_ASSERT(poison.ended <= 11);
+    CU_ASSERT_FALSE(b.record.has_failed);
+    bench_close(&b);
+}
+
+/* --- a server that is not to be trusted --- */
+
+struct hostile {
+    enum { LONG_FILE, WRONG_FORM, MORE_OPS, BAD_SIZE, SHORT_PIXELS } trick;
+    unsigned every, seen;
+};
+
+static void resize_payload(struct sluice_wire_sample_reply *reply, size_t len)
+{
+    struct sluice_buf *buf = NULL;
+    if (sluice_buf_create(NULL, len, &buf, NULL) != SLUICE_OK)
+        abort();
+    memset(buf->data, 1, len);
+    buf->len = len;
+    sluice_buf_unref(reply->payload);
+    reply->payload = buf;
+}
+
+static enum fake_action trick(void *ctx, const struct sluice_wire_sample_request *request,
+                              struct sluice_wire_sample_reply *reply)
+{
+    (void)request;
+    struct hostile *hostile = ctx;
+    if (++hostile->seen % hostile->every != 0)
+        return FAKE_SEND;
+    switch (hostile->trick) {
+    case LONG_FILE:
+        resize_payload(reply, 5000);
+        break;
+    case WRONG_FORM:
+        reply->form = SLUICE_FORM_U8_PACKED;
+        break;
+    case MORE_OPS:
+        reply->ops_done = 3;
+        reply->form = SLUICE_FORM_U8;
+        reply->width = reply->height = 8;
+        reply->channels = 3;
+        resize_payload(reply, FAKE_ROW_BYTES);
+        break;
+    case BAD_SIZE:
+        reply->width = reply->height = 60000;
+        break;
+    case SHORT_PIXELS:
+        resize_payload(reply, 10);
+        break;
+    }
+    return FAKE_SEND;
+}
+
+static void a_payload_that_cannot_be_the_samples_is_asked_again(void)
+{
+    static const struct {
+        int trick;
+        unsigned split;
+    } cases[] = {{LONG_FILE, 0}, {WRONG_FORM, 0}, {MORE_OPS, 0}, {BAD_SIZE, 3}, {SHORT_PIXELS, 3}};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct bench b;
+        struct hostile hostile = {.every = 5};
+        memcpy(&hostile.trick, &cases[i].trick, sizeof(hostile.trick));
+        listed_bytes = 2000; /* no file of the dataset has more */
+        bench_open(&b, &(struct fake_server_options){.meddle = trick, .meddle_ctx = &hostile}, 20,
+                   1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, cases[i].split), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+        check_each_once(&b, NUM_SAMPLES);
+        CU_ASSERT(sluice_fetcher_stats(b.source).repeated >= NUM_SAMPLES / 5);
+        listed_bytes = 0;
+        bench_close(&b);
+    }
+}
+
+static void payload_above_its_credit_ends_the_stream_and_is_not_kept(void)
+{
+    struct bench b;
+    const uint64_t window = 4 * FAKE_ROW_BYTES;
+    bench_open(&b, &(struct fake_server_options){.ignores_credit = true}, 20, window);
+    b.record.keeps_payload = true;
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
+    while (sluice_fetcher_stats(b.source).lost_streams < 3)
+        sched_yield();
+    pthread_mutex_lock(&b.record.lock);
+    /* What was taken: the window, and one reply for each new stream, which has a credit of 1. */
+    CU_ASSERT(b.record.kept_bytes <= window + 4 * FAKE_ROW_BYTES);
+    b.record.keeps_payload = false;
+    const size_t kept = b.record.kept_bytes;
+    pthread_mutex_unlock(&b.record.lock);
+    b.source->consumed(b.source, kept);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    check_each_once(&b, NUM_SAMPLES);
+    bench_close(&b);
+}
+
+static enum fake_action send_much(void *ctx, const struct sluice_wire_sample_request *request,
+                                  struct sluice_wire_sample_reply *reply)
+{
+    (void)ctx;
+    if (request->key.sample_id == 11)
+        resize_payload(reply, 300000);
+    return FAKE_SEND;
+}
+
+static void a_message_above_the_bound_is_not_taken(void)
+{
+    struct bench b = {0};
+    b.server =
+        fake_server_start(&(struct fake_server_options){.dataset = &dataset, .meddle = send_much});
+    max_message_bytes = 100000;
+    bench_open_at(&b, fake_server_target(b.server), 60, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
+    CU_ASSERT_EQUAL(b.record.status[11], SLUICE_E_INTERNAL);
+    CU_ASSERT(b.source->wire_bytes(b.source) < 300000);
+    bench_close(&b);
+}
+
+static void replies_that_nobody_asked_for_do_not_use_up_the_credit(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.stray_every = 1, .repeat_every = 1}, 20,
+               8 * FAKE_ROW_BYTES);
+    for (unsigned round = 0; round < 4; round++) {
+        CU_ASSERT_EQUAL(ask(&b, round * 30, 30, 3), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, (round + 1) * 30));
+    }
+    check_each_once(&b, 120);
+    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 0);
+    bench_close(&b);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -538,6 +832,16 @@ int main(void)
         SLUICE_TEST(a_server_that_refuses_the_stream_is_not_asked_again),
         SLUICE_TEST(gives_up_when_nothing_was_answered_for_so_long),
         SLUICE_TEST(close_ends_the_waiting_and_refuses_requests),
+        SLUICE_TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file),
+        SLUICE_TEST(a_stream_that_is_silent_is_opened_again),
+        SLUICE_TEST(a_sample_that_never_comes_is_named_and_the_others_go_on),
+        SLUICE_TEST(no_time_counts_while_the_server_has_no_credit),
+        SLUICE_TEST(a_sample_that_ends_the_stream_comes_as_a_file),
+        SLUICE_TEST(and_one_that_ends_it_as_a_file_is_named),
+        SLUICE_TEST(a_payload_that_cannot_be_the_samples_is_asked_again),
+        SLUICE_TEST(payload_above_its_credit_ends_the_stream_and_is_not_kept),
+        SLUICE_TEST(a_message_above_the_bound_is_not_taken),
+        SLUICE_TEST(replies_that_nobody_asked_for_do_not_use_up_the_credit),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&dataset, NUM_SAMPLES, SIZE_MAX);

@@ -735,6 +735,96 @@ static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
     end(loader);
 }
 
+/* Answers request i with a failure. */
+static void refuse(struct held *held, struct sluice_loader *loader, size_t i, sluice_status status)
+{
+    struct sluice_source_result result = {.ticket = asked(held, i).ticket, .status = status};
+    const struct sluice_source_events events = sluice_loader_events(loader);
+    events.on_result(events.ctx, &result);
+}
+
+/* Refuses the first of three batches' samples as told, and returns how the first next() ended. */
+static sluice_status first_batch_of(const sluice_status refused[BATCH], uint64_t max_errors,
+                                    uint64_t missing_before, bool *has_lost_source,
+                                    struct sluice_err *err)
+{
+    const struct drawn drawn = draw(0, 0);
+    struct held held;
+    held_init(&held);
+    struct sluice_loader *loader =
+        make_loader((struct sluice_loader_options){.on_error = SLUICE_ON_ERROR_SKIP});
+    struct sluice_epoch epoch = {
+        .source = &held.source,
+        .pipeline = pipeline,
+        .manifest = good.manifest,
+        .ids = ids,
+        .chooser = sluice_chooser_fixed(drawn.choices),
+        .seed = SEED,
+        .items = drawn.items,
+        .num_items = NUM_SAMPLES,
+        .has_max_errors = true,
+        .max_errors = max_errors,
+    };
+    epoch.errors_before[SLUICE_E_NOT_FOUND] = missing_before;
+    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+    wait_asked(&held, BATCH);
+    for (size_t i = 0; i < BATCH; i++) {
+        if (refused[i] == SLUICE_OK)
+            answer(&held, loader, i);
+        else
+            refuse(&held, loader, i, refused[i]);
+    }
+    const struct sluice_batch *batch = NULL;
+    const sluice_status status = sluice_loader_next(loader, &batch, err);
+    *has_lost_source = sluice_loader_has_lost_source(loader);
+    CU_ASSERT_EQUAL(sluice_loader_position(loader), status == SLUICE_OK ? 1 : 0);
+    end(loader);
+    return status;
+}
+
+static void more_errors_of_a_kind_than_allowed_end_the_epoch_at_once(void)
+{
+    sluice_status refused[BATCH] = {0};
+    refused[0] = refused[1] = SLUICE_E_NOT_FOUND;
+    refused[2] = SLUICE_E_CORRUPT;
+    bool has_lost_source = true;
+    CU_ASSERT_EQUAL(first_batch_of(refused, 2, 0, &has_lost_source, NULL), SLUICE_OK);
+    CU_ASSERT_FALSE(has_lost_source);
+
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(first_batch_of(refused, 1, 0, &has_lost_source, &err), SLUICE_E_INVALID);
+    CU_ASSERT_FALSE(has_lost_source); /* going on would not help */
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "1 corrupt, 2 not found, where 1 of a kind may"));
+    const struct drawn drawn = draw(0, 0);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(err.text, good.manifest->entries[ids[drawn.items[0].position]].path));
+
+    /* Those of the epoch's part before a resume count, too. */
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(first_batch_of(refused, 3, 1, &has_lost_source, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL(first_batch_of(refused, 3, 2, &has_lost_source, &err), SLUICE_E_INVALID);
+
+    memset(refused, 0, sizeof(refused));
+    CU_ASSERT_EQUAL(first_batch_of(refused, 0, 0, &has_lost_source, NULL), SLUICE_OK);
+    refused[3] = SLUICE_E_UNSUPPORTED;
+    CU_ASSERT_EQUAL(first_batch_of(refused, 0, 0, &has_lost_source, NULL), SLUICE_E_INVALID);
+}
+
+static void too_many_errors_that_pass_leave_the_epoch_to_go_on(void)
+{
+    for (int status = SLUICE_E_INVALID; status < SLUICE_NUM_STATUS; status++) {
+        const bool is_of_the_data = status == SLUICE_E_INVALID || status == SLUICE_E_CORRUPT ||
+                                    status == SLUICE_E_UNSUPPORTED || status == SLUICE_E_NOT_FOUND;
+        sluice_status refused[BATCH] = {0};
+        refused[1] = refused[3] = (sluice_status)status;
+        bool has_lost_source = true;
+        CU_ASSERT_EQUAL(first_batch_of(refused, 2, 0, &has_lost_source, NULL), SLUICE_OK);
+        CU_ASSERT_FALSE(has_lost_source);
+        CU_ASSERT_EQUAL(first_batch_of(refused, 1, 0, &has_lost_source, NULL), SLUICE_E_INVALID);
+        CU_ASSERT_EQUAL(has_lost_source, !is_of_the_data);
+    }
+}
+
 /* Answers everything, with a failure so that no worker comes into it, once the trainer waits. */
 struct slow {
     struct held *held;
@@ -752,7 +842,7 @@ static void *slow_main(void *ctx)
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         struct sluice_source_result result = {
             .ticket = asked(slow->held, i).ticket,
-            .status = SLUICE_E_IO,
+            .status = SLUICE_E_NOT_FOUND,
             .disk_ns = slow->disk_ns,
             .storage_ns = slow->storage_ns,
         };
@@ -824,6 +914,8 @@ int main(void)
         SLUICE_TEST(no_more_is_under_way_than_the_chooser_wants),
         SLUICE_TEST(stop_wakes_a_waiting_next_for_good),
         SLUICE_TEST(a_source_that_gives_up_ends_the_epoch_with_its_words),
+        SLUICE_TEST(more_errors_of_a_kind_than_allowed_end_the_epoch_at_once),
+        SLUICE_TEST(too_many_errors_that_pass_leave_the_epoch_to_go_on),
         SLUICE_TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);

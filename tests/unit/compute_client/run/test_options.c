@@ -50,6 +50,50 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
 }
 
+static void errors_may_be_a_number_or_a_share(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t samples, most;
+    } cases[] = {
+        {"0", 1000, 0}, {"7", 1000, 7}, {"1%", 1000, 10},  {"1%", 40, 1},        {"1%", 1001, 11},
+        {"7%", 100, 7}, {"0%", 40, 0},  {"0.1%", 5000, 5}, {"100%", 1000, 1000}, {"2.5%", 40, 1},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "--max-errors %s", cases[i].text);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(sluice_options_max_errors(&o, cases[i].samples), cases[i].most);
+    }
+    char line[] = "--dataset-mode remote_nooff";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_EQUAL(sluice_options_max_errors(&o, 1281167), 12812); /* the default: 1 % */
+}
+
+static void checkpoints_come_after_batches_or_time(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t batches;
+        double seconds;
+    } cases[] = {
+        {"1000", 1000, 0}, {"300s", 0, 300}, {"5m", 0, 300}, {"1.5h", 0, 5400}, {"0.5s", 0, 0.5},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "--checkpoint f --checkpoint-every %s", cases[i].text);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(o.checkpoint_batches, cases[i].batches);
+        CU_ASSERT_EQUAL(o.checkpoint_s, cases[i].seconds);
+    }
+}
+
 static void a_host_without_a_port_gets_the_default(void)
 {
     static const struct {
@@ -123,6 +167,15 @@ static void what_does_not_fit_is_a_usage_error(void)
         "--dataset-mode remote_nooff --host :",
         "--dataset-mode remote_nooff --host h:",
         "--dataset-mode nowhere",
+        "--max-errors many",
+        "--max-errors -1",
+        "--max-errors 101%",
+        "--max-errors %",
+        "--checkpoint-every 5",
+        "--checkpoint f --checkpoint-every 0",
+        "--checkpoint f --checkpoint-every 5x",
+        "--checkpoint f --checkpoint-every 0s",
+        "--checkpoint f --checkpoint-every s",
         "--dataset-mode remote_nooff --start-epoch 3 --epochs 3",
         "--dataset-mode remote_nooff --resume f --start-epoch 0",
         "--dataset-mode remote_nooff -b 0",
@@ -142,6 +195,8 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_originals_flags_keep_their_names),
+        SLUICE_TEST(errors_may_be_a_number_or_a_share),
+        SLUICE_TEST(checkpoints_come_after_batches_or_time),
         SLUICE_TEST(a_host_without_a_port_gets_the_default),
         SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
         SLUICE_TEST(profiling_is_without_offload),

@@ -1,0 +1,43 @@
+#ifndef SLUICE_BASE_LINE_WRITER_H
+#define SLUICE_BASE_LINE_WRITER_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+/* Lines of output that outlive a full disk.
+ *
+ * What cannot be written is kept, up to 1 MiB, and tried again with the next lines and at the end;
+ * a file is opened again for that.  Each line is written once and whole, or counted as lost.  While
+ * writing fails, a warning says so every 30 s.
+ *
+ * A reader that does not read is waited for, unless a stop was requested (base/quit.h); then its
+ * lines count as not written.
+ *
+ * Threads: one at a time. */
+
+struct sluice_line_writer;
+
+/* Writes to the file `path`, which is created or emptied, or, if that is NULL, to the descriptor
+ * `fd`, which stays open.  `name` is for messages.  `header` is the file's first line; NULL: none.
+ * SLUICE_E_IO names the file. */
+SLUICE_MUST_USE sluice_status sluice_line_writer_open(const char *path, int fd, const char *name,
+                                                      const char *header,
+                                                      struct sluice_line_writer **writer,
+                                                      struct sluice_err *err);
+
+/* Adds lines, each with its newline. */
+void sluice_line_writer_add(struct sluice_line_writer *writer, const char *lines);
+
+/* Writes what was added. */
+void sluice_line_writer_flush(struct sluice_line_writer *writer);
+
+/* Bytes that were added and are not written. */
+uint64_t sluice_line_writer_waiting(const struct sluice_line_writer *writer);
+
+/* Writes what is left, and frees the writer.  Fails if lines are missing; the text says how many
+ * and why.  NULL is allowed. */
+SLUICE_MUST_USE sluice_status sluice_line_writer_close(struct sluice_line_writer *writer,
+                                                       struct sluice_err *err);
+
+#endif

@@ -1,0 +1,37 @@
+#ifndef SLUICE_IMAGE_TUNING_H
+#define SLUICE_IMAGE_TUNING_H
+
+/* What a decode may cost.  Measured on one Zen 5 core of a shared machine with libjpeg-turbo 2.1.5
+ * and libpng 1.6.39; docs/OPERATIONS.md says what that comes to.
+ *
+ * Nearly all real progressive JPEGs have 10 scans or so: jpegtran and Pillow write 10, mozjpeg up
+ * to 13 or so. */
+
+/* Scans of a JPEG.  libjpeg-turbo's own fuzzers stop at as many.  Half: still ten times what
+ * encoders write; twice: a small file costs twice the time. */
+#define SLUICE_DECODE_MAX_SCANS 500
+
+/* Pixels times scans.  A scan that changes nothing costs up to 1 ns for each pixel, so this is a
+ * second.  Half: 20 scans from 25 megapixels on; twice: bombs of 2 s. */
+#define SLUICE_DECODE_MAX_PIXEL_SCANS 1000000000u
+
+/* As many scans are allowed whatever the size: twice what encoders write. */
+#define SLUICE_DECODE_MIN_SCANS 20
+
+/* Nanoseconds of CPU time that any decode may take. */
+#define SLUICE_DECODE_CPU_NS 2000000000u
+
+/* Nanoseconds for each pixel, if that is more: from 20 megapixels on.  A progressive photo takes
+ * 22, a PNG of 16 bits with alpha 30, noise at quality 100 with four components 87.  Half: a slow
+ * machine refuses large photos; twice: a file as large as the limit on pixels may take 36 s. */
+#define SLUICE_DECODE_CPU_NS_PER_PIXEL 100
+
+/* Pixels handled between two looks at the clock, which take 0.3 us each: some ms.  Most images
+ * are decoded without one. */
+#define SLUICE_DECODE_PIXELS_PER_LOOK 262144u
+
+/* Bytes of working memory that a thread keeps for the next image: the planes of a picture of 10
+ * megapixels.  Half: larger photos allocate anew; twice: every thread may keep 64 MiB for good. */
+#define SLUICE_IMAGE_KEPT_BYTES ((size_t)32 << 20)
+
+#endif
