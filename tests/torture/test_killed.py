@@ -12,7 +12,7 @@ import torture
 
 SEED = int(os.environ.get("SLUICE_TEST_SEED", random.randrange(1 << 30)))
 EPOCHS = torture.rounds(2, 3)
-EVERY = 3  # batches
+EVERY = 4  # batches; the last of an epoch is one of them
 BATCHES = 40  # of an epoch
 FLAGS = ["--device", "cpu", "-a", "small_cnn", "--image-size", "16", "--train-threads", "1", "--lr",
          "0.01", "-b", "4", "--repeat", "4", "-p", "1", "--epochs", str(EPOCHS),
@@ -35,6 +35,7 @@ class Killed(unittest.TestCase):
         if process.returncode == 1 and "SLUICE_ONEDNN" in err:
             raise unittest.SkipTest("this build has no CPU trainer")
         assert process.returncode == 0, err
+        assert b'"epoch":%d,"batch":0' % EPOCHS in cls.whole.read_bytes()
 
     def finish(self, path, *flags):
         """Goes on to the end; the weights are those of the run that nobody disturbed."""
