@@ -1,15 +1,50 @@
 #include "base/log.h"
 #include "base/quit.h"
 #include "rpc/rpc.h"
+#include "storage_server/descriptors.h"
 #include "storage_server/disk_gate.h"
 #include "storage_server/metrics.h"
 #include "storage_server/options.h"
 #include "storage_server/prep_limits.h"
+#include "storage_server/self_watch.h"
 #include "storage_server/server.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* No client can connect any more. */
+#define EXIT_DEAF 4
+
+static atomic_bool is_deaf;
+
+static void end_deaf(void *ctx)
+{
+    (void)ctx;
+    sluice_log(SLUICE_LOG_ERROR, "nobody can connect to the server any more: it ends");
+    atomic_store(&is_deaf, true);
+    sluice_quit_request();
+}
+
+static sluice_status check_itself(void *ctx, unsigned timeout_ms, struct sluice_err *err)
+{
+    return sluice_server_check(ctx, timeout_ms, err);
+}
+
+/* NULL: not asked for. */
+static sluice_status watch_itself(const struct sluice_server_options *options,
+                                  struct sluice_server *server, struct sluice_self_watch **watch,
+                                  struct sluice_err *err)
+{
+    const struct sluice_self_watch_options self = {
+        .check = check_itself,
+        .on_deaf = end_deaf,
+        .ctx = server,
+        .interval_ms = (unsigned)(options->self_check_s * 1000 + 0.5),
+    };
+    return self.interval_ms > 0 ? sluice_self_watch_open(&self, watch, err) : SLUICE_OK;
+}
 
 static void print_stats(struct sluice_server *server)
 {
@@ -65,7 +100,8 @@ int main(int argc, char **argv)
         .cpu_max = options.prep_cpu_max,
     };
     if (status == SLUICE_OK &&
-        sluice_prep_limits_open(&limits, &options.prep_limits, &err) != SLUICE_OK) {
+        (sluice_descriptors_share(sluice_descriptors_raise(), &options, &err) != SLUICE_OK ||
+         sluice_prep_limits_open(&limits, &options.prep_limits, &err) != SLUICE_OK)) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         sluice_disk_gate_close(options.disk_gate);
         return 2; /* a flag that cannot be honoured here */
@@ -75,8 +111,12 @@ int main(int argc, char **argv)
     struct sluice_metrics *metrics = NULL;
     if (status == SLUICE_OK && options.metrics)
         status = sluice_metrics_create(options.metrics, read_stats, server, &metrics, &err);
+    struct sluice_self_watch *self = NULL;
+    if (status == SLUICE_OK)
+        status = watch_itself(&options, server, &self, &err);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        sluice_metrics_destroy(metrics);
         sluice_server_destroy(server);
         sluice_prep_limits_close(options.prep_limits);
         sluice_disk_gate_close(options.disk_gate);
@@ -98,6 +138,7 @@ int main(int argc, char **argv)
         else if (event == SLUICE_QUIT_STOP)
             break;
     }
+    sluice_self_watch_close(self);
     sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
     sluice_server_stop(server);
     print_stats(server);
@@ -105,5 +146,5 @@ int main(int argc, char **argv)
     sluice_server_destroy(server);
     sluice_prep_limits_close(options.prep_limits);
     sluice_disk_gate_close(options.disk_gate);
-    return 0;
+    return atomic_load(&is_deaf) ? EXIT_DEAF : 0;
 }

@@ -14,8 +14,9 @@ struct sluice_disk_gate;
 struct sluice_prep_limits;
 
 struct sluice_server_options {
-    const char *root;   /* folder of the images; required */
-    const char *listen; /* "0.0.0.0:50051"; port 0: a free one */
+    const char *root;                                   /* folder of the images; required */
+    const char *listen;                                 /* "0.0.0.0:50051"; port 0: a free one */
+    uint64_t max_connections, max_connections_per_host; /* 0: by the descriptors (descriptors.h) */
     uint64_t grpc_workers;
     uint64_t prep_workers;   /* 0: one for each core this process may use */
     uint64_t io_workers;     /* threads that only read files */
@@ -30,6 +31,7 @@ struct sluice_server_options {
     const char *jpeg_index;        /* "auto", "off" or a file */
     bool should_verify;            /* hash the content of every file that is read */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
+    double self_check_s;           /* between two connections of the server to itself; 0: none */
     double grace_s;                /* for accepted requests, after a stop was asked for */
 
     /* prep_limits.h says what these mean. */

@@ -215,6 +215,8 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .num_methods = gather_methods(s->methods),
         .ctx = &s->context,
         .max_receive_bytes = MAX_REQUEST_BYTES,
+        .max_connections = (unsigned)options->max_connections,
+        .max_connections_per_host = (unsigned)options->max_connections_per_host,
         .memory_bytes = memory.grpc,
         .pace = options->link_bytes_per_s > 0 ? pace : NULL,
         .pace_join = join_link,
@@ -235,6 +237,12 @@ fail:
 int sluice_server_port(const struct sluice_server *server)
 {
     return sluice_rpc_server_port(server->rpc);
+}
+
+sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
+                                  struct sluice_err *err)
+{
+    return sluice_rpc_server_check(server->rpc, timeout_ms, err);
 }
 
 struct sluice_wire_stats sluice_server_stats(struct sluice_server *server)

@@ -23,6 +23,10 @@ SLUICE_MUST_USE sluice_status sluice_server_create(const struct sluice_server_op
 
 int sluice_server_port(const struct sluice_server *server);
 
+/* Connects to the server through its own address (sluice_rpc_server_check). */
+SLUICE_MUST_USE sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
+                                                  struct sluice_err *err);
+
 struct sluice_wire_stats sluice_server_stats(struct sluice_server *server);
 
 /* The counters as one line of JSON (stats.h); free() it. */

@@ -23,4 +23,7 @@
 #define SLUICE_CONTAINER_OF(ptr, type, member)                                                     \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
+/* Seen by shared libraries, too: a program's function in the place of theirs. */
+#define SLUICE_EXPORTED __attribute__((visibility("default")))
+
 #endif

@@ -3,8 +3,10 @@
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
+#include "rpc/door.h"
 #include "rpc/exchange.h"
 #include "rpc/grpc_library.h"
+#include "rpc/self_check.h"
 
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>
@@ -28,6 +30,16 @@
 
 #define KEEPALIVE_MS 20000
 #define KEEPALIVE_TIMEOUT_MS 10000
+
+/* From accept to the client's HTTP/2 settings.  A round trip or two in good faith. */
+#define HANDSHAKE_MS 10000
+
+/* A connection without a call is closed (GOAWAY) after so long: it holds a place that others may
+ * want, and a client connects again by itself when it calls. */
+#define IDLE_MS 300000
+
+/* Bytes of one call's header fields, with 32 for each as HTTP/2 counts them.  Ours have 300. */
+#define MAX_METADATA_BYTES (16 << 10)
 
 /* The server requests calls in advance: an empty call waits for a method, the library fills it in
  * when a client calls, and another empty call takes its place:
@@ -62,9 +74,11 @@ struct sluice_rpc_server {
     void **handles;
     size_t num_methods;
     void *ctx;
+    char *listen;
     void *(*pace_join)(void *ctx, const char *peer);
     void (*pace_leave)(void *ctx, void *client);
     int port;
+    struct door *door;
 
     pthread_mutex_t lock;
     unsigned num_live; /* calls that came and have not ended */
@@ -364,6 +378,9 @@ static grpc_server *create_library_server(const struct sluice_rpc_server_options
         rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
         rpc_arg(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, RPC_READ_BYTES),
         rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
+        rpc_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, HANDSHAKE_MS),
+        rpc_arg(GRPC_ARG_MAX_CONNECTION_IDLE_MS, IDLE_MS),
+        rpc_arg(GRPC_ARG_MAX_METADATA_SIZE, MAX_METADATA_BYTES),
         /* Keepalive: a peer that does not answer a ping is gone. */
         rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
@@ -451,6 +468,8 @@ static void free_server(struct sluice_rpc_server *server)
         grpc_server_destroy(server->server);
     for (unsigned i = 0; server->queues && i < server->num_queues; i++)
         rpc_queue_stop(&server->queues[i]);
+    door_close(server->door);
+    free(server->listen);
     free(server->queues);
     free(server->handles);
     pthread_cond_destroy(&server->changed);
@@ -471,8 +490,10 @@ static sluice_status listen_on(struct sluice_rpc_server *server, const char *add
     grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
     server->port = grpc_server_add_http2_port(server->server, address, credentials);
     grpc_server_credentials_release(credentials);
-    if (server->port > 0)
+    if (server->port > 0) {
+        door_set_port(server->door, self_check_is_unix(address) ? DOOR_UNIX : server->port);
         return SLUICE_OK;
+    }
     const char *why = rpc_library_complaint();
     return sluice_fail(err, SLUICE_E_IO, "cannot listen on %s: %s", address,
                        why[0] ? why : "no such address");
@@ -499,10 +520,14 @@ sluice_status sluice_rpc_server_create(const struct sluice_rpc_server_options *o
     server->num_queues = options->num_threads;
     server->queues = calloc(server->num_queues, sizeof(*server->queues));
     server->handles = calloc(server->num_methods + 1, sizeof(*server->handles));
+    server->listen = strdup(options->listen);
 
     sluice_status status = SLUICE_OK;
-    if (!server->queues || !server->handles)
+    if (!server->queues || !server->handles || !server->listen)
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server");
+    const struct door_limits limits = {options->max_connections, options->max_connections_per_host};
+    if (status == SLUICE_OK)
+        status = door_open(&limits, &server->door, err);
     for (unsigned i = 0; status == SLUICE_OK && i < server->num_queues; i++) {
         char name[16];
         snprintf(name, sizeof(name), "rpc-%u", i);
@@ -567,4 +592,16 @@ uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server)
     for (unsigned i = 0; i < server->num_queues; i++)
         sum += atomic_load_explicit(&server->queues[i].bytes_sent, memory_order_relaxed);
     return sum;
+}
+
+struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server)
+{
+    const struct door_counts counts = door_read(server->door);
+    return (struct sluice_rpc_connections){counts.open, counts.refused, counts.cut};
+}
+
+sluice_status sluice_rpc_server_check(struct sluice_rpc_server *server, unsigned timeout_ms,
+                                      struct sluice_err *err)
+{
+    return self_check(server->listen, server->port, server->door, timeout_ms, err);
 }

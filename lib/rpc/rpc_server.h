@@ -56,6 +56,9 @@ struct sluice_rpc_server_options {
     size_t max_receive_bytes;        /* 0: 4 MiB */
     unsigned max_concurrent_streams; /* 0: 128 */
 
+    /* Connections beyond these are closed as they come, with a line in the log; 0: as many as there
+     * are descriptors.  A host is an IPv4 address or an IPv6 /64. */
+    unsigned max_connections, max_connections_per_host;
     /* What the library may allocate for connections and calls before it refuses and closes some
      * (its resource quota); messages that are sent are not counted.  0: no limit. */
     uint64_t memory_bytes;
@@ -83,6 +86,18 @@ int sluice_rpc_server_port(const struct sluice_rpc_server *server); /* the bound
 /* Sum over everything sent since the start: serialized messages with gRPC's
  * 5-byte frame headers, HTTP/2 framing not counted. */
 uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
+
+struct sluice_rpc_connections {
+    unsigned open;         /* now */
+    uint64_t refused, cut; /* since the start: above a limit; because they flooded */
+};
+struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server);
+
+/* Connects to the server through the address that it listens on, beyond the limits above, and waits
+ * for the answer to an HTTP/2 PING.  SLUICE_E_IO with what went wrong if there was none within
+ * timeout_ms.  One thread at a time. */
+SLUICE_MUST_USE sluice_status sluice_rpc_server_check(struct sluice_rpc_server *server,
+                                                      unsigned timeout_ms, struct sluice_err *err);
 
 /* Refuses new calls with UNAVAILABLE (a call that took more than a tenth of a second to arrive may
  * be cancelled instead), waits up to grace_ms for the calls in flight (tell them to finish first),

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import tempfile
+import time
 
 import http2
 from torture import BIN, TIMEOUT_S
@@ -27,7 +28,9 @@ class Attacked:
             self.process.kill()
             self.process.wait()
             self.process.stdout.close()
-            raise AssertionError(f"offload_server said {line!r}; {self.log()}")
+            log = self.log()
+            self.log_file.close()
+            raise AssertionError(f"offload_server said {line!r}; {log}")
         self.address = "127.0.0.1:" + line.split(":")[-1].strip()
 
     def __enter__(self):
@@ -52,9 +55,17 @@ class Attacked:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def serves(self, source=None):
-        """A client that comes now: is it answered?"""
-        with http2.Connection(self.address, source) as connection:
-            return connection.is_serving()
+        """A client that comes now, and again while it is refused: is it answered?"""
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                with http2.Connection(self.address, source) as connection:
+                    if connection.is_serving():
+                        return True
+            except ConnectionError:
+                pass
+            time.sleep(0.01)
+        return False
 
     def wait(self):
         """The exit code of a server that ends by itself."""

@@ -48,6 +48,7 @@ class Connection:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection(
             (host, int(port)), timeout=TIMEOUT_S, source_address=(source, 0) if source else None)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
         self.next_stream = 1
         self.send(preface)

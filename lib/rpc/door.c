@@ -1,0 +1,551 @@
+#include "rpc/door.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/frame_watch.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* ns between two looks at which connections are still there, as long as the limit is reached: a
+ * look costs some 0.2 us a connection, and whoever is refused comes again. */
+#define LOOK_NS 20000000u
+
+/* ns between two lines of the log about connections that were refused or cut. */
+#define LOG_NS 1000000000u
+
+/* A host of which a connection was cut is refused for 1 s, and twice as long each time until it has
+ * behaved for 60 s, but for no more than 64 s. */
+#define PAUSE_NS 1000000000u
+#define MAX_PAUSE_DOUBLINGS 6
+#define FORGIVE_NS 60000000000u
+#define MAX_PAUSED 64 /* hosts; the one that was cut longest ago makes room */
+
+struct host {
+    uint8_t bytes[16]; /* an IPv6 address, or an IPv4 one as such; all 0: this machine's (Unix) */
+};
+
+struct connection {
+    struct door *door; /* NULL: none that we know */
+    ino_t inode;
+    struct host host;
+    struct frame_watch frames;
+};
+
+struct paused_host {
+    struct host host;
+    unsigned cuts; /* 0: a free place */
+    uint64_t cut_ns;
+};
+
+struct door {
+    struct door_limits limits;
+    int port;
+    int expected_port;
+    unsigned num_open; /* no less than there are: some may have ended since the last look */
+    uint64_t looked_ns;
+    struct paused_host paused[MAX_PAUSED];
+    uint64_t refused, cut;
+    uint64_t logged_ns, logged_refused, logged_cut;
+    struct host last_host; /* that was refused or cut, and why */
+    const char *last_why;
+    struct door *next;
+};
+
+/* One for the process, because accept4() and recvmsg() are. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct door *doors;
+static struct connection *connections; /* by descriptor; made with the first door, for good */
+static unsigned end_of_known;          /* above the highest descriptor that was a connection */
+static int reserve_fd = -1; /* given up for a moment to accept and close what cannot be taken */
+
+/* --- the functions that these stand before --- */
+
+typedef int accept4_fn(int, struct sockaddr *, socklen_t *, int);
+typedef ssize_t recvmsg_fn(int, struct msghdr *, int);
+static accept4_fn *next_accept4;
+static recvmsg_fn *next_recvmsg;
+
+static void find_next(void)
+{
+    void *found = dlsym(RTLD_NEXT, "accept4");
+    memcpy(&next_accept4, &found, sizeof(found)); /* C has no cast between the two */
+    found = dlsym(RTLD_NEXT, "recvmsg");
+    memcpy(&next_recvmsg, &found, sizeof(found));
+    if (!next_accept4 || !next_recvmsg)
+        abort();
+}
+
+static void find_next_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_next);
+}
+
+/* --- all of the following under the lock --- */
+
+static bool is_alive(int fd, const struct connection *connection)
+{
+    struct stat st;
+    return connection->door && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) &&
+           st.st_ino == connection->inode;
+}
+
+static void forget(struct connection *connection)
+{
+    connection->door->num_open--;
+    connection->door = NULL;
+}
+
+/* Finds out which connections have ended. */
+static void look(struct door *door, uint64_t now_ns)
+{
+    door->looked_ns = now_ns;
+    for (unsigned fd = 0; fd < end_of_known; fd++) {
+        if (connections[fd].door == door && !is_alive((int)fd, &connections[fd]))
+            forget(&connections[fd]);
+    }
+    while (end_of_known > 0 && !connections[end_of_known - 1].door)
+        end_of_known--;
+}
+
+static bool is_same_host(const struct host *a, const struct host *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static unsigned count_of(const struct door *door, const struct host *host)
+{
+    unsigned count = 0;
+    for (unsigned fd = 0; fd < end_of_known; fd++)
+        count += connections[fd].door == door && is_same_host(&connections[fd].host, host);
+    return count;
+}
+
+static bool is_paused(const struct door *door, const struct host *host, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < MAX_PAUSED; i++) {
+        const struct paused_host *paused = &door->paused[i];
+        if (paused->cuts == 0 || !is_same_host(&paused->host, host))
+            continue;
+        const unsigned doublings =
+            paused->cuts - 1 < MAX_PAUSE_DOUBLINGS ? paused->cuts - 1 : MAX_PAUSE_DOUBLINGS;
+        return now_ns - paused->cut_ns < (uint64_t)PAUSE_NS << doublings;
+    }
+    return false;
+}
+
+static void pause_host(struct door *door, const struct host *host, uint64_t now_ns)
+{
+    struct paused_host *place = &door->paused[0];
+    for (unsigned i = 0; i < MAX_PAUSED; i++) {
+        struct paused_host *paused = &door->paused[i];
+        if (paused->cuts > 0 && is_same_host(&paused->host, host)) {
+            if (now_ns - paused->cut_ns > FORGIVE_NS)
+                paused->cuts = 0;
+            place = paused;
+            break;
+        }
+        if (paused->cut_ns < place->cut_ns)
+            place = paused;
+    }
+    if (!is_same_host(&place->host, host))
+        place->cuts = 0;
+    place->host = *host;
+    place->cuts++;
+    place->cut_ns = now_ns;
+}
+
+/* NULL: let in; else why not. */
+static const char *why_not(struct door *door, const struct host *host, uint64_t now_ns)
+{
+    if (is_paused(door, host, now_ns))
+        return "a connection of this host was cut just before";
+    const struct door_limits *limits = &door->limits;
+    for (int i = 0; i < 2; i++) {
+        const bool is_full = limits->max_connections && door->num_open >= limits->max_connections;
+        const bool is_host_full =
+            limits->max_per_host && count_of(door, host) >= limits->max_per_host;
+        if (!is_full && !is_host_full)
+            return NULL;
+        if (i == 1 || now_ns - door->looked_ns < LOOK_NS)
+            return is_full ? "as many as --max-connections are there"
+                           : "as many of this host as --max-connections-per-host are there";
+        look(door, now_ns);
+    }
+    return NULL;
+}
+
+/* --- what the log is told --- */
+
+struct report {
+    uint64_t refused, cut; /* since the last one; both 0: nothing to tell */
+    struct host host;
+    const char *why;
+};
+
+/* What the log has not been told yet. */
+static struct report take_report(struct door *door, uint64_t now_ns)
+{
+    const struct report report = {door->refused - door->logged_refused,
+                                  door->cut - door->logged_cut, door->last_host, door->last_why};
+    door->logged_ns = now_ns;
+    door->logged_refused = door->refused;
+    door->logged_cut = door->cut;
+    return report;
+}
+
+/* Counts one; the log is told once in a while. */
+static struct report note(struct door *door, uint64_t *count, const struct host *host,
+                          const char *why, uint64_t now_ns)
+{
+    ++*count;
+    door->last_host = *host;
+    door->last_why = why;
+    if (door->logged_ns && now_ns - door->logged_ns < LOG_NS)
+        return (struct report){0};
+    return take_report(door, now_ns);
+}
+
+/* Not under the lock. */
+static void log_report(const struct report *report)
+{
+    if (report->refused == 0 && report->cut == 0)
+        return;
+    char address[INET6_ADDRSTRLEN] = "?";
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const uint8_t *bytes = report->host.bytes;
+    if (memcmp(bytes, mapped, sizeof(mapped)) == 0)
+        (void)inet_ntop(AF_INET, bytes + sizeof(mapped), address, sizeof(address));
+    else
+        (void)inet_ntop(AF_INET6, bytes, address, sizeof(address));
+    sluice_log(SLUICE_LOG_WARN, "connections refused: %llu, cut: %llu; the last one, of %s: %s",
+               (unsigned long long)report->refused, (unsigned long long)report->cut, address,
+               report->why);
+}
+
+void door_report(struct door *door)
+{
+    pthread_mutex_lock(&lock);
+    const struct report report = take_report(door, sluice_clock_ns());
+    pthread_mutex_unlock(&lock);
+    log_report(&report);
+}
+
+/* --- addresses --- */
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage room;
+};
+
+static int port_of(const union address *address)
+{
+    switch (address->any.sa_family) {
+    case AF_INET:
+        return ntohs(address->v4.sin_port);
+    case AF_INET6:
+        return ntohs(address->v6.sin6_port);
+    case AF_UNIX:
+        return DOOR_UNIX;
+    default:
+        return 0;
+    }
+}
+
+/* The first 64 bits of an IPv6 address name a network whose user has all of its addresses. */
+static struct host host_of(const union address *address)
+{
+    struct host host = {{0}};
+    if (address->any.sa_family == AF_INET) {
+        host.bytes[10] = host.bytes[11] = 0xff;
+        memcpy(host.bytes + 12, &address->v4.sin_addr, 4);
+    } else if (address->any.sa_family == AF_INET6) {
+        const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
+        const bool is_loopback = IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
+        memcpy(host.bytes, &address->v6.sin6_addr, is_v4 || is_loopback ? 16 : 8);
+    }
+    return host;
+}
+
+/* The door that this socket, a listener or a connection, belongs to; NULL: none. */
+static struct door *door_of(int fd)
+{
+    union address own = {.any = {0}};
+    socklen_t len = sizeof(own);
+    if (getsockname(fd, &own.any, &len) != 0)
+        return NULL;
+    const int port = port_of(&own);
+    struct door *door = port ? doors : NULL;
+    while (door && door->port != port)
+        door = door->next;
+    return door;
+}
+
+/* --- accept4 --- */
+
+/* Lets a new connection in, or says why not. */
+static const char *admit(struct door *door, int fd, const union address *peer, uint64_t now_ns)
+{
+    const struct host host = host_of(peer);
+    struct stat st;
+    if (fd >= (int)DOOR_MAX_DESCRIPTORS || fstat(fd, &st) != 0)
+        return "no descriptor is left for it";
+    struct connection *connection = &connections[fd];
+    if (connection->door) /* the one that had this descriptor before has ended */
+        forget(connection);
+    const bool is_expected = door->expected_port && port_of(peer) == door->expected_port;
+    const char *why = is_expected ? NULL : why_not(door, &host, now_ns);
+    if (why)
+        return why;
+    if (is_expected)
+        door->expected_port = 0;
+    *connection = (struct connection){.door = door, .inode = st.st_ino, .host = host};
+    frame_watch_init(&connection->frames, now_ns);
+    door->num_open++;
+    if (end_of_known <= (unsigned)fd)
+        end_of_known = (unsigned)fd + 1;
+    return NULL;
+}
+
+/* True if the connection was one of a server's and was refused. */
+static bool is_refused(int fd, const union address *peer)
+{
+    const uint64_t now_ns = sluice_clock_ns();
+    struct report report = {0};
+    const char *why = NULL;
+    pthread_mutex_lock(&lock);
+    struct door *door = door_of(fd);
+    if (door)
+        why = admit(door, fd, peer, now_ns);
+    if (why) {
+        const struct host host = host_of(peer);
+        report = note(door, &door->refused, &host, why, now_ns);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!why)
+        return false;
+    log_report(&report);
+    close(fd);
+    return true;
+}
+
+/* No descriptor is left: accepts a connection with the one in reserve and closes it. */
+static bool refuse_with_reserve(int listener)
+{
+    const uint64_t now_ns = sluice_clock_ns();
+    struct report report = {0};
+    union address peer = {.any = {0}};
+    socklen_t len = sizeof(peer);
+    pthread_mutex_lock(&lock);
+    struct door *door = door_of(listener);
+    if (reserve_fd >= 0)
+        close(reserve_fd);
+    reserve_fd = -1;
+    const int fd = next_accept4(listener, &peer.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        close(fd);
+        const struct host host = host_of(&peer);
+        if (door)
+            report = note(door, &door->refused, &host, "no descriptor is left (ulimit -n)", now_ns);
+    }
+    reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    pthread_mutex_unlock(&lock);
+    log_report(&report);
+    return fd >= 0;
+}
+
+static bool is_ours(int listener)
+{
+    pthread_mutex_lock(&lock);
+    const bool is_ours = doors && door_of(listener) != NULL;
+    pthread_mutex_unlock(&lock);
+    return is_ours;
+}
+
+/* What accept4() failed with is of this connection or of this moment, and not of the listener. */
+static bool is_passing(int error)
+{
+    switch (error) {
+    case EBADF:
+    case EFAULT:
+    case EINVAL: /* also: the listener was shut down */
+    case ENOTSOCK:
+        return false;
+    default:
+        return true;
+    }
+}
+
+SLUICE_EXPORTED int accept4(int listener, struct sockaddr *address, socklen_t *address_len,
+                            int flags)
+{
+    find_next_once();
+    for (;;) {
+        union address peer = {.any = {0}};
+        socklen_t len = sizeof(peer);
+        const int fd = next_accept4(listener, &peer.any, &len, flags);
+        if (fd < 0) {
+            const int error = errno;
+            if (error == EAGAIN || error == EINTR || !is_passing(error) || !is_ours(listener)) {
+                errno = error;
+                return -1;
+            }
+            if (error == EMFILE || error == ENFILE) {
+                if (refuse_with_reserve(listener))
+                    continue;
+            } else if (error != ENOBUFS && error != ENOMEM) {
+                continue; /* an error of the connection, which is gone from the queue */
+            }
+            errno = EAGAIN; /* the next connection wakes the listener */
+            return -1;
+        }
+        if (is_refused(fd, &peer))
+            continue;
+        if (address && address_len) {
+            memcpy(address, &peer, *address_len < len ? *address_len : len);
+            *address_len = len;
+        }
+        return fd;
+    }
+}
+
+/* --- recvmsg --- */
+
+/* Cuts the connection if what came on it is a flood. */
+static bool is_flood(int fd, const struct msghdr *message, size_t len)
+{
+    const uint64_t now_ns = sluice_clock_ns();
+    enum frame_verdict verdict = FRAMES_FINE;
+    struct report report = {0};
+    pthread_mutex_lock(&lock);
+    struct connection *connection = connections ? &connections[fd] : NULL;
+    if (connection && connection->door) {
+        for (size_t i = 0; verdict == FRAMES_FINE && len > 0 && i < message->msg_iovlen; i++) {
+            const struct iovec *part = &message->msg_iov[i];
+            const size_t n = part->iov_len < len ? part->iov_len : len;
+            verdict = frame_watch_feed(&connection->frames, part->iov_base, n, now_ns);
+            len -= n;
+        }
+        if (verdict != FRAMES_FINE && !is_alive(fd, connection)) {
+            forget(connection); /* it is another socket by now */
+            verdict = FRAMES_FINE;
+        }
+        if (verdict != FRAMES_FINE) {
+            struct door *door = connection->door;
+            shutdown(fd, SHUT_RDWR);
+            pause_host(door, &connection->host, now_ns);
+            report = note(door, &door->cut, &connection->host, frame_verdict_text(verdict), now_ns);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    log_report(&report);
+    return verdict != FRAMES_FINE;
+}
+
+SLUICE_EXPORTED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    find_next_once();
+    const ssize_t len = next_recvmsg(fd, message, flags);
+    if (len <= 0 || flags != 0 || fd >= (int)DOOR_MAX_DESCRIPTORS)
+        return len;
+    return is_flood(fd, message, (size_t)len) ? 0 : len; /* 0: the peer has closed */
+}
+
+/* --- doors --- */
+
+sluice_status door_open(const struct door_limits *limits, struct door **door,
+                        struct sluice_err *err)
+{
+    find_next_once();
+    struct door *made = calloc(1, sizeof(*made));
+    if (!made)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server's connections");
+    made->limits = *limits;
+    pthread_mutex_lock(&lock);
+    if (!connections) { /* pages that no connection needs are never touched */
+        void *pages = mmap(NULL, DOOR_MAX_DESCRIPTORS * sizeof(*connections),
+                           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        connections = pages == MAP_FAILED ? NULL : pages;
+    }
+    const bool has_table = connections != NULL;
+    if (has_table) {
+        if (reserve_fd < 0)
+            reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        made->next = doors;
+        doors = made;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!has_table) {
+        free(made);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a server's connections");
+    }
+    *door = made;
+    return SLUICE_OK;
+}
+
+void door_close(struct door *door)
+{
+    if (!door)
+        return;
+    door_report(door);
+    pthread_mutex_lock(&lock);
+    struct door **link = &doors;
+    while (*link != door)
+        link = &(*link)->next;
+    *link = door->next;
+    for (unsigned fd = 0; fd < end_of_known; fd++) {
+        if (connections[fd].door == door)
+            forget(&connections[fd]);
+    }
+    if (!doors && reserve_fd >= 0) {
+        close(reserve_fd);
+        reserve_fd = -1;
+    }
+    pthread_mutex_unlock(&lock);
+    free(door);
+}
+
+void door_set_port(struct door *door, int port)
+{
+    pthread_mutex_lock(&lock);
+    door->port = port;
+    pthread_mutex_unlock(&lock);
+}
+
+void door_expect(struct door *door, int port)
+{
+    pthread_mutex_lock(&lock);
+    door->expected_port = port;
+    pthread_mutex_unlock(&lock);
+}
+
+bool door_has_seen_expected(struct door *door)
+{
+    pthread_mutex_lock(&lock);
+    const bool has_seen = door->expected_port == 0;
+    pthread_mutex_unlock(&lock);
+    return has_seen;
+}
+
+struct door_counts door_read(struct door *door)
+{
+    pthread_mutex_lock(&lock);
+    look(door, sluice_clock_ns());
+    const struct door_counts counts = {door->num_open, door->refused, door->cut};
+    pthread_mutex_unlock(&lock);
+    return counts;
+}

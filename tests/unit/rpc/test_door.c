@@ -1,0 +1,200 @@
+/* The door as a server has it: limits on connections, and the server's own way in. */
+#include "rpc/rpc_server.h"
+
+#include "support/test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define WAIT_MS 60000
+
+static void answer(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    (void)ctx, (void)message;
+    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
+}
+
+static const struct sluice_rpc_method methods[] = {
+    {.path = "/t/Unary", .is_unary = true, .on_message = answer}};
+
+static struct sluice_rpc_server *start(const char *listen, unsigned max, unsigned max_per_host)
+{
+    const struct sluice_rpc_server_options options = {
+        .listen = listen,
+        .num_threads = 2,
+        .methods = methods,
+        .num_methods = 1,
+        .max_connections = max,
+        .max_connections_per_host = max_per_host,
+    };
+    struct sluice_rpc_server *server = NULL;
+    struct sluice_err err = {0};
+    const sluice_status status = sluice_rpc_server_create(&options, &server, &err);
+    if (status != SLUICE_OK)
+        printf("%s\n", err.text);
+    CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+    return server;
+}
+
+static void stop(struct sluice_rpc_server *server)
+{
+    sluice_rpc_server_shutdown(server, 1000);
+    sluice_rpc_server_destroy(server);
+}
+
+/* Connects from 127.0.0.`host`. */
+static int connect_from(unsigned host, const struct sluice_rpc_server *server)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const struct sockaddr_in from = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host)};
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)sluice_rpc_server_port(server)),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    CU_ASSERT_EQUAL_FATAL(bind(fd, (const struct sockaddr *)&from, sizeof(from)), 0);
+    CU_ASSERT_EQUAL_FATAL(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* A server greets whom it lets in with its settings, and closes on others. */
+static bool is_let_in(int fd)
+{
+    char byte;
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    CU_ASSERT_EQUAL(poll(&one, 1, WAIT_MS), 1);
+    return recv(fd, &byte, 1, 0) == 1;
+}
+
+static void connections_above_the_limit_are_closed(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 3, 0);
+    int fds[5];
+    for (unsigned i = 0; i < 5; i++) {
+        fds[i] = connect_from(1 + i, server);
+        CU_ASSERT_EQUAL(is_let_in(fds[i]), i < 3);
+    }
+    const struct sluice_rpc_connections counts = sluice_rpc_server_connections(server);
+    CU_ASSERT_EQUAL(counts.open, 3);
+    CU_ASSERT_EQUAL(counts.refused, 2);
+    CU_ASSERT_EQUAL(counts.cut, 0);
+    for (unsigned i = 0; i < 5; i++)
+        close(fds[i]);
+    stop(server);
+}
+
+static void a_host_has_its_own_limit(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 2);
+    int fds[6];
+    for (unsigned i = 0; i < 6; i++) {
+        fds[i] = connect_from(1 + i / 3, server);
+        CU_ASSERT_EQUAL(is_let_in(fds[i]), i % 3 < 2);
+    }
+    for (unsigned i = 0; i < 6; i++)
+        close(fds[i]);
+    stop(server);
+}
+
+static void an_ended_connection_makes_room(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 1, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        const int fd = connect_from(1, server);
+        CU_ASSERT(is_let_in(fd));
+        close(fd);
+        while (sluice_rpc_server_connections(server).open > 0)
+            sched_yield(); /* until the library has closed its end */
+    }
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused, 0);
+    stop(server);
+}
+
+static void servers_count_their_own(void)
+{
+    struct sluice_rpc_server *one = start("127.0.0.1:0", 1, 0), *two = start("127.0.0.1:0", 2, 0);
+    const int fds[] = {connect_from(1, one), connect_from(1, two), connect_from(1, two)};
+    for (unsigned i = 0; i < 3; i++)
+        CU_ASSERT(is_let_in(fds[i]));
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(one).open, 1);
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(two).open, 2);
+    for (unsigned i = 0; i < 3; i++)
+        close(fds[i]);
+    stop(one);
+    stop(two);
+}
+
+static void a_server_reaches_itself_beyond_its_limits(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 1, 1);
+    const int guest = connect_from(1, server);
+    CU_ASSERT(is_let_in(guest));
+    for (int i = 0; i < 3; i++) {
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_rpc_server_check(server, WAIT_MS, &err), SLUICE_OK);
+        CU_ASSERT_STRING_EQUAL(err.text, "");
+    }
+    CU_ASSERT_EQUAL(sluice_rpc_server_connections(server).refused, 0);
+    close(guest);
+    stop(server);
+}
+
+static void a_server_reaches_itself_at_any_kind_of_address(void)
+{
+    char path[64], absolute[80];
+    snprintf(path, sizeof(path), "unix:/tmp/sluice-door-%d", (int)getpid());
+    snprintf(absolute, sizeof(absolute), "unix:///tmp/sluice-door-%d", (int)getpid());
+    const char *const addresses[] = {"0.0.0.0:0",   "[::]:0", "[::1]:0",
+                                     "localhost:0", path,     absolute};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(addresses); i++) {
+        const int probe = strchr(addresses[i], '[') ? socket(AF_INET6, SOCK_STREAM, 0) : -1;
+        const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6,
+                                              .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+        const bool is_missing =
+            strchr(addresses[i], '[') &&
+            (probe < 0 || bind(probe, (const struct sockaddr *)&loopback, sizeof(loopback)) != 0);
+        if (probe >= 0)
+            close(probe);
+        if (is_missing) {
+            printf("no IPv6 here: %s was not tried\n", addresses[i]);
+            continue;
+        }
+        struct sluice_rpc_server *server = start(addresses[i], 1, 1);
+        struct sluice_err err = {0};
+        CU_ASSERT_EQUAL(sluice_rpc_server_check(server, WAIT_MS, &err), SLUICE_OK);
+        if (err.text[0])
+            printf("%s: %s\n", addresses[i], err.text);
+        stop(server);
+    }
+    unlink(strchr(path, '/'));
+}
+
+static void a_server_that_is_gone_does_not_answer(void)
+{
+    struct sluice_rpc_server *server = start("127.0.0.1:0", 0, 0);
+    sluice_rpc_server_shutdown(server, 0);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_rpc_server_check(server, WAIT_MS, &err), SLUICE_E_IO);
+    CU_ASSERT_STRING_NOT_EQUAL(err.text, "");
+    sluice_rpc_server_destroy(server);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(connections_above_the_limit_are_closed),
+        SLUICE_TEST(a_host_has_its_own_limit),
+        SLUICE_TEST(an_ended_connection_makes_room),
+        SLUICE_TEST(servers_count_their_own),
+        SLUICE_TEST(a_server_reaches_itself_beyond_its_limits),
+        SLUICE_TEST(a_server_reaches_itself_at_any_kind_of_address),
+        SLUICE_TEST(a_server_that_is_gone_does_not_answer),
+    };
+    return sluice_test_run("door", tests, SLUICE_TEST_COUNT(tests));
+}

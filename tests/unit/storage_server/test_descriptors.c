@@ -1,0 +1,82 @@
+#include "storage_server/descriptors.h"
+
+#include "support/test.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+static struct sluice_server_options some_options(void)
+{
+    struct sluice_server_options options = sluice_server_options_init();
+    options.prep_workers = 2;
+    options.io_workers = 2;
+    return options;
+}
+
+static void connections_get_what_the_rest_leaves(void)
+{
+    struct sluice_server_options options = some_options();
+    CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(options.max_connections, 60);
+    CU_ASSERT_EQUAL(options.max_connections_per_host, 30);
+
+    struct sluice_server_options more = some_options();
+    more.metrics = "127.0.0.1:0";
+    more.prep_workers = 10;
+    CU_ASSERT_EQUAL(sluice_descriptors_share(200, &more, NULL), SLUICE_OK);
+    CU_ASSERT(more.max_connections < 200 - 2 * 12 - 64);
+    CU_ASSERT(more.max_connections >= 8);
+}
+
+static void the_default_has_an_end(void)
+{
+    struct sluice_server_options options = some_options();
+    CU_ASSERT_EQUAL(sluice_descriptors_share(1u << 20, &options, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(options.max_connections, 8192);
+    CU_ASSERT_EQUAL(options.max_connections_per_host, 4096);
+}
+
+static void what_was_given_stays_or_is_refused(void)
+{
+    struct sluice_server_options options = some_options();
+    options.max_connections = 60;
+    options.max_connections_per_host = 50;
+    CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(options.max_connections, 60);
+    CU_ASSERT_EQUAL(options.max_connections_per_host, 50);
+    options.max_connections = 61;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_descriptors_share(100, &options, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "61 connections need 101 descriptors"));
+
+    static const uint64_t too_low[] = {0, 20, 40, 47};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(too_low); i++) {
+        struct sluice_server_options few = some_options();
+        CU_ASSERT_EQUAL(sluice_descriptors_share(too_low[i], &few, NULL), SLUICE_E_INVALID);
+    }
+}
+
+static void the_soft_limit_becomes_the_hard_one(void)
+{
+    struct rlimit limit;
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit low = {limit.rlim_max < 64 ? limit.rlim_max : 64, limit.rlim_max};
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &low), 0);
+    const uint64_t raised = sluice_descriptors_raise();
+    struct rlimit now;
+    CU_ASSERT_EQUAL(getrlimit(RLIMIT_NOFILE, &now), 0);
+    CU_ASSERT_EQUAL(now.rlim_cur, raised);
+    CU_ASSERT_EQUAL(now.rlim_max, limit.rlim_max);
+    CU_ASSERT_EQUAL(raised, limit.rlim_max < 1u << 20 ? limit.rlim_max : 1u << 20);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(connections_get_what_the_rest_leaves),
+        SLUICE_TEST(the_default_has_an_end),
+        SLUICE_TEST(what_was_given_stays_or_is_refused),
+        SLUICE_TEST(the_soft_limit_becomes_the_hard_one),
+    };
+    return sluice_test_run("descriptors", tests, SLUICE_TEST_COUNT(tests));
+}
