@@ -146,6 +146,8 @@ static void answer_failed(struct fetcher *f, struct sluice_pending *pending, slu
         .ticket = pending->item.ticket,
         .status = status,
         .backlog_ns = pending->sent_ns - pending->accepted_ns,
+        .storage_price = f->heard.cpu_price,
+        .storage_cores = f->heard.prep_cores,
     };
     snprintf(result.error, sizeof(result.error), "%s", text);
     sluice_pending_finish(&f->pending, pending);
