@@ -342,10 +342,7 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
         *until_ns = tell_ns;
     if (f->timeout_ns == 0)
         return false;
-    const uint64_t passed_ns = oldest->passed_ns
-                                   ? later(oldest->passed_ns, f->credit_since_ns) + f->timeout_ns
-                                   : UINT64_MAX;
-    if (now >= passed_ns) {
+    if (oldest->late_ns && now >= later(oldest->late_ns, f->credit_since_ns) + f->timeout_ns) {
         give_up_on(f, oldest);
         return true;
     }
