@@ -790,9 +790,10 @@ static void a_message_above_the_bound_is_not_taken(void)
     max_message_bytes = 100000;
     bench_open_at(&b, fake_server_target(b.server), 60, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
-    CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
-    CU_ASSERT_EQUAL(b.record.status[11], SLUICE_E_INTERNAL);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES - 1));
+    while (sluice_fetcher_stats(b.source).lost_streams < 3)
+        sched_yield();
+    CU_ASSERT_EQUAL(b.record.answers[11], 0);
     CU_ASSERT(b.source->wire_bytes(b.source) < 300000);
     bench_close(&b);
 }
