@@ -157,6 +157,8 @@ static void answer_failed(struct fetcher *f, struct sluice_pending *pending, slu
         .ticket = pending->item.ticket,
         .status = status,
         .backlog_ns = pending->sent_ns - pending->accepted_ns,
+        .storage_price = f->heard.cpu_price,
+        .storage_cores = f->heard.prep_cores,
     };
     snprintf(result.error, sizeof(result.error), "%s", text);
     sluice_pending_finish(&f->pending, pending);
@@ -354,10 +356,7 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
         *until_ns = tell_ns;
     if (f->timeout_ns == 0)
         return false;
-    const uint64_t passed_ns = oldest->passed_ns
-                                   ? later(oldest->passed_ns, f->credit_since_ns) + f->timeout_ns
-                                   : UINT64_MAX;
-    if (now >= passed_ns) {
+    if (oldest->late_ns && now >= later(oldest->late_ns, f->credit_since_ns) + f->timeout_ns) {
         give_up_on(f, oldest);
         return true;
     }

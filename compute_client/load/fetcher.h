@@ -23,10 +23,10 @@
  * retry_for_s after its first failure, is over, the failure is its answer.
  *
  * Silence.  A request fails ("no answer within ...") in two cases:
- * - It was passed: the server answered one that was sent later, and after sample_timeout_s not yet
- *   this one.  It is asked for again under a new id, and as a file: reading may be all right where
- *   decoding hangs.  The time in the server's backlog or behind others on a slow link does not
- *   count, as replies to later requests wait there as well.
+ * - It is late for sample_timeout_s.  It is late once the server has answered a request that was
+ *   sent later, and then as many more as could stand before it on the wire (pending_table.h).  So
+ *   the time in the server's backlog or behind others on a slow link does not count.  It is asked
+ *   for again under a new id, and as a file: reading may be all right where decoding hangs.
  * - The server answered nothing for sample_timeout_s and the time that the largest message under
  * way takes at 1 Mbit/s.  Then all requests under way fail, and the stream with them. No time
  * counts while the server has no credit: then it is the receiver who holds it up.

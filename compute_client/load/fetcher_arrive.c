@@ -160,6 +160,7 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
         const uint64_t now = sluice_clock_ns();
         sluice_pending_pass(&f->pending, pending, now);
         f->quiet_since_ns = now;
+        f->heard = f->load;
         if (f->may_send < f->pending.max_items)
             f->may_send++;
     }

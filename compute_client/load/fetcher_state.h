@@ -38,6 +38,7 @@ struct fetcher {
     char lost_text[200];
     bool has_progress; /* a sample was answered since the owner last checked */
     struct sluice_again_log again;
+    struct sluice_wire_load heard; /* load, as of the last answer */
     struct sluice_fetcher_stats stats;
 
     /* The owner thread's alone. */
