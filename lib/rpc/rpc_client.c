@@ -212,8 +212,8 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
 
     grpc_call *call = create_call(channel, path, timeout_ms);
     struct live_call live;
-    rpc_start_batch(&channel->queue, call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
     add_live(channel, &live, call);
+    rpc_start_batch(&channel->queue, call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
     pthread_mutex_lock(&unary.lock);
     while (!unary.is_done)
         pthread_cond_wait(&unary.done, &unary.lock);
@@ -341,7 +341,11 @@ static void end_stream(struct exchange *x)
 {
     struct sluice_rpc_stream *stream = stream_of(x);
     char *text = grpc_slice_to_c_string(stream->details);
-    stream->events.on_done(stream->events.ctx, (enum sluice_rpc_code)stream->status_code, text);
+    if (exchange_is_short(x))
+        stream->events.on_done(stream->events.ctx, SLUICE_RPC_RESOURCE_EXHAUSTED,
+                               "no memory for a message");
+    else
+        stream->events.on_done(stream->events.ctx, (enum sluice_rpc_code)stream->status_code, text);
     gpr_free(text);
 
     pthread_mutex_lock(&stream->lock);
