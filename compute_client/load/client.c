@@ -16,16 +16,17 @@
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
 
-/* A reply carries at most a whole file or a decoded image.  Our server keeps both below its own
- * limits; this limit is for a peer that is not our server. */
-#define MAX_MESSAGE_BYTES ((size_t)512 << 20)
+/* Of every message before sluice_client_bound_messages(): those of Hello, ListSamples, Stats and
+ * Probe are at most half as large. */
+#define FIRST_MESSAGE_BYTES ((size_t)8 << 20)
 
 struct sluice_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopped;
+    struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
-    struct sluice_rpc_channel *channel; /* constant from here on */
+    /* Constant. */
     char *target;
     double retry_for_s;
 };
@@ -44,7 +45,7 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
     c->retry_for_s = options->retry_for_s;
     const struct sluice_rpc_channel_options channel = {
         .target = target,
-        .max_receive_bytes = MAX_MESSAGE_BYTES,
+        .max_receive_bytes = FIRST_MESSAGE_BYTES,
     };
     const sluice_status status = sluice_rpc_channel_create(&channel, &c->channel, err);
     if (status != SLUICE_OK) {
@@ -74,8 +75,29 @@ void sluice_client_stop(struct sluice_client *client)
     pthread_mutex_lock(&client->lock);
     client->is_stopped = true;
     pthread_cond_broadcast(&client->changed);
-    pthread_mutex_unlock(&client->lock);
     sluice_rpc_channel_stop(client->channel);
+    pthread_mutex_unlock(&client->lock);
+}
+
+sluice_status sluice_client_bound_messages(struct sluice_client *client, size_t max_bytes,
+                                           struct sluice_err *err)
+{
+    const struct sluice_rpc_channel_options options = {
+        .target = client->target,
+        .max_receive_bytes = max_bytes,
+    };
+    struct sluice_rpc_channel *channel = NULL;
+    const sluice_status status = sluice_rpc_channel_create(&options, &channel, err);
+    if (status != SLUICE_OK)
+        return status;
+    pthread_mutex_lock(&client->lock);
+    struct sluice_rpc_channel *old = client->channel;
+    client->channel = channel;
+    if (client->is_stopped)
+        sluice_rpc_channel_stop(channel);
+    pthread_mutex_unlock(&client->lock);
+    sluice_rpc_channel_destroy(old);
+    return SLUICE_OK;
 }
 
 bool sluice_client_is_stopped(struct sluice_client *client)

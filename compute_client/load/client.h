@@ -51,6 +51,13 @@ void sluice_client_destroy(struct sluice_client *client);
 void sluice_client_stop(struct sluice_client *client);
 bool sluice_client_is_stopped(struct sluice_client *client);
 
+/* From here on messages of at most max_bytes are taken; a larger one ends its call before its bytes
+ * are read.  Until then they are at most 8 MiB: enough for every call but Fetch.  It connects anew,
+ * as gRPC fixes the bound with the channel, so no call may be under way. */
+SLUICE_MUST_USE sluice_status sluice_client_bound_messages(struct sluice_client *client,
+                                                           size_t max_bytes,
+                                                           struct sluice_err *err);
+
 struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); /* borrowed */
 const char *sluice_client_target(const struct sluice_client *client);
 double sluice_client_retry_for_s(const struct sluice_client *client);

@@ -21,6 +21,10 @@
 /* A person who watches is told of a silence, and then as often again. */
 #define TELL_QUIET_NS 10000000000ull
 
+/* The owner looks so often within a timeout whether a request was passed: replies need not wake it
+ * then, and it acts by a tenth of the timeout late at most. */
+#define LOOKS_IN_TIMEOUT 10
+
 /* How often a sample is blamed for the end of a stream (fetcher.h) until it is asked for as a file,
  * and until it is given up.  With a link that is cut within one in seven of its replies, as where
  * it is cut every 4 MB and a sample has 600 kB, five times in a row hit one lone sample in 17,000;
@@ -350,9 +354,9 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
                  (double)(now - f->quiet_since_ns) * 1e-9);
         return true;
     }
-    const uint64_t next_ns = passed_ns < silent_ns ? passed_ns : silent_ns;
-    if (next_ns < *until_ns)
-        *until_ns = next_ns;
+    const uint64_t look_ns = now + f->timeout_ns / LOOKS_IN_TIMEOUT;
+    if (look_ns < *until_ns)
+        *until_ns = look_ns;
     return false;
 }
 

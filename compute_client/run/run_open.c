@@ -18,6 +18,13 @@
  * trip. */
 #define MIN_WINDOW_BYTES (8u << 20)
 
+/* A server sends the file in place of pixels or tensors above this (docs/PROTOCOL.md). */
+#define MAX_PIXEL_BYTES ((uint64_t)63 << 20)
+/* Beside the largest payload: the fields of replies, and small ones that share its message. */
+#define MESSAGE_MARGIN_BYTES ((size_t)2 << 20)
+/* Whatever the server says of itself and its files. */
+#define MAX_MESSAGE_BYTES ((uint64_t)512 << 20)
+
 /* --- pipelines and data --- */
 
 sluice_status run_make_pipelines(struct run *run, struct sluice_err *err)
@@ -46,6 +53,26 @@ sluice_status run_make_pipelines(struct run *run, struct sluice_err *err)
     return SLUICE_OK;
 }
 
+/* The largest message that may come: a sample in any form that it may be asked for, or as the file.
+ */
+static size_t largest_message(const struct run *run)
+{
+    const uint64_t pixels = run->info.max_image_pixels; /* 0: not said */
+    uint64_t bytes = pixels == 0 || pixels > MAX_PIXEL_BYTES / 3 ? MAX_PIXEL_BYTES : pixels * 3;
+    const struct part *parts[] = {&run->train, &run->val};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(parts); i++) {
+        if (sluice_pipeline_output_bytes(parts[i]->pipeline) > bytes)
+            bytes = sluice_pipeline_output_bytes(parts[i]->pipeline);
+    }
+    for (size_t i = 0; i < run->manifest->num_entries; i++) {
+        if (run->manifest->entries[i].bytes > bytes)
+            bytes = run->manifest->entries[i].bytes;
+    }
+    if (bytes > MAX_MESSAGE_BYTES)
+        bytes = MAX_MESSAGE_BYTES;
+    return (size_t)bytes + MESSAGE_MARGIN_BYTES;
+}
+
 static sluice_status open_remote(struct run *run, struct sluice_err *err)
 {
     const struct sluice_client_options options = {
@@ -60,6 +87,8 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
     status = sluice_client_hello(client, run->train.pipeline, "", &run->info, err);
     if (status == SLUICE_OK)
         status = sluice_client_list(client, &run->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_client_bound_messages(client, largest_message(run), err);
     return status;
 }
 

@@ -132,7 +132,8 @@ class MalformedTest(unittest.TestCase):
 
     def train(self, mode, *options):
         command = [BIN / "offload_train", "--dataset-mode", mode, "--device", "none", "-b", "16",
-                   "-j", "2", "--json", "--on-error", "skip", "--max-errors", "100%", *options]
+                   "-j", "2", "--json", "--on-error", "skip", "--max-errors", "100%",
+                   "--retry-for", "2", *options]
         if mode != "local":
             command += ["--host", self.address]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)

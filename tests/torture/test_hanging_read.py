@@ -66,6 +66,7 @@ class HangingRead(unittest.TestCase):
         self.check_named(epochs, done)
         self.assertIn("asked for again; the first failure is i/o: no answer within 1 s", done.stderr)
 
+    @unittest.skipUnless(torture.IS_LONG, "in the long form")
     def test_or_ends_the_run(self):
         _, done = self.remote(self.RULE, "--on-error", "fail")
         self.assertEqual(done.returncode, 1, done.stderr)

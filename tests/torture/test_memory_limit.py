@@ -17,10 +17,10 @@ pb = harness.stubs()
 wire, wire_grpc = pb["offload_pb2"], pb["offload_pb2_grpc"]
 
 MB = 1 << 20
-LIMIT_MB = 96
+LIMIT_MB = torture.rounds(64, 256)
 PIPELINE = "decode,random_resized_crop=224,hflip=0.5,to_tensor,normalize=imagenet"
-CONNECTIONS = torture.rounds(3, 20)
-STREAMS = torture.rounds(20, 100)  # of each connection
+CONNECTIONS = torture.rounds(2, 10)
+STREAMS = torture.rounds(15, 100)  # of each connection
 
 
 class Server(harness.Server):
@@ -126,12 +126,14 @@ class MemoryLimit(unittest.TestCase):
         self.addCleanup(ended.set)
 
         def requests():
-            yield wire.FetchRequest(open=wire.FetchOpen(protocol_version=1, window_bytes=1))
-            part = wire.FetchRequest(samples=[wire.SampleRequest(request_id=1, sample_id=1)] * 20000)
+            yield wire.FetchRequest(open=wire.FetchOpen(protocol_version=1,
+                                                        window_bytes=1)).SerializeToString()
             while not ended.is_set():
                 yield part
 
-        streams = [wire_grpc.OffloadStub(channel).Fetch(requests())
+        part = wire.FetchRequest(
+            samples=[wire.SampleRequest(request_id=1, sample_id=1)] * 20000).SerializeToString()
+        streams = [channel.stream_stream("/sluice.v1.Offload/Fetch")(requests())
                    for channel in [self.connect(server.address) for _ in range(CONNECTIONS)]
                    for _ in range(STREAMS)]
         # Some are refused by words, as requests cannot wait anywhere else.

@@ -266,6 +266,52 @@ static void the_last_buffers_may_come_back_while_the_pool_is_destroyed(void)
     }
 }
 
+static void hands_out_no_more_than_its_limit(void)
+{
+    struct sluice_buf_pool *pool = new_pool(1 << 20);
+    sluice_buf_pool_limit(pool, 100000);
+    struct sluice_buf *first = new_buf(pool, 60000), *none = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_buf_create(pool, 60000, &none, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "now"));
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_buf_create(pool, 200000, &none, &err), SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "memory limit"));
+    CU_ASSERT_PTR_NULL(none);
+    CU_ASSERT(sluice_buf_pool_live_bytes(pool) >= 60000);
+    sluice_buf_unref(first);
+    CU_ASSERT_EQUAL(sluice_buf_pool_live_bytes(pool), 0);
+    first = new_buf(pool, 60000);
+    sluice_buf_unref(first);
+    sluice_buf_pool_trim(pool);
+    sluice_buf_pool_destroy(pool);
+}
+
+static size_t given;
+
+static void note_given(void *owner, size_t bytes)
+{
+    CU_ASSERT_PTR_EQUAL(owner, &given);
+    given += bytes;
+}
+
+static void the_last_unref_calls_the_hook_once(void)
+{
+    struct sluice_buf_pool *pool = new_pool(1 << 20);
+    struct sluice_buf *buf = new_buf(pool, 5000);
+    given = 0;
+    sluice_buf_on_last(buf, note_given, &given, 77);
+    sluice_buf_unref(sluice_buf_ref(buf));
+    CU_ASSERT_EQUAL(given, 0);
+    sluice_buf_unref(buf);
+    CU_ASSERT_EQUAL(given, 77);
+    buf = new_buf(pool, 5000); /* the same memory, without the hook */
+    sluice_buf_unref(buf);
+    CU_ASSERT_EQUAL(given, 77);
+    CU_ASSERT(sluice_buf_footprint(5000) >= 5000 && sluice_buf_footprint(5000) < 8000);
+    sluice_buf_pool_destroy(pool);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -278,6 +324,8 @@ int main(void)
         SLUICE_TEST(no_memory_leaves_the_out_parameter_alone),
         SLUICE_TEST(references_may_be_dropped_from_any_thread),
         SLUICE_TEST(the_last_buffers_may_come_back_while_the_pool_is_destroyed),
+        SLUICE_TEST(hands_out_no_more_than_its_limit),
+        SLUICE_TEST(the_last_unref_calls_the_hook_once),
     };
     return sluice_test_run("buf", tests, SLUICE_TEST_COUNT(tests));
 }

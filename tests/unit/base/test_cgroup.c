@@ -266,6 +266,32 @@ static void reads_this_machine(void)
     CU_ASSERT_EQUAL(strncmp(group.folder, group.mount, strlen(group.mount)), 0);
 }
 
+#define V1_MEMORY "35 31 0:33 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+
+static void the_memory_is_the_least_limit_of_the_groups_above(void)
+{
+    new_machine();
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), UINT64_MAX);
+    put("/proc/self/mountinfo", V2);
+    put("/proc/thread-self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), UINT64_MAX);
+    put("/sys/fs/cgroup/a/b/memory.max", "max\n");
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), UINT64_MAX);
+    put("/sys/fs/cgroup/a/memory.max", "1073741824\n");
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), 1073741824);
+    put("/sys/fs/cgroup/a/b/memory.max", "5000000\n");
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), 5000000);
+
+    new_machine();
+    put("/proc/self/mountinfo", TMPFS V1_MEMORY);
+    put("/proc/thread-self/cgroup", "4:memory:/a\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), UINT64_MAX);
+    put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "2000000000\n");
+    CU_ASSERT_EQUAL(sluice_cgroup_memory(root, 0), 2000000000);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -282,6 +308,7 @@ int main(void)
         SLUICE_TEST(the_quota_is_the_least_from_the_group_upward),
         SLUICE_TEST(a_quota_that_is_no_number_is_none),
         SLUICE_TEST(reads_this_machine),
+        SLUICE_TEST(the_memory_is_the_least_limit_of_the_groups_above),
     };
     return sluice_test_run("cgroup", tests, SLUICE_TEST_COUNT(tests));
 }

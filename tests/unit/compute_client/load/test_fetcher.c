@@ -105,14 +105,19 @@ struct bench {
     struct record record;
 };
 
-static double sample_timeout_s; /* of the next bench */
-static uint64_t listed_bytes;   /* of the next items' files; 0: not known */
+static double sample_timeout_s;  /* of the next bench */
+static size_t max_message_bytes; /* 0: the client's own bound */
+static uint64_t listed_bytes;    /* of the next items' files; 0: not known */
 
 static void bench_open_at(struct bench *b, const char *target, double retry_for_s,
                           uint64_t window_bytes)
 {
     const struct sluice_client_options client = {.target = target, .retry_for_s = retry_for_s};
     CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->client, NULL), SLUICE_OK);
+    if (max_message_bytes)
+        CU_ASSERT_EQUAL_FATAL(sluice_client_bound_messages(b->client, max_message_bytes, NULL),
+                              SLUICE_OK);
+    max_message_bytes = 0;
     pthread_mutex_init(&b->record.lock, NULL);
     pthread_cond_init(&b->record.changed, NULL);
     char id[33];
@@ -766,6 +771,30 @@ static void payload_above_its_credit_ends_the_stream_and_is_not_kept(void)
     bench_close(&b);
 }
 
+static enum fake_action send_much(void *ctx, const struct sluice_wire_sample_request *request,
+                                  struct sluice_wire_sample_reply *reply)
+{
+    (void)ctx;
+    if (request->key.sample_id == 11)
+        resize_payload(reply, 300000);
+    return FAKE_SEND;
+}
+
+static void a_message_above_the_bound_is_not_taken(void)
+{
+    struct bench b = {0};
+    b.server =
+        fake_server_start(&(struct fake_server_options){.dataset = &dataset, .meddle = send_much});
+    max_message_bytes = 100000;
+    bench_open_at(&b, fake_server_target(b.server), 60, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
+    CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
+    CU_ASSERT_EQUAL(b.record.status[11], SLUICE_E_INTERNAL);
+    CU_ASSERT(b.source->wire_bytes(b.source) < 300000);
+    bench_close(&b);
+}
+
 static void replies_that_nobody_asked_for_do_not_use_up_the_credit(void)
 {
     struct bench b;
@@ -811,6 +840,7 @@ int main(void)
         SLUICE_TEST(and_one_that_ends_it_as_a_file_is_named),
         SLUICE_TEST(a_payload_that_cannot_be_the_samples_is_asked_again),
         SLUICE_TEST(payload_above_its_credit_ends_the_stream_and_is_not_kept),
+        SLUICE_TEST(a_message_above_the_bound_is_not_taken),
         SLUICE_TEST(replies_that_nobody_asked_for_do_not_use_up_the_credit),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);

@@ -44,6 +44,15 @@ static void without_patience_the_first_failure_is_the_last(void)
     CU_ASSERT_FALSE(sluice_retry_failed(&retry, 77 * MS, &wait));
 }
 
+static void only_what_the_data_is_is_not_worth_another_try(void)
+{
+    for (int status = 0; status < SLUICE_NUM_STATUS; status++)
+        CU_ASSERT_EQUAL(sluice_retry_is_worth((sluice_status)status),
+                        status != SLUICE_OK && status != SLUICE_E_CORRUPT &&
+                            status != SLUICE_E_UNSUPPORTED && status != SLUICE_E_NOT_FOUND &&
+                            status != SLUICE_E_INVALID);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -51,6 +60,7 @@ int main(void)
         SLUICE_TEST(two_clients_do_not_wait_alike),
         SLUICE_TEST(the_patience_counts_from_the_first_failure_after_a_success),
         SLUICE_TEST(without_patience_the_first_failure_is_the_last),
+        SLUICE_TEST(only_what_the_data_is_is_not_worth_another_try),
     };
     return sluice_test_run("retry", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,0 +1,96 @@
+#include "storage_server/memory_limit.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char root[512];
+
+static void new_machine(const char *meminfo)
+{
+    static int count;
+    snprintf(root, sizeof(root), "%s/machine-%d", sluice_test_dir(), count++);
+    sluice_test_put_text(root, "/proc/meminfo", meminfo);
+}
+
+static uint64_t limit_of(const char *its_root)
+{
+    uint64_t bytes = 0;
+    CU_ASSERT_EQUAL(sluice_memory_limit_default(its_root, 4, &bytes, NULL), SLUICE_OK);
+    return bytes;
+}
+
+static void is_half_of_the_machine_or_of_its_group(void)
+{
+    new_machine("MemTotal:        4000000 kB\nMemFree:          100 kB\n");
+    CU_ASSERT_EQUAL(limit_of(root), 2000000ull * 1024);
+    sluice_test_put_text(root, "/proc/self/mountinfo",
+                         "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    sluice_test_put_text(root, "/proc/thread-self/cgroup", "0::/a\n");
+    sluice_test_put_text(root, "/sys/fs/cgroup/cgroup.controllers", "memory\n");
+    sluice_test_put_text(root, "/sys/fs/cgroup/a/memory.max", "1000000000\n");
+    CU_ASSERT_EQUAL(limit_of(root), 500000000);
+}
+
+static void too_little_is_refused_by_words(void)
+{
+    new_machine("MemTotal:        40000 kB\n");
+    struct sluice_err err = {0};
+    uint64_t bytes = 7;
+    CU_ASSERT_EQUAL(sluice_memory_limit_default(root, 4, &bytes, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "19 MB"));
+    CU_ASSERT_EQUAL(bytes, 7);
+}
+
+/* In a process of its own: the limit cannot be taken back. */
+static int child_with_limit(int which, uint64_t most, unsigned num_threads)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {most, most};
+        uint64_t bytes = 0;
+        if (setrlimit(which, &limit) != 0)
+            _exit(3);
+        if (sluice_memory_limit_default("", num_threads, &bytes, NULL) != SLUICE_OK)
+            _exit(2);
+        _exit(bytes < most / 2 ? 0 : 1);
+    }
+    int status = -1;
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void a_ulimit_leaves_room_for_stacks(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return; /* a sanitizer's address space is larger than any ulimit */
+#endif
+    CU_ASSERT_EQUAL(child_with_limit(RLIMIT_AS, 2000u << 20, 4), 0);
+    CU_ASSERT_EQUAL(child_with_limit(RLIMIT_DATA, 2000u << 20, 4), 0);
+    CU_ASSERT_EQUAL(child_with_limit(RLIMIT_AS, 2000u << 20, 10000), 2);
+}
+
+static void the_parts_leave_some_of_the_limit(void)
+{
+    for (uint64_t limit = 32u << 20; limit < 1ull << 40; limit *= 2) {
+        const struct sluice_memory_parts parts = sluice_memory_limit_part(limit);
+        CU_ASSERT(parts.budget > 0 && parts.live > parts.budget);
+        CU_ASSERT(parts.live + parts.cached + parts.grpc < limit);
+    }
+    CU_ASSERT(sluice_memory_resident() > 100000);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(is_half_of_the_machine_or_of_its_group),
+        SLUICE_TEST(too_little_is_refused_by_words),
+        SLUICE_TEST(a_ulimit_leaves_room_for_stacks),
+        SLUICE_TEST(the_parts_leave_some_of_the_limit),
+    };
+    return sluice_test_run("memory_limit", tests, SLUICE_TEST_COUNT(tests));
+}
