@@ -133,3 +133,9 @@ void sluice_rpc_process_init(void)
     if (set_detection)
         set_detection(0);
 }
+
+enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status)
+{
+    return status == SLUICE_E_NO_MEMORY ? SLUICE_RPC_RESOURCE_EXHAUSTED
+                                        : SLUICE_RPC_INVALID_ARGUMENT;
+}
