@@ -14,13 +14,13 @@
  * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
  *
  *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch_stream.h)
+ *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
  *
  * Each of these is a leaf and taken alone: sluice_core_watch.lock, sluice_stats.lock,
- * sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock, sluice_memory_budget.lock,
- * sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.  lib/rpc has locks
- * of its own, of which it holds none during a callback, and none of ours is held while it is
- * called.
+ * sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock, sluice_disk_gate.lock, and those
+ * of base/disk_clock and the pool of base/buf.  lib/rpc has locks of its own, of which it holds
+ * none during a callback, and none of ours is held while it is called.
  *
  * Threads: constant while serving, except for what locks itself. */
 

@@ -31,7 +31,7 @@
  * (sluice_fetch_stream_advance).
  *
  * Lock order: sluice_fetch.lock before a stream's.  Neither is held while workers, rpc, stats or a
- * callback are called (context.h has all locks).
+ * callback are called; the memory budget's is taken under them (context.h has all locks).
  *
  * Threads: any. */
 

@@ -15,6 +15,7 @@ import torture
 # takes some, and the machine may be slow.
 CPU_S = 4 * 2
 MIB = 1 << 20
+FLAGS = ("--epochs", 1, "-b", 8, "--on-error", "skip", "--max-errors", 10)
 PLAIN = ((1, 1),) * 3
 
 # Refused by their headers and markers.
@@ -67,8 +68,7 @@ class DecodeBombs(unittest.TestCase):
     def test_a_bomb_is_refused_in_local_mode(self):
         root, num_bombs = dataset("local", COUNTED, TIMED)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        (epoch,), done = torture.train(root, "--dataset-mode", "local", "--epochs", 1, "-b", 8,
-                                       "--on-error", "skip", "--max-errors", num_bombs)
+        (epoch,), done = torture.train(root, "--dataset-mode", "local", *FLAGS)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.check_epoch(epoch, done, 40, {**COUNTED, **TIMED})
         self.assertIn("2000 scans, more than the limit", done.stderr)
@@ -81,7 +81,7 @@ class DecodeBombs(unittest.TestCase):
         server = torture.Server(root)
         try:
             (epoch,), done = torture.train("--host", server.address, "--dataset-mode", mode,
-                                           "--epochs", 1, "-b", 8, "--on-error", "skip", "--max-errors", num_bombs)
+                                           *FLAGS)
             self.check_epoch(epoch, done, 40 + num_bombs - len(refused), refused)
             self.assertLess(cpu_s(server.process.pid), CPU_S * num_bombs)
             # Two workers, each with one of the largest images.
