@@ -12,7 +12,8 @@
 #include <string.h>
 
 #define VERSION 1
-#define MAX_FILE_BYTES ((size_t)16 << 20)
+/* A hundred times what a model takes; JSON takes 25 times its bytes of memory. */
+#define MAX_FILE_BYTES ((size_t)1 << 20)
 #define MOST 1e30 /* as menus allow */
 
 /* --- writing --- */

@@ -10,6 +10,7 @@
  *     most=N         no more than N times
  *     if=FILE        only while FILE exists
  *     count=FILE     FILE is made and gets how many calls matched, as 8 bytes, right at any moment
+ *     tell=FILE      makes FILE when a call hangs
  *     do=eio | do=enospc | do=emfile | do=nomem | do=short | do=empty | do=delay:US | do=hang
  *
  * Only regular files and folders count for reads and writes: sockets and pipes work as ever.
@@ -41,7 +42,7 @@ enum action { PASS, FAIL, SHORT, EMPTY, DELAY, HANG };
 
 struct rule {
     enum call call;
-    char path[256], file[256];
+    char path[256], file[256], tell[256];
     unsigned long every, after, most;
     enum action action;
     int error;
@@ -119,6 +120,8 @@ static void read_field(struct rule *rule, char *field)
         (void)snprintf(rule->file, sizeof(rule->file), "%s", value);
     } else if (strcmp(field, "count") == 0) {
         count_in(rule, value);
+    } else if (strcmp(field, "tell") == 0) {
+        (void)snprintf(rule->tell, sizeof(rule->tell), "%s", value);
     } else if (strcmp(field, "every") == 0) {
         rule->every = strtoul(value, NULL, 10);
     } else if (strcmp(field, "after") == 0) {
@@ -177,6 +180,8 @@ static const struct rule *meet(enum call call, const char *path)
             (rule->most && atomic_fetch_add(&rule->done, 1) >= rule->most))
             continue;
         if (rule->action == HANG) {
+            if (rule->tell[0])
+                (void)close(creat(rule->tell, 0666));
             for (;;)
                 (void)sleep(1000);
         }

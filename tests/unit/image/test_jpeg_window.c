@@ -5,6 +5,8 @@
 
 #include "base/buf.h"
 #include "image/codec_internal.h"
+#include "image/jpeg_window_internal.h"
+#include "image/tuning.h"
 
 #include "image_support.h"
 #include "support/test.h"
@@ -158,6 +160,32 @@ static void nothing_stays_from_one_file_to_the_next(void)
     sluice_buf_unref(good);
 }
 
+static void memory_of_a_large_image_is_not_kept(void)
+{
+    enum { SIDE = 6000 };
+    uint8_t *black = calloc(SIDE, (size_t)SIDE * 3);
+    struct sluice_buf *large = NULL,
+                      *small = image_test_jpeg(48, 48, &(struct sluice_jpeg_encode_options){0});
+    CU_ASSERT_PTR_NOT_NULL_FATAL(black);
+    CU_ASSERT_EQUAL_FATAL(sluice_jpeg_encode(black, SIDE, SIDE,
+                                             &(struct sluice_jpeg_encode_options){.is_gray = true},
+                                             &large, NULL),
+                          SLUICE_OK);
+    free(black);
+    const struct sluice_buf *files[] = {small, large, small};
+    for (int i = 0; i < 3; i++) {
+        const uint32_t side = files[i] == large ? SIDE : 48;
+        struct sluice_rgb rgb = {0};
+        CU_ASSERT_EQUAL(decode(files[i], &(struct sluice_box){.width = side, .height = side}, &rgb),
+                        SLUICE_OK);
+        CU_ASSERT(window->memory_capacity <= SLUICE_IMAGE_KEPT_BYTES);
+        CU_ASSERT_EQUAL(window->memory_capacity > 0, files[i] == small);
+        sluice_buf_unref(rgb.pixels);
+    }
+    sluice_buf_unref(small);
+    sluice_buf_unref(large);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -168,6 +196,7 @@ int main(void)
         SLUICE_TEST(declines_sides_that_libjpeg_refuses),
         SLUICE_TEST(declines_faults_before_the_last_row),
         SLUICE_TEST(nothing_stays_from_one_file_to_the_next),
+        SLUICE_TEST(memory_of_a_large_image_is_not_kept),
     };
     if (sluice_jpeg_window_create(&window, NULL) != SLUICE_OK)
         return 1;
