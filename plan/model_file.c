@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/noted_alloc.h"
 
 #include <jansson.h>
 
@@ -55,6 +56,7 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
     char fingerprint[20];
     snprintf(fingerprint, sizeof(fingerprint), "%016llx",
              (unsigned long long)sluice_pipeline_fingerprint(pipeline));
+    sluice_noted_begin();
     json_t *json = json_pack(
         "{s:i, s:I, s:f, s:f, s:f, s:s, s:s, s:I, s:b, s:{s:f, s:f}, s:{s:f, s:f, s:f, s:f, s:f, "
         "s:f, s:f, s:f}, "
@@ -72,6 +74,10 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
         transport->receive_s_per_byte, "weights", model_to_json(&file->model));
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
+    if (sluice_noted_is_short()) {
+        free(text);
+        text = NULL;
+    }
     if (!text)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to write %s", path);
     status = sluice_file_write_atomic(path, text, strlen(text), err);
@@ -225,8 +231,13 @@ static sluice_status load(const char *folder, char path[SLUICE_MAX_PATH_BYTES], 
     if (status != SLUICE_OK)
         return status;
     json_error_t why;
+    sluice_noted_begin();
     json_t *loaded = json_loadb((const char *)text->data, text->len, JSON_REJECT_DUPLICATES, &why);
     sluice_buf_unref(text);
+    if (sluice_noted_is_short()) {
+        json_decref(loaded);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory to read it", path);
+    }
     if (!loaded)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s:%d: %s", path, why.line, why.text);
     status = check_version(loaded, path, err);

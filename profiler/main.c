@@ -1,6 +1,11 @@
 #include "base/command.h"
 #include "base/compiler.h"
+#include "base/noted_alloc.h"
 #include "profiler/commands.h"
+
+#include <jansson.h>
+
+#include <stdlib.h>
 
 int main(int argc, char **argv)
 {
@@ -17,5 +22,6 @@ int main(int argc, char **argv)
         .commands = commands,
         .num_commands = SLUICE_ARRAY_LEN(commands),
     };
+    json_set_alloc_funcs(sluice_noted_malloc, free);
     return sluice_program_run(&program, argc, argv);
 }

@@ -133,7 +133,7 @@ static bool get_service(struct sluice_rpc_call *call, const struct sluice_messag
     struct sluice_err err = {0};
     const sluice_status status = sluice_wire_get_health_request(message, &service, &err);
     if (status != SLUICE_OK) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
         return false;
     }
     *known = is_known(service);

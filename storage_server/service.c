@@ -88,7 +88,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
     struct sluice_wire_hello hello = {0};
     sluice_status status = sluice_wire_get_hello_request(message, &hello, &err);
     if (status != SLUICE_OK) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
         return;
     }
 

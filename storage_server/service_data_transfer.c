@@ -365,8 +365,9 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     unsigned split;
     if (sluice_rpc_call_state(call))
         return;
-    if (sluice_wire_get_data_request(message, &request, &err) != SLUICE_OK) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+    const sluice_status read = sluice_wire_get_data_request(message, &request, &err);
+    if (read != SLUICE_OK) {
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(read), err.text);
         return;
     }
     if (!choose_split(call, method, &request, &split)) {

@@ -106,8 +106,9 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
     uint64_t first_row;
     if (sluice_rpc_call_state(call))
         return;
-    if (sluice_wire_get_list_request(message, &subset, &first_row, &err) != SLUICE_OK) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+    const sluice_status status = sluice_wire_get_list_request(message, &subset, &first_row, &err);
+    if (status != SLUICE_OK) {
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
         return;
     }
 

@@ -174,8 +174,9 @@ static void on_probe(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
     uint32_t message_bytes;
     if (sluice_rpc_call_state(call))
         return;
-    if (sluice_wire_get_probe_request(message, &bytes, &message_bytes, &err) != SLUICE_OK) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+    const sluice_status read = sluice_wire_get_probe_request(message, &bytes, &message_bytes, &err);
+    if (read != SLUICE_OK) {
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(read), err.text);
         return;
     }
     if (!message_bytes)

@@ -49,6 +49,7 @@ struct sluice_loader_options {
     enum sluice_on_error on_error;
     bool has_digest;
     bool measures_ops;            /* needed for epochs with a profile */
+    double retry_for_s;           /* how long a sample is tried for which memory is short */
     uint64_t max_image_pixels;    /* 0: the codec's default */
     struct sluice_buf_pool *pool; /* borrowed; where the ops' results live */
 

@@ -2,10 +2,15 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "compute_client/load/retry.h"
 #include "plan/op_meter.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+/* Where memory is short a worker looks so often whether the run is stopped. */
+#define LOOK_NS 100000000u
 
 /* One row of a batch: a worker's job runs the remaining ops on its sample, and the row is reported
  * done. */
@@ -159,6 +164,39 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
                                      err);
 }
 
+/* False: the run was stopped meanwhile. */
+static bool wait_for_memory(struct sluice_loader *loader, uint64_t wait_ns)
+{
+    bool is_stopped = false;
+    while (wait_ns > 0 && !is_stopped) {
+        const uint64_t part_ns = wait_ns < LOOK_NS ? wait_ns : LOOK_NS;
+        const struct timespec part = {.tv_nsec = (long)part_ns};
+        (void)nanosleep(&part, NULL);
+        wait_ns -= part_ns;
+        pthread_mutex_lock(&loader->lock);
+        is_stopped = loader->is_stopped || loader->has_failed;
+        pthread_mutex_unlock(&loader->lock);
+    }
+    return !is_stopped;
+}
+
+/* finish_row(), again while memory is short: a failed sample stands at a whole op. */
+static sluice_status finish_row_patiently(struct row *row, struct worker *worker, uint8_t *out,
+                                          struct sluice_err *err)
+{
+    struct sluice_loader *loader = row->loader;
+    struct sluice_retry retry = sluice_retry_init(loader->options.retry_for_s, row->result.ticket);
+    uint64_t wait_ns;
+    for (;;) {
+        *err = (struct sluice_err){0};
+        const sluice_status status = finish_row(row, worker, out, err);
+        if (status != SLUICE_E_NO_MEMORY ||
+            !sluice_retry_failed(&retry, sluice_clock_ns(), &wait_ns) ||
+            !wait_for_memory(loader, wait_ns))
+            return status;
+    }
+}
+
 /* Where the row's pixels go.  The first row of a batch takes the batch's memory. */
 static uint8_t *row_pixels(struct row *row)
 {
@@ -187,7 +225,7 @@ void loader_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *sta
     struct sluice_batch *batch = &row->slot->batch;
     uint8_t *out = row_pixels(row);
     struct sluice_err err = {0};
-    const sluice_status status = finish_row(row, worker, out, &err);
+    const sluice_status status = finish_row_patiently(row, worker, out, &err);
     if (status == SLUICE_OK && loader->options.has_digest)
         batch->hashes[row->index] =
             sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);

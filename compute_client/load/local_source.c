@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define DEFAULT_MAX_FILE_BYTES ((size_t)512 << 20)
 
@@ -34,10 +35,12 @@
 /* close() waits so long for reads under way before it takes them for stuck. */
 #define CLOSE_WAIT_NS 500000000ull
 
+/* Between two tries where memory is short: a stop is noticed within that. */
+#define MOST_WAIT_NS 200000000
+
 struct read_job {
     struct read_job *prev, *next; /* in `waiting`, `delayed` or `running` */
     struct sluice_source_item item;
-    char *path; /* owned: a stuck read outlives the item's */
     uint64_t requested_ns;
     uint64_t due_ns;  /* delayed: when to read again; running: when it counts as stuck */
     bool has_failed;  /* at least once */
@@ -45,6 +48,7 @@ struct read_job {
     struct sluice_retry retry;
     struct sluice_disk_read reading;
     atomic_bool is_timed; /* the disk clock runs for it; whoever clears this stops the clock */
+    char path[];          /* a stuck read outlives the item's */
 };
 
 struct job_list {
@@ -165,12 +169,6 @@ static void unlink_job(struct job_list *list, struct read_job *job)
         list->last = job->prev;
 }
 
-static void free_job(struct read_job *job)
-{
-    free(job->path);
-    free(job);
-}
-
 /* --- readers --- */
 
 /* Under the lock, which it releases. */
@@ -256,14 +254,14 @@ static bool serve(struct local *local, struct read_job *job)
     }
     if (is_given_up || (result.status != SLUICE_OK && local->is_closed)) {
         sluice_source_result_clear(&result);
-        free_job(job);
+        free(job);
         return !is_given_up;
     }
     if (result.status != SLUICE_OK && read_again(local, job, result.status, result.error))
         return true;
     local->num_failing -= job->has_failed;
     pthread_mutex_unlock(&local->lock);
-    free_job(job);
+    free(job);
     local->events.on_result(local->events.ctx, &result);
     pthread_mutex_lock(&local->lock);
     return true;
@@ -413,17 +411,40 @@ static void *warden_main(void *ctx)
 
 /* --- struct sluice_source --- */
 
+/* NULL: memory stayed short for retry_for_s, or close() came.  The caller is the loader's own
+ * thread, which has nothing else to do. */
+static struct read_job *make_job(struct local *local, const struct sluice_source_item *item)
+{
+    struct sluice_retry retry = sluice_retry_init(local->retry_for_s, item->ticket);
+    const uint64_t now = sluice_clock_ns();
+    const size_t path_size = strlen(item->path) + 1;
+    struct read_job *job;
+    uint64_t wait_ns;
+    bool is_over = false;
+    while (!(job = malloc(sizeof(*job) + path_size)) && !is_over &&
+           sluice_retry_failed(&retry, sluice_clock_ns(), &wait_ns)) {
+        const struct timespec wait = {.tv_nsec =
+                                          wait_ns < MOST_WAIT_NS ? (long)wait_ns : MOST_WAIT_NS};
+        (void)nanosleep(&wait, NULL);
+        pthread_mutex_lock(&local->lock);
+        is_over = local->is_closed || local->has_failed;
+        pthread_mutex_unlock(&local->lock);
+    }
+    if (!job)
+        return NULL;
+    *job = (struct read_job){.item = *item, .requested_ns = now, .retry = retry};
+    sluice_retry_succeeded(&job->retry);
+    memcpy(job->path, item->path, path_size);
+    return job;
+}
+
 static sluice_status local_request(struct sluice_source *source,
                                    const struct sluice_source_item *items, size_t num_items)
 {
     struct local *local = local_of(source);
-    const uint64_t now = sluice_clock_ns();
     for (size_t i = 0; i < num_items; i++) {
-        struct read_job *job = malloc(sizeof(*job));
-        char *path = strdup(items[i].path);
-        if (!job || !path) {
-            free(job);
-            free(path);
+        struct read_job *job = make_job(local, &items[i]);
+        if (!job) {
             struct sluice_source_result result = {
                 .ticket = items[i].ticket,
                 .status = SLUICE_E_NO_MEMORY,
@@ -432,12 +453,6 @@ static sluice_status local_request(struct sluice_source *source,
             local->events.on_result(local->events.ctx, &result);
             continue;
         }
-        *job = (struct read_job){
-            .item = items[i],
-            .path = path,
-            .requested_ns = now,
-            .retry = sluice_retry_init(local->retry_for_s, items[i].ticket),
-        };
         pthread_mutex_lock(&local->lock);
         const bool is_over = local->is_closed || local->has_failed;
         if (!is_over) {
@@ -446,7 +461,7 @@ static sluice_status local_request(struct sluice_source *source,
         }
         pthread_mutex_unlock(&local->lock);
         if (is_over) {
-            free_job(job);
+            free(job);
             return SLUICE_E_CLOSED;
         }
     }
@@ -469,7 +484,7 @@ static void free_jobs(struct job_list *list)
     while (list->first) {
         struct read_job *job = list->first;
         unlink_job(list, job);
-        free_job(job);
+        free(job);
     }
 }
 

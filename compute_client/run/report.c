@@ -1,6 +1,7 @@
 #include "compute_client/run/report.h"
 
 #include "base/compiler.h"
+#include "base/noted_alloc.h"
 
 #include <jansson.h>
 
@@ -89,6 +90,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
                                  struct sluice_err *err)
 {
     const struct sluice_epoch_stats *stats = report->stats;
+    sluice_noted_begin();
     json_t *o = json_object();
     json_object_set_new(o, "epoch", json_integer((json_int_t)report->epoch));
     json_object_set_new(o, "mode", json_string(sluice_mode_name(report->mode)));
@@ -153,6 +155,9 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     const int failed =
         json_dumpf(o, out, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
     json_decref(o);
+    if (sluice_noted_is_short())
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the report of epoch %llu",
+                           (unsigned long long)report->epoch);
     if (failed || fputc('\n', out) == EOF || fflush(out) != 0)
         return sluice_fail(err, SLUICE_E_IO, "cannot write the report of epoch %llu",
                            (unsigned long long)report->epoch);

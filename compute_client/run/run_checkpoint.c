@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/noted_alloc.h"
 
 #include <jansson.h>
 
@@ -49,6 +50,7 @@ static sluice_status write_checkpoint(struct run *run, const struct place *place
     char fingerprint[20];
     snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
              sluice_pipeline_fingerprint(run->train.pipeline));
+    sluice_noted_begin();
     json_t *extra = json_pack("{s:I, s:I, s:s, s:I, s:I, s:I, s:s, s:s}", "epoch",
                               (json_int_t)place->epoch, "batch", (json_int_t)place->batch, "arch",
                               o->arch, "batch_size", (json_int_t)o->batch_size, "repeat",
@@ -62,8 +64,10 @@ static sluice_status write_checkpoint(struct run *run, const struct place *place
         json_object_set_new(extra, "errors", errors_json(place));
     char *text = extra ? json_dumps(extra, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
     json_decref(extra);
-    if (!text)
+    if (!text || sluice_noted_is_short()) {
+        free(text);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a checkpoint");
+    }
     status = sluice_trainer_save(run->trainer, o->checkpoint, text, err);
     free(text);
     return status;
@@ -166,8 +170,13 @@ sluice_status run_resume(struct run *run, struct place *place, struct sluice_err
     sluice_status status = sluice_trainer_load(run->trainer, path, &text, err);
     if (status != SLUICE_OK)
         return status;
+    sluice_noted_begin();
     json_t *extra = json_loads(text ? text : "", 0, NULL);
     free(text);
+    if (sluice_noted_is_short()) {
+        json_decref(extra);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "%s: no memory to read it", path);
+    }
     const json_t *epoch = json_object_get(extra, "epoch");
     const json_t *batch = json_object_get(extra, "batch");
     if (!json_is_integer(epoch) || !json_is_integer(batch) || json_integer_value(epoch) < 0 ||

@@ -215,6 +215,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
     const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
                                              : run->train.num_ids * (size_t)o->repeat;
     const struct sluice_loader_options options = {
+        .retry_for_s = o->retry_for_s,
         .num_workers = (unsigned)o->workers,
         .batch_size = (unsigned)o->batch_size,
         .num_slots = num_slots,

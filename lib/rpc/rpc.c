@@ -133,3 +133,15 @@ void sluice_rpc_process_init(void)
     if (set_detection)
         set_detection(0);
 }
+
+enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status)
+{
+    switch (status) {
+    case SLUICE_E_NO_MEMORY:
+        return SLUICE_RPC_RESOURCE_EXHAUSTED;
+    case SLUICE_E_IO: /* damaged on its way */
+        return SLUICE_RPC_DATA_LOSS;
+    default:
+        return SLUICE_RPC_INVALID_ARGUMENT;
+    }
+}

@@ -9,6 +9,7 @@
  *     after=N        not the first N of them
  *     most=N         no more than N times
  *     if=FILE        only while FILE exists
+ *     count=FILE     FILE is made and gets how many calls matched, as 8 bytes, right at any moment
  *     tell=FILE      makes FILE when a call hangs
  *     do=eio | do=enospc | do=emfile | do=nomem | do=short | do=empty | do=delay:US | do=hang
  *
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -45,7 +47,7 @@ struct rule {
     enum action action;
     int error;
     long delay_us;
-    atomic_ulong matched, done;
+    atomic_ulong *matched, counter, done;
 };
 static struct rule rules[MAX_RULES];
 static size_t num_rules;
@@ -87,6 +89,18 @@ static void read_action(struct rule *rule, const char *text)
     rule->delay_us = strtol(text + 6, NULL, 10);
 }
 
+static void count_in(struct rule *rule, const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *map = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, sizeof(rule->counter)) == 0)
+        map = mmap(NULL, sizeof(rule->counter), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        bad_rule(path);
+    close(fd);
+    rule->matched = map;
+}
+
 static void read_field(struct rule *rule, char *field)
 {
     char *value = strchr(field, '=');
@@ -104,6 +118,8 @@ static void read_field(struct rule *rule, char *field)
         (void)snprintf(rule->path, sizeof(rule->path), "%s", value);
     } else if (strcmp(field, "if") == 0) {
         (void)snprintf(rule->file, sizeof(rule->file), "%s", value);
+    } else if (strcmp(field, "count") == 0) {
+        count_in(rule, value);
     } else if (strcmp(field, "tell") == 0) {
         (void)snprintf(rule->tell, sizeof(rule->tell), "%s", value);
     } else if (strcmp(field, "every") == 0) {
@@ -130,6 +146,7 @@ __attribute__((constructor)) static void read_rules(void)
         if (num_rules == MAX_RULES)
             bad_rule(one);
         struct rule *rule = &rules[num_rules];
+        rule->matched = &rule->counter;
         for (char *field; (field = strsep(&one, ","));)
             read_field(rule, field);
         num_rules++;
@@ -158,7 +175,7 @@ static const struct rule *meet(enum call call, const char *path)
         if (rule->call != call || (rule->path[0] && !strstr(path, rule->path)) ||
             (rule->file[0] && access(rule->file, F_OK) != 0))
             continue;
-        const unsigned long nth = atomic_fetch_add(&rule->matched, 1) + 1;
+        const unsigned long nth = atomic_fetch_add(rule->matched, 1) + 1;
         if (nth <= rule->after || (rule->every && nth % rule->every != 0) ||
             (rule->most && atomic_fetch_add(&rule->done, 1) >= rule->most))
             continue;
@@ -213,6 +230,7 @@ ssize_t write(int fd, const void *from, size_t size);
 int open(const char *path, int flags, ...);
 int open64(const char *path, int flags, ...);
 int openat(int at, const char *path, int flags, ...);
+ssize_t pwrite(int fd, const void *from, size_t size, off_t at);
 
 ssize_t read(int fd, void *to, size_t size)
 {
@@ -244,6 +262,14 @@ ssize_t write(int fd, const void *from, size_t size)
     find("write", &next);
     const struct rule *rule = meet_fd(WRITE, fd);
     return has_failed(rule) ? -1 : next(fd, from, asked(rule, size));
+}
+
+ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
+{
+    ssize_t (*next)(int, const void *, size_t, off_t);
+    find("pwrite", &next);
+    const struct rule *rule = meet_fd(WRITE, fd);
+    return has_failed(rule) ? -1 : next(fd, from, asked(rule, size), at);
 }
 
 int fsync(int fd)
@@ -291,6 +317,34 @@ int openat(int at, const char *path, int flags, ...)
     const int mode = va_arg(args, int);
     va_end(args);
     return has_failed(meet(OPEN, path)) ? -1 : next(at, path, flags, mode);
+}
+
+/* The streams of the C library open, write and close their files by calls that are not seen here.
+ */
+FILE *fopen(const char *path, const char *mode)
+{
+    FILE *(*next)(const char *, const char *);
+    find("fopen", &next);
+    return has_failed(meet(OPEN, path)) ? NULL : next(path, mode);
+}
+
+int fflush(FILE *file)
+{
+    int (*next)(FILE *);
+    find("fflush", &next);
+    return file && has_failed(meet_fd(WRITE, fileno(file))) ? EOF : next(file);
+}
+
+int fclose(FILE *file)
+{
+    int (*next)(FILE *);
+    find("fclose", &next);
+    const bool fails = has_failed(meet_fd(WRITE, fileno(file)));
+    const int error = errno;
+    const int closed = next(file);
+    if (fails)
+        errno = error;
+    return fails ? EOF : closed;
 }
 
 /* openat2 has no function of its own in the C library. */

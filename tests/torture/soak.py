@@ -186,7 +186,8 @@ def main():
     root = torture.make_dataset("soak", count=200, size=256)
     with socket.create_server(("127.0.0.1", 0)) as free:
         metrics = "127.0.0.1:%d" % free.getsockname()[1]
-    server = torture.Server(root, "--metrics", metrics)
+    # The limit is low, so that caches are full before the first five minutes are over.
+    server = torture.Server(root, "--metrics", metrics, "--memory-limit", "96M")
     crowd = Crowd(server, metrics, options.seed)
     begin = time.monotonic()
     samples = []
