@@ -38,6 +38,9 @@
  * named and answered with SLUICE_E_INTERNAL.  Why so many: a link or a server that breaks at random
  * may hit a lone request as well, but hardly five times the same.
  *
+ * Hashes of a server that sends them are checked before anything of a reply is used: a damaged
+ * sample is requested again as SLUICE_E_IO, a damaged message ends the stream.
+ *
  * Credit-based flow control: the server may have sent at most window_bytes of payload that the
  * receiver has not consumed.  Consumed bytes are granted again in quarters of window_bytes.
  *
@@ -72,8 +75,9 @@ struct sluice_fetcher_options {
 struct sluice_fetcher_stats {
     uint64_t wire_bytes; /* of the messages received */
     uint64_t lost_streams;
-    uint64_t repeated; /* requests that were sent again, for any reason */
-    uint64_t dropped;  /* replies that matched no pending request */
+    uint64_t repeated;    /* requests that were sent again, for any reason */
+    uint64_t dropped;     /* replies that matched no pending request */
+    uint64_t hash_errors; /* replies and messages of them that were damaged on their way */
 };
 
 SLUICE_MUST_USE sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,

@@ -245,6 +245,55 @@ static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
     bench_close(&b);
 }
 
+static void a_damaged_reply_is_asked_again_and_counted(void)
+{
+    for (int is_request = 0; is_request < 2; is_request++) {
+        struct bench b;
+        bench_open(&b,
+                   &(struct fake_server_options){.has_hashes = true,
+                                                 .flip_payload_every = is_request ? 0 : 10,
+                                                 .flip_request_every = is_request ? 10 : 0},
+                   20, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+        b.source->close(b.source);
+        check_each_once(&b, 100);
+        const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
+        CU_ASSERT_EQUAL(stats.hash_errors, (100 + stats.repeated) / 10);
+        CU_ASSERT_EQUAL(stats.repeated, stats.hash_errors);
+        CU_ASSERT_EQUAL(stats.lost_streams, 0);
+        bench_close(&b);
+    }
+}
+
+static void a_damaged_message_costs_the_stream_alone(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_message_every = 40}, 20,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    b.source->close(b.source);
+    check_each_once(&b, 100);
+    const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
+    CU_ASSERT(stats.hash_errors >= 2);
+    CU_ASSERT_EQUAL(stats.lost_streams, stats.hash_errors);
+    bench_close(&b);
+}
+
+static void a_reply_that_is_always_damaged_is_that_samples_error(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_payload_every = 1}, 0.15,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 2, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 2));
+    CU_ASSERT_EQUAL(b.record.num_good, 0);
+    CU_ASSERT_EQUAL(b.record.status[0], SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(b.record.error[0], "damaged"));
+    bench_close(&b);
+}
+
 /* Fails the first `times` attempts at every sample with a status; or at one sample alone. */
 struct failing {
     sluice_status status;
@@ -485,7 +534,7 @@ static void another_dataset_after_a_restart_is_refused(void)
     bench_close(&b);
 }
 
-static void a_server_that_refuses_the_stream_is_not_asked_again(void)
+static void a_server_that_keeps_refusing_the_stream_is_believed(void)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.refuse_fetch = SLUICE_RPC_FAILED_PRECONDITION},
@@ -494,7 +543,7 @@ static void a_server_that_refuses_the_stream_is_not_asked_again(void)
     wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "refused on purpose"));
-    CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, 1);
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, SLUICE_CLIENT_REFUSALS);
     bench_close(&b);
 }
 
@@ -819,6 +868,9 @@ int main(void)
         SLUICE_TEST(late_and_repeated_replies_are_dropped),
         SLUICE_TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again),
         SLUICE_TEST(a_message_that_cannot_be_read_costs_the_stream_alone),
+        SLUICE_TEST(a_damaged_reply_is_asked_again_and_counted),
+        SLUICE_TEST(a_damaged_message_costs_the_stream_alone),
+        SLUICE_TEST(a_reply_that_is_always_damaged_is_that_samples_error),
         SLUICE_TEST(failures_that_may_pass_are_asked_again),
         SLUICE_TEST(one_that_lasts_is_that_samples_error_after_the_deadline),
         SLUICE_TEST(what_the_data_is_stays_so_and_is_not_asked_again),
@@ -832,7 +884,7 @@ int main(void)
         SLUICE_TEST(counts_the_messages_bytes),
         SLUICE_TEST(a_restarted_server_costs_time_only),
         SLUICE_TEST(another_dataset_after_a_restart_is_refused),
-        SLUICE_TEST(a_server_that_refuses_the_stream_is_not_asked_again),
+        SLUICE_TEST(a_server_that_keeps_refusing_the_stream_is_believed),
         SLUICE_TEST(gives_up_when_nothing_was_answered_for_so_long),
         SLUICE_TEST(close_ends_the_waiting_and_refuses_requests),
         SLUICE_TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file),
