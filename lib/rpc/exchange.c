@@ -383,6 +383,12 @@ static void read_next(struct exchange *x)
     exchange_start(x, &op, 1, &x->read_tag);
 }
 
+static void cancel_short(struct exchange *x)
+{
+    grpc_call_cancel_with_status(x->call, GRPC_STATUS_RESOURCE_EXHAUSTED, "no memory for a message",
+                                 NULL);
+}
+
 static void on_read(struct rpc_tag *tag, bool ok)
 {
     struct exchange *x = SLUICE_CONTAINER_OF(tag, struct exchange, read_tag);
@@ -398,8 +404,10 @@ static void on_read(struct rpc_tag *tag, bool ok)
             !grpc_call_failed_before_recv_message(x->call))
             x->side->on_read_end(x);
     } else if (!rpc_message_from_bytes(bytes, &message)) {
-        grpc_call_cancel_with_status(x->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
-                                     "no memory for a received message", NULL);
+        pthread_mutex_lock(&x->lock);
+        x->is_short = true;
+        pthread_mutex_unlock(&x->lock);
+        cancel_short(x);
     } else {
         if (is_wanted)
             x->side->on_message(x, &message);
@@ -415,13 +423,24 @@ static void look_after(struct exchange *x)
 {
     pthread_mutex_lock(&x->lock);
     x->is_woken = false;
+    const bool is_short = x->is_short;
     pthread_mutex_unlock(&x->lock);
     if (!x->has_begun) {
         x->has_begun = true;
         x->side->begin(x);
     }
+    if (is_short)
+        cancel_short(x);
     read_next(x);
     write_next(x);
+}
+
+bool exchange_is_short(struct exchange *x)
+{
+    pthread_mutex_lock(&x->lock);
+    const bool is_short = x->is_short;
+    pthread_mutex_unlock(&x->lock);
+    return is_short;
 }
 
 void exchange_init(struct exchange *x, const struct exchange_side *side, struct rpc_queue *queue)
@@ -490,12 +509,16 @@ sluice_status exchange_send(struct exchange *x, struct sluice_message *message)
     sluice_status status = SLUICE_OK;
     bool must_wake = false;
     pthread_mutex_lock(&x->lock);
-    if (x->is_closed || x->is_ending)
+    if (x->is_closed || x->is_ending) {
         status = SLUICE_E_CLOSED;
-    else if (!push(x, out))
+    } else if (!push(x, out)) {
+        /* The other side would wait for what never comes, or take the rest for all. */
         status = SLUICE_E_NO_MEMORY;
-    else if (x->is_idle)
+        x->is_short = true;
         must_wake = claim_wake(x);
+    } else if (x->is_idle) {
+        must_wake = claim_wake(x);
+    }
     pthread_mutex_unlock(&x->lock);
 
     if (must_wake)

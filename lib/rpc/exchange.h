@@ -103,6 +103,7 @@ struct exchange {
     bool is_closed;      /* the call is over or lost: nothing is sent any more */
     bool is_ending;      /* our half ends after what is in the ring */
     bool is_paused;
+    bool is_short;  /* a message was lost as memory was short: the call is cancelled */
     int end_code;   /* server */
     char *end_text; /* server; owned */
 
@@ -137,6 +138,9 @@ void exchange_begin(struct exchange *x);
 /* One operation more of a side's own; its tag's fn must end with exchange_settle(). */
 void exchange_start(struct exchange *x, const grpc_op *ops, size_t num_ops, struct rpc_tag *tag);
 void exchange_settle(struct exchange *x);
+
+/* Was a message lost, either way, as memory was short?  The other side may have ended well. */
+bool exchange_is_short(struct exchange *x);
 
 /* Does the side still want what arrives?  On the completion thread. */
 bool exchange_is_wanted(struct exchange *x);

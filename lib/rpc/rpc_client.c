@@ -341,7 +341,11 @@ static void end_stream(struct exchange *x)
 {
     struct sluice_rpc_stream *stream = stream_of(x);
     char *text = grpc_slice_to_c_string(stream->details);
-    stream->events.on_done(stream->events.ctx, (enum sluice_rpc_code)stream->status_code, text);
+    if (exchange_is_short(x))
+        stream->events.on_done(stream->events.ctx, SLUICE_RPC_RESOURCE_EXHAUSTED,
+                               "no memory for a message");
+    else
+        stream->events.on_done(stream->events.ctx, (enum sluice_rpc_code)stream->status_code, text);
     gpr_free(text);
 
     pthread_mutex_lock(&stream->lock);

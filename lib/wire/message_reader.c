@@ -129,6 +129,21 @@ static bool check(const ProtobufCMessageDescriptor *descriptor, const uint8_t *f
     return true;
 }
 
+/* protobuf-c says the same of a message that is none and of memory that is short; this tells. */
+static void *alloc_noted(void *is_short, size_t size)
+{
+    void *memory = malloc(size);
+    if (!memory)
+        *(bool *)is_short = true;
+    return memory;
+}
+
+static void free_noted(void *is_short, void *memory)
+{
+    (void)is_short;
+    free(memory);
+}
+
 sluice_status sluice_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
                                  const struct sluice_message *message, ProtobufCMessage **out,
                                  struct sluice_err *err)
@@ -146,10 +161,15 @@ sluice_status sluice_wire_unpack(const ProtobufCMessageDescriptor *descriptor,
     const struct sluice_message view = {
         .segments = &segment, .num_segments = 1, .capacity = 1, .len = message->len};
     size_t elements = 0;
+    bool is_short = false;
+    ProtobufCAllocator allocator = {alloc_noted, free_noted, &is_short};
     ProtobufCMessage *found = NULL;
     if (is_whole && check(descriptor, flat, sluice_cursor_init(&view), 0, &elements))
-        found = protobuf_c_message_unpack(descriptor, NULL, message->len, flat);
+        found = protobuf_c_message_unpack(descriptor, &allocator, message->len, flat);
     free(flat);
+    if (is_short)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a %s of %zu bytes",
+                           descriptor->short_name, message->len);
     if (!found)
         return sluice_fail(err, SLUICE_E_CORRUPT, "%zu bytes that are no %s", message->len,
                            descriptor->short_name);

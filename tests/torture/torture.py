@@ -9,7 +9,8 @@ import subprocess
 import sys
 import unittest
 
-from harness import BIN, Server, make_images, photo, skip, temporary_folder  # noqa: F401
+import harness  # noqa: F401
+from harness import BIN, SEED, Server, make_images, photo, skip, temporary_folder  # noqa: F401
 from programs import BAD_DISK, Port, bad_disk  # noqa: F401
 
 IS_LONG = os.environ.get("SLUICE_TORTURE") == "long"
@@ -37,6 +38,11 @@ def make_dataset(name, count=40, size=96):
     return root
 
 
+def reports(text):
+    """The epochs that a program's --json wrote."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
 def train(*flags, env=None, timeout=TIMEOUT_S, check=True):
     """Runs offload_train --json without a device; its epochs as dicts, and the finished process."""
     done = subprocess.run(
@@ -44,8 +50,7 @@ def train(*flags, env=None, timeout=TIMEOUT_S, check=True):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, timeout=timeout)
     if check and done.returncode != 0:
         raise AssertionError(f"offload_train ended with {done.returncode}: {done.stderr[-3000:]}")
-    epochs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return epochs, done
+    return reports(done.stdout), done
 
 
 def main():
