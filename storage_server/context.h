@@ -14,13 +14,14 @@
  * Lock order of the whole server.  Who holds a lock takes only locks further to the right:
  *
  *     sluice_fetch.lock  ->  sluice_fetch_stream.lock          (fetch_stream.h)
+ *     sluice_fetch_stream.lock  ->  sluice_memory_budget.lock  (memory_budget.h)
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
  *
- * Each of these is a leaf and taken alone: sluice_core_watch.lock, sluice_stats.lock,
- * sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock, sluice_memory_budget.lock,
- * sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.  lib/rpc has locks
- * of its own, of which it holds none during a callback, and none of ours is held while it is
- * called.
+ * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
+ * sluice_core_watch.lock, sluice_stats.lock, sluice_health.lock, sluice_rate_limit.lock,
+ * sluice_probes.lock, sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.
+ * lib/rpc has locks of its own, of which it holds none during a callback, and none of ours is held
+ * while it is called.
  *
  * Threads: constant while serving, except for what locks itself. */
 
@@ -36,6 +37,7 @@ struct sluice_probes;
 struct sluice_rate_limit;
 struct sluice_stats;
 struct sluice_store;
+struct sluice_watchdog;
 struct sluice_workers;
 
 struct sluice_context {
@@ -45,6 +47,7 @@ struct sluice_context {
     struct sluice_store *store;
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     struct sluice_workers *workers;
+    struct sluice_watchdog *watchdog; /* of the workers */
     struct sluice_stats *stats;
     struct sluice_disk_clock *disk;
     struct sluice_buf_pool *buffers;
@@ -62,7 +65,8 @@ struct sluice_context {
 
     /* For DataTransfer's random draws: a seed of this process and a number for each call. */
     uint64_t transfer_seed;
-    atomic_uint_fast64_t transfers; /* relaxed: the numbers need only differ */
+    atomic_uint_fast64_t transfers;      /* relaxed: the numbers need only differ */
+    atomic_uint_fast64_t open_transfers; /* calls of DataTransfer whose job is not done */
 };
 
 /* The methods of each service, for the server's table. */

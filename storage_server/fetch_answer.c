@@ -85,15 +85,23 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
 {
     struct sluice_context *context = job->stream->context;
     struct sluice_disk_read read;
+    sluice_watchdog_note(&job->watched, true);
     sluice_disk_clock_start(context->disk, &read);
     struct sluice_file_reading seen = {0};
     const sluice_status status =
         sluice_sample_file_read(context, want, is_again, sample, &seen, err);
     const struct sluice_disk_time time = sluice_disk_clock_stop(context->disk, &read);
+    sluice_watchdog_note(&job->watched, false);
     job->reply.disk_us += sluice_fetch_to_us(time.wait_ns);
     job->reply.disk_busy_us += sluice_fetch_to_us(time.busy_ns);
     job->reply.read_bytes = add_capped(job->reply.read_bytes, seen.read_bytes);
     return status;
+}
+
+void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text)
+{
+    const struct sluice_manifest *manifest = job->stream->context->manifest;
+    fail_reply(&job->reply, status, manifest->entries[job->request.key.sample_id].path, text);
 }
 
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)

@@ -34,6 +34,34 @@ void sluice_fetch_free_backlog(struct sluice_fetch_stream *s, struct sluice_fetc
 
 /* --- a job --- */
 
+static void give_answer(struct sluice_late_answer *answer)
+{
+    struct sluice_fetch_job *job = SLUICE_CONTAINER_OF(answer, struct sluice_fetch_job, answer);
+    struct sluice_fetch_stream *s = sluice_fetch_stream_ref(job->stream);
+    sluice_fetch_make_ready(job);
+    sluice_fetch_stream_advance(s);
+    sluice_fetch_stream_unref(s);
+}
+
+/* For the watchdog: a job like this one with an error for a reply.  It counts in this one's place
+ * in its stream. */
+static struct sluice_late_answer *make_answer(struct sluice_watched *watched, const char *text)
+{
+    const struct sluice_fetch_job *job =
+        SLUICE_CONTAINER_OF(watched, struct sluice_fetch_job, watched);
+    struct sluice_fetch_job *late = calloc(1, sizeof(*late));
+    if (!late)
+        return NULL;
+    late->stream = sluice_fetch_stream_ref(job->stream);
+    late->request = job->request;
+    late->estimated_bytes = job->estimated_bytes;
+    late->accepted_ns = job->accepted_ns;
+    late->reply.request_id = job->request.request_id;
+    late->answer.give = give_answer;
+    sluice_fetch_fail(late, SLUICE_E_IO, text);
+    return &late->answer;
+}
+
 /* Bytes of pixels for each byte of an image's file whose size is not known yet: photographs as JPEG
  * of quality 75 to 90 have 8 to 20. */
 #define PIXELS_PER_FILE_BYTE 16
@@ -80,13 +108,34 @@ static void drop_payload(struct sluice_wire_sample_reply *reply)
     reply->payload = NULL;
 }
 
-/* Answers, or where the reply is too large for the memory that is left, with the file. */
-static void answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+/* Makes the reply, watched.  False: the watchdog has answered the request. */
+static bool make_reply(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
 {
+    struct sluice_context *context = job->stream->context;
+    struct sluice_err err = {0};
+    job->watched = (struct sluice_watched){
+        .path = path_of(job),
+        .group = scratch ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
+        .answer = make_answer,
+    };
+    const sluice_status status = sluice_watchdog_begin(context->watchdog, &job->watched, &err);
+    if (status != SLUICE_OK) {
+        sluice_fetch_fail(job, status, err.text);
+        return true;
+    }
     sluice_fetch_answer(job, scratch);
+    return sluice_watchdog_end(context->watchdog, &job->watched);
+}
+
+/* Answers, or where the reply is too large for the memory that is left, with the file.  False: the
+ * watchdog has answered. */
+static bool answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
+{
+    if (!make_reply(job, scratch))
+        return false;
     const bool is_short = job->reply.status == SLUICE_E_NO_MEMORY;
     if (!is_short && settle(job))
-        return;
+        return true;
     drop_payload(&job->reply);
     if (job->split || job->is_cut) {
         job->split = 0;
@@ -95,9 +144,10 @@ static void answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
         job->reply.error[0] = '\0';
         job->reply.ops_done = 0;
         job->reply.width = job->reply.height = job->reply.channels = 0;
-        sluice_fetch_answer(job, scratch);
+        if (!make_reply(job, scratch))
+            return false;
         if (settle(job))
-            return;
+            return true;
         drop_payload(&job->reply);
     }
     job->reply.status = SLUICE_E_NO_MEMORY;
@@ -105,6 +155,18 @@ static void answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch)
         snprintf(job->reply.error, sizeof(job->reply.error),
                  "%.90s: the server has no memory left for this client now", path_of(job));
     (void)settle(job);
+    return true;
+}
+
+/* False: as above. */
+static bool work(struct sluice_fetch_job *job, void *worker)
+{
+    const uint64_t start_ns = sluice_clock_ns();
+    job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
+    const bool is_ours = answer(job, worker);
+    job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
+    job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
+    return is_ours;
 }
 
 static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *worker)
@@ -117,16 +179,17 @@ static void run_job(struct sluice_job *base, enum sluice_job_fate fate, void *wo
     pthread_mutex_lock(&s->lock);
     const bool is_over = s->is_over;
     pthread_mutex_unlock(&s->lock);
-    if (!is_over && fate == SLUICE_JOB_RUN) {
-        const uint64_t start_ns = sluice_clock_ns();
-        job->reply.queue_us = sluice_fetch_to_us(start_ns - job->accepted_ns);
-        answer(job, worker);
-        job->reply.cpu_us = sluice_fetch_to_us(sluice_workers_job_cpu_ns());
-        job->reply.work_us = sluice_fetch_to_us(sluice_clock_ns() - start_ns);
-    } else {
+    bool is_ours = true; /* to answer */
+    if (is_over)
         job->reply.status = SLUICE_E_CLOSED;
-    }
-    sluice_fetch_make_ready(job);
+    else if (fate == SLUICE_JOB_RUN)
+        is_ours = work(job, worker);
+    else
+        sluice_fetch_fail(job, SLUICE_E_IO, "not read: every worker hangs at another file");
+    if (is_ours)
+        sluice_fetch_make_ready(job);
+    else
+        sluice_fetch_job_free(job);
     sluice_fetch_stream_advance(s);
     sluice_fetch_stream_unref(s);
 }

@@ -14,7 +14,7 @@
 #define COALESCE_BYTES (512u << 10)
 #define MAX_SHARED_BYTES (1u << 20)
 
-static void free_job(struct sluice_fetch_job *job)
+void sluice_fetch_job_free(struct sluice_fetch_job *job)
 {
     sluice_wire_sample_reply_clear(&job->reply);
     sluice_memory_give(job->stream->memory, job->charged);
@@ -135,7 +135,7 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
         while (batch) {
             struct sluice_fetch_job *job = batch;
             batch = job->next;
-            free_job(job);
+            sluice_fetch_job_free(job);
         }
     }
 }

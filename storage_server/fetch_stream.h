@@ -2,6 +2,7 @@
 #define SLUICE_STORAGE_SERVER_FETCH_STREAM_H
 
 #include "rpc/rpc.h"
+#include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
 
@@ -31,7 +32,7 @@
  * (sluice_fetch_stream_advance).
  *
  * Lock order: sluice_fetch.lock before a stream's.  Neither is held while workers, rpc, stats or a
- * callback are called (context.h has all locks).
+ * callback are called; the memory budget's is taken under them (context.h has all locks).
  *
  * Threads: any. */
 
@@ -61,6 +62,8 @@ struct sluice_fetch_job {
     size_t charged;                            /* bytes of the memory budget; 0: not yet */
     uint64_t accepted_ns;
     struct sluice_wire_sample_reply reply;
+    struct sluice_watched watched;    /* while a worker has it */
+    struct sluice_late_answer answer; /* of one that the watchdog made in another's place */
 };
 
 struct sluice_fetch_stream {
@@ -105,7 +108,9 @@ struct sluice_fetch {
     pthread_cond_t changed; /* one of these two */
 
     atomic_bool is_stopping;
-    uint64_t hold_ns; /* constant from here */
+    atomic_uint_fast64_t cut_ns;  /* streams that are lost from then on were cut off by us */
+    atomic_uint_fast64_t num_cut; /* requests of these without an answer */
+    uint64_t hold_ns;             /* constant from here */
     void (*on_due)(struct sluice_fetch_stream *stream);
     pthread_t holder;
     bool has_holder;
@@ -136,6 +141,8 @@ void sluice_fetch_hold(struct sluice_fetch *fetch);
 
 /* Takes the job over, its reply complete. */
 void sluice_fetch_make_ready(struct sluice_fetch_job *job);
+/* Frees a job whose request another one has answered. */
+void sluice_fetch_job_free(struct sluice_fetch_job *job);
 /* Sends what is ready.  Small replies are held back so that several share a message (as Nagle's
  * algorithm, RFC 896, does with packets), since a message costs either node 0.1 ms of CPU time and
  * more, as much as copying 300 kB:
@@ -147,6 +154,8 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s);
 
 /* Makes the reply to the job's request, whatever happens. */
 void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *scratch);
+/* Makes the reply an error; `text` has no path. */
+void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text);
 uint32_t sluice_fetch_to_us(uint64_t ns); /* at most UINT32_MAX */
 
 /* --- fetch_schedule.c --- */

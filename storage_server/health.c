@@ -11,11 +11,14 @@ struct watcher {
     struct sluice_rpc_call *call; /* a reference */
     bool is_known;                /* asks for a service there is */
     struct watcher *next;
+    struct watcher *told_next; /* sluice_health_set()'s own */
+    unsigned refs;             /* under the lock: the list's and sluice_health_set()'s */
 };
 
 struct sluice_health {
     pthread_mutex_t lock;
     bool is_stopping;
+    unsigned causes; /* a bit for each that there is */
     struct watcher *watchers;
 };
 
@@ -59,6 +62,46 @@ static void free_watcher(struct watcher *watcher)
     free(watcher);
 }
 
+/* Of a watcher that is in no list any more. */
+static void drop_watcher(struct sluice_health *health, struct watcher *watcher)
+{
+    pthread_mutex_lock(&health->lock);
+    const bool is_last = --watcher->refs == 0;
+    pthread_mutex_unlock(&health->lock);
+    if (is_last)
+        free_watcher(watcher);
+}
+
+/* Under the lock. */
+static enum sluice_serving_status current_status(const struct sluice_health *health)
+{
+    return health->is_stopping || health->causes ? SLUICE_NOT_SERVING : SLUICE_SERVING;
+}
+
+void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well)
+{
+    struct watcher *told = NULL;
+    pthread_mutex_lock(&health->lock);
+    const enum sluice_serving_status before = current_status(health);
+    health->causes &= ~(1u << cause);
+    health->causes |= is_well ? 0 : 1u << cause;
+    const enum sluice_serving_status status = current_status(health);
+    for (struct watcher *watcher = health->watchers; status != before && watcher;
+         watcher = watcher->next) {
+        watcher->refs++;
+        watcher->told_next = told;
+        told = watcher;
+    }
+    pthread_mutex_unlock(&health->lock);
+    while (told) {
+        struct watcher *watcher = told;
+        told = watcher->told_next;
+        if (watcher->is_known)
+            send_status(watcher->call, status);
+        drop_watcher(health, watcher);
+    }
+}
+
 void sluice_health_stop(struct sluice_health *health)
 {
     pthread_mutex_lock(&health->lock);
@@ -72,7 +115,7 @@ void sluice_health_stop(struct sluice_health *health)
         if (watcher->is_known)
             send_status(watcher->call, SLUICE_NOT_SERVING);
         end_watch(watcher);
-        free_watcher(watcher);
+        drop_watcher(health, watcher);
     }
 }
 
@@ -109,9 +152,9 @@ static void on_check(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         return;
     }
     pthread_mutex_lock(&health->lock);
-    const bool is_stopping = health->is_stopping;
+    const enum sluice_serving_status status = current_status(health);
     pthread_mutex_unlock(&health->lock);
-    send_status(call, is_stopping ? SLUICE_NOT_SERVING : SLUICE_SERVING);
+    send_status(call, status);
     sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
 }
 
@@ -127,22 +170,30 @@ static void on_watch(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory");
         return;
     }
-    *watcher = (struct watcher){.call = sluice_rpc_call_ref(call), .is_known = known};
+    *watcher = (struct watcher){.call = sluice_rpc_call_ref(call), .is_known = known, .refs = 1};
     /* Only a mark that this call asked; the list owns the watcher. */
     sluice_rpc_call_set_state(call, watcher);
 
-    /* Said before it is listed, so that a change cannot overtake the first state. */
-    send_status(call, known ? SLUICE_SERVING : SLUICE_SERVICE_UNKNOWN);
-    pthread_mutex_lock(&health->lock);
-    const bool is_stopping = health->is_stopping;
-    if (!is_stopping) {
-        watcher->next = health->watchers;
-        health->watchers = watcher;
+    /* Said before it is listed, so that a change cannot overtake the first state; and said again
+     * if it has changed meanwhile. */
+    enum sluice_serving_status said = 0;
+    bool is_stopping = false, is_listed = false;
+    while (!is_stopping && !is_listed) {
+        pthread_mutex_lock(&health->lock);
+        const enum sluice_serving_status status =
+            known ? current_status(health) : SLUICE_SERVICE_UNKNOWN;
+        is_stopping = health->is_stopping;
+        is_listed = status == said && !is_stopping;
+        if (is_listed) {
+            watcher->next = health->watchers;
+            health->watchers = watcher;
+        }
+        pthread_mutex_unlock(&health->lock);
+        if (status != said)
+            send_status(call, status);
+        said = status;
     }
-    pthread_mutex_unlock(&health->lock);
     if (is_stopping) {
-        if (known)
-            send_status(call, SLUICE_NOT_SERVING);
         end_watch(watcher);
         free_watcher(watcher);
     }
@@ -162,7 +213,7 @@ static void on_watch_done(void *ctx, struct sluice_rpc_call *call)
     }
     pthread_mutex_unlock(&health->lock);
     if (gone)
-        free_watcher(gone);
+        drop_watcher(health, gone);
 }
 
 static void on_check_half_close(void *ctx, struct sluice_rpc_call *call)

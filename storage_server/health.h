@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 /* gRPC health checking (grpc.health.v1): Check answers once, Watch reports every change.  The
  * services are "" (the server), "sluice.v1.Offload" and "DataTransfer"; others are NOT_FOUND for
  * Check and SERVICE_UNKNOWN for Watch, as the protocol demands.
@@ -22,6 +24,16 @@ enum sluice_serving_status {
 SLUICE_MUST_USE sluice_status sluice_health_create(struct sluice_health **health,
                                                    struct sluice_err *err);
 void sluice_health_destroy(struct sluice_health *health); /* NULL is allowed; no call is left */
+
+/* What keeps the server from serving. */
+enum sluice_health_cause {
+    SLUICE_HEALTH_ROOT,    /* the data is not where it was */
+    SLUICE_HEALTH_WORKERS, /* a worker hangs */
+};
+
+/* Watchers are told when the first cause comes and when the last one goes.  One thread at a time,
+ * so that the last word is the last state. */
+void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well);
 
 /* From here on NOT_SERVING: watchers are told so and their calls end. */
 void sluice_health_stop(struct sluice_health *health);

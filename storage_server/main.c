@@ -1,18 +1,26 @@
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "rpc/rpc.h"
 #include "storage_server/descriptors.h"
 #include "storage_server/disk_gate.h"
+#include "storage_server/last_words.h"
 #include "storage_server/metrics.h"
 #include "storage_server/options.h"
 #include "storage_server/prep_limits.h"
 #include "storage_server/self_watch.h"
 #include "storage_server/server.h"
+#include "storage_server/tuning.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Requests were left without an answer. */
+#define EXIT_CUT_OFF 3
 
 /* No client can connect any more. */
 #define EXIT_DEAF 4
@@ -54,9 +62,72 @@ static void print_stats(struct sluice_server *server)
         sluice_log(SLUICE_LOG_WARN, "%s", err.text);
         return;
     }
-    printf("%s\n", json);
-    fflush(stdout);
+    if (!sluice_write_line_now(STDOUT_FILENO, json))
+        sluice_log(SLUICE_LOG_WARN, "standard output does not take the counters");
     free(json);
+}
+
+/* What the end has come to, for whoever ends the process. */
+struct ending {
+    pthread_mutex_t lock;
+    struct sluice_server *server; /* NULL once it may go, or before it is there */
+    bool has_stats;               /* they are printed, or about to be */
+    uint64_t num_unanswered;      /* once there is no server */
+};
+
+static int exit_code(uint64_t num_unanswered)
+{
+    if (atomic_load(&is_deaf))
+        return EXIT_DEAF;
+    return num_unanswered ? EXIT_CUT_OFF : 0;
+}
+
+static void tell_unanswered(uint64_t count)
+{
+    if (count)
+        sluice_log(SLUICE_LOG_ERROR, "%llu requests were not answered within --grace",
+                   (unsigned long long)count);
+}
+
+/* At the deadline.  What it writes must not wait for anybody. */
+static int speak(void *ctx)
+{
+    struct ending *ending = ctx;
+    pthread_mutex_lock(&ending->lock);
+    struct sluice_server *server = ending->server;
+    const uint64_t count = server ? sluice_server_num_unanswered(server) : ending->num_unanswered;
+    char *json = NULL;
+    if (server && !ending->has_stats && sluice_server_stats_json(server, &json, NULL) == SLUICE_OK)
+        (void)sluice_write_line_now(STDOUT_FILENO, json);
+    if (server && count) {
+        char line[128];
+        snprintf(line, sizeof(line),
+                 "offload_server: error: %llu requests were not answered within --grace",
+                 (unsigned long long)count);
+        (void)sluice_write_line_now(STDERR_FILENO, line);
+    }
+    (void)sluice_write_line_now(STDERR_FILENO,
+                                "offload_server: ending, though threads are still at work");
+    return exit_code(count);
+}
+
+/* Stops the server within the grace period and prints its counters. */
+static void stop(struct ending *ending, struct sluice_last_words *words,
+                 struct sluice_self_watch *self, double grace_s)
+{
+    struct sluice_server *server = ending->server;
+    sluice_last_words_at(words, sluice_clock_ns() + (uint64_t)(grace_s * 1e9) + END_NS);
+    sluice_self_watch_close(self);
+    sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
+    sluice_server_stop(server);
+    pthread_mutex_lock(&ending->lock);
+    ending->num_unanswered = sluice_server_num_unanswered(server);
+    ending->has_stats = true;
+    ending->server = NULL;
+    pthread_mutex_unlock(&ending->lock);
+    tell_unanswered(ending->num_unanswered);
+    print_stats(server);
+    sluice_last_words_at(words, sluice_clock_ns() + LEAVE_NS);
 }
 
 static struct sluice_wire_stats read_stats(void *ctx)
@@ -108,6 +179,10 @@ int main(int argc, char **argv)
     }
     if (status == SLUICE_OK)
         status = sluice_server_create(&options, NULL, &server, &err);
+    struct ending ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .server = server};
+    struct sluice_last_words *words = NULL;
+    if (status == SLUICE_OK)
+        status = sluice_last_words_open(speak, &ending, &words, &err);
     struct sluice_metrics *metrics = NULL;
     if (status == SLUICE_OK && options.metrics)
         status = sluice_metrics_create(options.metrics, read_stats, server, &metrics, &err);
@@ -116,6 +191,7 @@ int main(int argc, char **argv)
         status = watch_itself(&options, server, &self, &err);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
+        sluice_last_words_close(words);
         sluice_metrics_destroy(metrics);
         sluice_server_destroy(server);
         sluice_prep_limits_close(options.prep_limits);
@@ -138,13 +214,11 @@ int main(int argc, char **argv)
         else if (event == SLUICE_QUIT_STOP)
             break;
     }
-    sluice_self_watch_close(self);
-    sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
-    sluice_server_stop(server);
-    print_stats(server);
+    stop(&ending, words, self, options.grace_s);
     sluice_metrics_destroy(metrics);
     sluice_server_destroy(server);
     sluice_prep_limits_close(options.prep_limits);
     sluice_disk_gate_close(options.disk_gate);
-    return atomic_load(&is_deaf) ? EXIT_DEAF : 0;
+    sluice_last_words_close(words);
+    return exit_code(ending.num_unanswered);
 }

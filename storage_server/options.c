@@ -213,6 +213,16 @@ static const struct sluice_option table[] = {
      .help =
          "Seconds from one connection of the server to itself to the next. If six in a row fail, "
          "the server ends with exit code 4. 0: no such check."},
+    {.name = "sample-timeout",
+     .group = WORK,
+     .type = SLUICE_OPTION_DOUBLE,
+     .value = &given.sample_timeout_s,
+     .arg = "SECONDS",
+     .min = 0.1,
+     .max = 86400,
+     .help = "Seconds that a thread may take to read and preprocess one sample, as when a disk "
+             "hangs. Then the sample is answered with an error, which the client tries again. "
+             "After half of it the server says that it is not healthy."},
     {.name = "verify",
      .group = DATA,
      .type = SLUICE_OPTION_FLAG,
@@ -238,7 +248,8 @@ static const struct sluice_cli cli = {
     .epilog =
         "Prints 'listening on HOST:PORT' when it is ready, and its counters as a line of JSON "
         "on SIGUSR1 and at the end. SIGTERM stops it: what was accepted is answered within "
-        "--grace; a second SIGTERM ends it at once.",
+        "--grace, and a second later the process has ended, with exit code 3 if requests were "
+        "left without an answer; a second SIGTERM ends it at once.",
 };
 
 struct sluice_server_options sluice_server_options_init(void)
@@ -258,6 +269,7 @@ struct sluice_server_options sluice_server_options_init(void)
         .jpeg_index = "auto",
         .self_check_s = 10,
         .grace_s = 10,
+        .sample_timeout_s = 60,
         .prep_sched = "normal",
         .prep_io = "normal",
     };

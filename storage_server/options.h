@@ -33,6 +33,7 @@ struct sluice_server_options {
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
     double self_check_s;           /* between two connections of the server to itself; 0: none */
     double grace_s;                /* for accepted requests, after a stop was asked for */
+    double sample_timeout_s;       /* for a worker's job (watchdog.h) */
 
     /* prep_limits.h says what these mean. */
     uint64_t prep_nice; /* if has_prep_nice */

@@ -15,9 +15,11 @@
 #include "storage_server/memory_limit.h"
 #include "storage_server/peer.h"
 #include "storage_server/rate_limit.h"
+#include "storage_server/root_watch.h"
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
+#include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
 
@@ -39,6 +41,7 @@ struct sluice_server {
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
+    struct sluice_root_watch *root;
     unsigned grace_ms;
     bool is_stopped;
 };
@@ -188,6 +191,19 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status != SLUICE_OK)
         goto fail;
 
+    if (s->context.store->look)
+        status = sluice_root_watch_open(s->context.store, s->manifest, &s->root, err);
+    const struct sluice_watchdog_options watchdog = {
+        .timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9),
+        .workers = s->context.workers,
+        .health = s->context.health,
+        .root = s->root,
+    };
+    if (status == SLUICE_OK)
+        status = sluice_watchdog_create(&watchdog, &s->context.watchdog, err);
+    if (status != SLUICE_OK)
+        goto fail;
+
     /* What the process has by now is what it is made of, and not its clients'. */
     const uint64_t resident = sluice_memory_resident();
     const struct sluice_memory_options budget = {
@@ -263,8 +279,15 @@ void sluice_server_stop(struct sluice_server *server)
         return;
     server->is_stopped = true;
     sluice_health_stop(server->context.health);
-    sluice_fetch_stop(server->context.fetch);
+    sluice_fetch_stop(server->context.fetch,
+                      sluice_clock_ns() + server->grace_ms * UINT64_C(1000000));
     sluice_rpc_server_shutdown(server->rpc, server->grace_ms);
+}
+
+uint64_t sluice_server_num_unanswered(struct sluice_server *server)
+{
+    return sluice_fetch_num_unanswered(server->context.fetch) +
+           atomic_load(&server->context.open_transfers);
 }
 
 void sluice_server_destroy(struct sluice_server *server)
@@ -276,8 +299,11 @@ void sluice_server_destroy(struct sluice_server *server)
         sluice_server_stop(server);
     sluice_memory_budget_close(context->memory); /* streams of waiters go before the workers */
     sluice_fetch_close(context->fetch);
+    sluice_watchdog_stop(context->watchdog);
+    sluice_root_watch_close(server->root);
     /* Jobs of cancelled calls still hold their calls: they end before the rpc server does. */
     sluice_workers_destroy(context->workers);
+    sluice_watchdog_destroy(context->watchdog);
     sluice_rpc_server_destroy(server->rpc);
     sluice_fetch_destroy(context->fetch);
     sluice_probes_destroy(context->probes);

@@ -37,6 +37,9 @@ SLUICE_MUST_USE sluice_status sluice_server_stats_json(struct sluice_server *ser
  * within the grace period, and the rest is cancelled.  Returns when no call is left.  Once. */
 void sluice_server_stop(struct sluice_server *server);
 
+/* Requests that were accepted and are not answered; after a stop those that were cut off. */
+uint64_t sluice_server_num_unanswered(struct sluice_server *server);
+
 /* Stops it unless that was done.  NULL is allowed. */
 void sluice_server_destroy(struct sluice_server *server);
 

@@ -38,8 +38,12 @@ SLUICE_MUST_USE sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluic
 void sluice_fetch_destroy(struct sluice_fetch *fetch); /* NULL is allowed; no call is left */
 
 /* From here on requests that arrive are refused: each stream ends as UNAVAILABLE once
- * it has answered what it took before.  Once. */
-void sluice_fetch_stop(struct sluice_fetch *fetch);
+ * it has answered what it took before.  Streams that end after cut_ns were cut off by us.  Once. */
+void sluice_fetch_stop(struct sluice_fetch *fetch, uint64_t cut_ns);
+
+/* Requests of streams that live which are not answered yet, and those of streams that were cut
+ * off. */
+uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch);
 
 /* Ends the service's own thread, which may hold streams.  Once no call is left, and before the
  * workers go.  NULL is allowed. */

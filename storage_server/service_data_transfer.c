@@ -11,6 +11,7 @@
 #include "storage_server/sample_file.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
+#include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
 
@@ -45,8 +46,18 @@ struct transfer {
     size_t sample;    /* or SLUICE_NO_SAMPLE */
     unsigned split;
     atomic_uint refs;
-    atomic_bool is_over; /* the call is: nobody waits for the answer */
-    atomic_bool is_done; /* the job has run, or will not: there is nothing to cancel */
+    atomic_bool is_over;           /* the call is: nobody waits for the answer */
+    atomic_bool is_answered;       /* counted as such */
+    atomic_bool is_done;           /* the job has run, or will not: there is nothing to cancel */
+    struct sluice_watched watched; /* while a worker has it */
+};
+
+/* The watchdog's, in place of a worker that hangs. */
+struct transfer_answer {
+    struct sluice_late_answer answer;
+    struct sluice_context *context;
+    struct sluice_rpc_call *call; /* a reference */
+    char text[256];
 };
 
 static void unref_transfer(struct transfer *t)
@@ -172,8 +183,33 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
 /* The job will not run, or not once more.  Gives its reference back. */
 static void end_transfer(struct transfer *t)
 {
+    if (!atomic_exchange(&t->is_answered, true))
+        atomic_fetch_sub(&t->context->open_transfers, 1);
     atomic_store(&t->is_done, true);
     unref_transfer(t);
+}
+
+static void give_answer(struct sluice_late_answer *base)
+{
+    struct transfer_answer *answer = SLUICE_CONTAINER_OF(base, struct transfer_answer, answer);
+    sluice_stats_count_transfer(answer->context->stats, SLUICE_E_IO, 0, SLUICE_FORM_RAW, 0);
+    sluice_rpc_call_finish(answer->call, code_of(SLUICE_E_IO), answer->text);
+    sluice_rpc_call_unref(answer->call);
+    free(answer);
+}
+
+static struct sluice_late_answer *make_answer(struct sluice_watched *watched, const char *text)
+{
+    struct transfer *t = SLUICE_CONTAINER_OF(watched, struct transfer, watched);
+    struct transfer_answer *answer = malloc(sizeof(*answer));
+    if (!answer)
+        return NULL;
+    *answer = (struct transfer_answer){.answer = {.give = give_answer}, .context = t->context};
+    answer->call = sluice_rpc_call_ref(t->call);
+    if (!atomic_exchange(&t->is_answered, true))
+        atomic_fetch_sub(&t->context->open_transfers, 1);
+    snprintf(answer->text, sizeof(answer->text), "%.120s: %.120s", t->path, text);
+    return &answer->answer;
 }
 
 /* Charges the call what its reply takes rather than what was expected.  The buffer gives it back.
@@ -198,21 +234,32 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     if (fate == SLUICE_JOB_RUN)
         sluice_workers_started(t->context->workers);
     if (fate == SLUICE_JOB_CANCEL || atomic_load(&t->is_over)) {
-        sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE, "the server is stopping");
+        sluice_rpc_call_finish(t->call, SLUICE_RPC_UNAVAILABLE,
+                               "not read: the call is over, or every worker hangs at another file");
         end_transfer(t);
         return;
     }
 
     struct sluice_err err = {0};
     struct sluice_sample sample = {.kind = SLUICE_KIND_FILE};
-    sluice_status status =
-        sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
+    struct sluice_watchdog *watchdog = t->context->watchdog;
+    t->watched = (struct sluice_watched){
+        .path = t->path,
+        .group = worker ? SLUICE_GROUP_PREP : SLUICE_GROUP_IO,
+        .answer = make_answer,
+    };
+    sluice_status status = sluice_watchdog_begin(watchdog, &t->watched, &err);
+    const bool is_watched = status == SLUICE_OK;
+    if (is_watched)
+        status = sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
+    sluice_watchdog_note(&t->watched, false);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
         status = preprocess(t, worker, &sample, &err);
         code = sluice_rpc_code_from_status(status);
     }
-    if (status == SLUICE_OK) {
+    const bool is_ours = !is_watched || sluice_watchdog_end(watchdog, &t->watched);
+    if (status == SLUICE_OK && is_ours) {
         status = settle(t, sample.data, &err);
         if (status == SLUICE_OK)
             status = send_response(t, &sample, &err);
@@ -220,7 +267,9 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     }
     sluice_sample_clear(&sample);
 
-    if (status != SLUICE_OK) {
+    if (!is_ours) {
+        /* The watchdog has finished the call. */
+    } else if (status != SLUICE_OK) {
         sluice_stats_count_transfer(t->context->stats, status, 0, SLUICE_FORM_RAW, 0);
         struct sluice_err named = {0};
         sluice_fail(&named, status, "%.120s: %.120s", t->path, err.text);
@@ -360,6 +409,8 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
     atomic_init(&t->refs, 2);
     atomic_init(&t->is_over, false);
     atomic_init(&t->is_done, false);
+    atomic_init(&t->is_answered, false);
+    atomic_fetch_add(&context->open_transfers, 1);
     sluice_rpc_call_set_state(call, t);
     if (!sluice_memory_could_fit(context->memory, expected_charge(t))) {
         sluice_rpc_call_finish(call, SLUICE_RPC_UNIMPLEMENTED,

@@ -22,6 +22,8 @@ sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
     f->hold_ns = hold_ns;
     f->on_due = sluice_fetch_stream_advance;
     atomic_init(&f->is_stopping, false);
+    atomic_init(&f->cut_ns, UINT64_MAX);
+    atomic_init(&f->num_cut, 0);
     const sluice_status status = sluice_fetch_hold_open(f, err);
     if (status != SLUICE_OK) {
         sluice_fetch_destroy(f);
@@ -192,6 +194,28 @@ static void on_writable(void *ctx, struct sluice_rpc_call *call)
         sluice_fetch_stream_advance(s);
 }
 
+/* Under the stream's lock. */
+static size_t count_unanswered(const struct sluice_fetch_stream *s)
+{
+    size_t count = s->in_flight;
+    for (const struct sluice_fetch_backlog *b = s->backlog_first; b; b = b->next)
+        count += b->num_requests - b->taken;
+    return count;
+}
+
+uint64_t sluice_fetch_num_unanswered(struct sluice_fetch *fetch)
+{
+    uint64_t count = atomic_load(&fetch->num_cut);
+    pthread_mutex_lock(&fetch->lock);
+    for (struct sluice_fetch_stream *s = fetch->streams; s; s = s->next) {
+        pthread_mutex_lock(&s->lock);
+        count += s->is_over ? 0 : count_unanswered(s);
+        pthread_mutex_unlock(&s->lock);
+    }
+    pthread_mutex_unlock(&fetch->lock);
+    return count;
+}
+
 static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
     struct sluice_context *context = ctx;
@@ -206,11 +230,11 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
 
     pthread_mutex_lock(&s->lock);
     const bool is_lost = !s->is_over;
-    size_t unanswered = s->in_flight;
-    for (const struct sluice_fetch_backlog *b = s->backlog_first; b; b = b->next)
-        unanswered += b->num_requests - b->taken;
+    const size_t unanswered = count_unanswered(s);
     s->is_over = true;
     pthread_mutex_unlock(&s->lock);
+    if (is_lost && sluice_clock_ns() >= atomic_load(&context->fetch->cut_ns))
+        atomic_fetch_add(&context->fetch->num_cut, unanswered);
     if (is_lost && unanswered)
         sluice_log(SLUICE_LOG_WARN, "lost %s with %zu samples unanswered",
                    sluice_rpc_call_peer(call), unanswered);
@@ -222,8 +246,9 @@ static void on_done(void *ctx, struct sluice_rpc_call *call)
     sluice_fetch_stream_unref(s);
 }
 
-void sluice_fetch_stop(struct sluice_fetch *fetch)
+void sluice_fetch_stop(struct sluice_fetch *fetch, uint64_t cut_ns)
 {
+    atomic_store(&fetch->cut_ns, cut_ns);
     atomic_store(&fetch->is_stopping, true);
     /* A list of its own, since a stream that ends leaves fetch->streams. */
     struct sluice_fetch_stream *chain = NULL;

@@ -385,16 +385,17 @@ static sluice_status store_file_look(struct sluice_store *store,
     const char *why;
     if (is_root_here(s, &why))
         return SLUICE_OK;
-    sluice_status status = sluice_fail(err, SLUICE_E_IO, "root %s: %s", s->given_root, why);
-    if (has_known(s->root_fd, known)) /* moved, but whole: another folder is another dataset */
-        return status;
-    const int fd = open(s->given_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    /* Who reads meanwhile has the old folder or the new one, never a closed descriptor. */
-    if (fd >= 0 && has_known(fd, known) && dup3(fd, s->root_fd, O_CLOEXEC) >= 0)
-        status = SLUICE_OK;
-    if (fd >= 0)
+    bool is_replaced = false;
+    /* A root that was moved but is whole stays: another folder is another dataset. */
+    const int fd =
+        has_known(s->root_fd, known) ? -1 : open(s->given_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        /* Who reads meanwhile has the old folder or the new one, never a closed descriptor. */
+        is_replaced = has_known(fd, known) && dup3(fd, s->root_fd, O_CLOEXEC) >= 0;
         close(fd);
-    return status;
+    }
+    return is_replaced ? SLUICE_OK
+                       : sluice_fail(err, SLUICE_E_IO, "root %s: %s", s->given_root, why);
 }
 
 /* What follows `root` in `path`; NULL if it does not begin with it. */

@@ -121,4 +121,38 @@
 /* ns.  So old a number may get while nobody asks: what the first client after a pause is told. */
 #define CORE_WATCH_MAX_AGE_NS 1000000000u
 
+/* --- watchdog.c --- */
+
+/* ns between two looks at what the workers do; an eighth of the timeout if that is less.  Half and
+ * twice: a worker that hangs is noticed by so much sooner or later. */
+#define WATCHDOG_INTERVAL_NS 250000000u
+
+/* Threads that stand in for workers of one group that hang.  A file that hangs costs one worker, so
+ * this is how many such files there may be before the group has fewer workers.  Each costs a thread
+ * and, in PREP, the memory of one decoder.  Chosen, not measured. */
+#define WATCHDOG_MAX_STAND_INS 8
+
+/* --- main.c, last_words.c --- */
+
+/* ns after --grace at which the process ends, whatever it does: what cancelling and joining take on
+ * a busy machine. */
+#define END_NS 600000000u
+
+/* ns that the last lines may take; with END_NS less than the second after --grace that is
+ * promised. */
+#define LAST_WORDS_NS 200000000u
+
+/* ns that an orderly end may take once everything is answered and counted, before workers that hang
+ * are left behind. */
+#define LEAVE_NS 200000000u
+
+/* --- root_watch.c --- */
+
+/* ns between two looks at the root: two system calls. */
+#define ROOT_LOOK_NS 1000000000u
+
+/* ns.  A look that takes longer counts as a root that is gone: far above what a busy file server
+ * takes for a stat. */
+#define ROOT_HANGS_NS 5000000000u
+
 #endif

@@ -129,7 +129,9 @@ static sluice_status create_group(struct sluice_workers *w, enum sluice_worker_g
                                   struct sluice_worker_pool_options options, struct sluice_err *err)
 {
     struct group *group = &w->groups[which];
-    const size_t num_tickets = options.queue_capacity + options.num_workers;
+    options.max_stand_ins = WATCHDOG_MAX_STAND_INS;
+    const size_t num_tickets =
+        options.queue_capacity + options.num_workers + WATCHDOG_MAX_STAND_INS;
     group->workers = w;
     group->queue = sluice_fair_queue_init(options.queue_capacity);
     group->tickets = calloc(num_tickets, sizeof(*group->tickets));
@@ -403,6 +405,41 @@ size_t sluice_workers_cancel(struct sluice_workers *w, struct sluice_work_client
     pthread_mutex_unlock(&w->lock);
     if (count)
         sluice_workers_started(w);
+    return count;
+}
+
+sluice_status sluice_workers_stand_in(struct sluice_workers *w, enum sluice_worker_group which,
+                                      unsigned num_stuck, struct sluice_err *err)
+{
+    return sluice_worker_pool_stand_in(w->groups[which].pool, num_stuck, err);
+}
+
+static bool is_any(const struct sluice_job *job, const void *ctx)
+{
+    (void)job, (void)ctx;
+    return true;
+}
+
+size_t sluice_workers_expire(struct sluice_workers *w, enum sluice_worker_group which)
+{
+    size_t count = 0;
+    /* Clients come and go meanwhile: new ones join in front, and one that is referenced stays in
+     * the list. */
+    pthread_mutex_lock(&w->lock);
+    struct sluice_work_client *client = w->clients;
+    if (client)
+        client->refs++;
+    while (client) {
+        pthread_mutex_unlock(&w->lock);
+        count += sluice_workers_cancel(w, client, which, is_any, NULL);
+        pthread_mutex_lock(&w->lock);
+        struct sluice_work_client *next = client->next;
+        if (next)
+            next->refs++;
+        unref(w, client);
+        client = next;
+    }
+    pthread_mutex_unlock(&w->lock);
     return count;
 }
 

@@ -78,6 +78,15 @@ size_t sluice_workers_cancel(struct sluice_workers *workers, struct sluice_work_
                              bool (*is_meant)(const struct sluice_job *job, const void *ctx),
                              const void *ctx);
 
+/* So many workers of the group hang: threads stand in for them (worker_pool.h), at most
+ * WATCHDOG_MAX_STAND_INS. */
+SLUICE_MUST_USE sluice_status sluice_workers_stand_in(struct sluice_workers *workers,
+                                                      enum sluice_worker_group group,
+                                                      unsigned num_stuck, struct sluice_err *err);
+
+/* Cancels every job that waits for the group, of all clients.  Returns their number. */
+size_t sluice_workers_expire(struct sluice_workers *workers, enum sluice_worker_group group);
+
 /* Every job that runs calls this first: there is room in the queue. */
 void sluice_workers_started(struct sluice_workers *workers);
 

@@ -226,8 +226,17 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
 sluice_status sluice_client_call(struct sluice_client *client, sluice_client_attempt_fn *attempt,
                                  void *ctx, struct sluice_err *err)
 {
+    return sluice_client_call_for(client, client->retry_for_s, attempt, ctx, err);
+}
+
+sluice_status sluice_client_call_for(struct sluice_client *client, double patience_s,
+                                     sluice_client_attempt_fn *attempt, void *ctx,
+                                     struct sluice_err *err)
+{
+    if (patience_s > client->retry_for_s)
+        patience_s = client->retry_for_s;
     struct sluice_retry retry =
-        sluice_retry_init(client->retry_for_s, sluice_clock_ns() ^ (uint64_t)getpid());
+        sluice_retry_init(patience_s, sluice_clock_ns() ^ (uint64_t)getpid());
     for (;;) {
         bool is_passing = false;
         struct sluice_err cause = {0};
@@ -238,14 +247,12 @@ sluice_status sluice_client_call(struct sluice_client *client, sluice_client_att
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
         uint64_t wait = 0;
-        if (!is_passing || client->retry_for_s <= 0)
+        if (!is_passing || patience_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);
         if (!sluice_retry_failed(&retry, sluice_clock_ns(), &wait))
-            return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text,
-                               client->retry_for_s);
+            return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text, patience_s);
         if (retry.attempt == 1)
-            sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text,
-                       client->retry_for_s);
+            sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text, patience_s);
         if (!wait_ns(client, wait))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);

@@ -92,7 +92,8 @@ struct sluice_client_probed {
 };
 
 /* Measures the link: the server sends more and more bytes, up to max_bytes at a time, until they
- * take 60 ms. */
+ * take 60 ms.  On a link that breaks off again and again the rate is of what came; it fails if that
+ * was too little, after two seconds at most. */
 SLUICE_MUST_USE sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
                                                   struct sluice_client_probed *probed,
                                                   struct sluice_err *err);

@@ -14,5 +14,10 @@ typedef sluice_status sluice_client_attempt_fn(struct sluice_client *client, voi
 SLUICE_MUST_USE sluice_status sluice_client_call(struct sluice_client *client,
                                                  sluice_client_attempt_fn *attempt, void *ctx,
                                                  struct sluice_err *err);
+/* The same for patience_s seconds, if retry_for_s is more. */
+SLUICE_MUST_USE sluice_status sluice_client_call_for(struct sluice_client *client,
+                                                     double patience_s,
+                                                     sluice_client_attempt_fn *attempt, void *ctx,
+                                                     struct sluice_err *err);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define LIST_TIMEOUT_MS 120000
-#define PROBE_TIMEOUT_MS 60000
+#define PROBE_TIMEOUT_MS 10000
 
 /* The calls of client.h that the server answers with a stream of messages: ListSamples, Probe. */
 
@@ -224,6 +224,10 @@ sluice_status sluice_client_list(struct sluice_client *client, struct sluice_man
  * within this time counts as that burst. */
 #define PROBE_BURST_NS 10000000u
 
+/* Seconds in which a link that breaks off is tried again.  A connection takes a tenth of a second,
+ * so that some ten are tried. */
+#define PROBE_PATIENCE_S 2.0
+
 struct probing {
     struct gathering gathering;
     uint64_t asked_bytes;
@@ -281,30 +285,49 @@ static double probed_rate(const struct probing *probing)
     return 0;
 }
 
+static bool is_long(const struct probing *probing)
+{
+    return probing->last_ns - probing->first_ns >= PROBE_LONG_NS;
+}
+
+/* A probe that broke off counts if what came before was more than a burst. */
+static bool has_rate(const struct probing *probing, sluice_status status)
+{
+    return probed_rate(probing) > 0 &&
+           (status == SLUICE_OK || probing->last_ns - probing->first_ns > 2 * PROBE_BURST_NS);
+}
+
 sluice_status sluice_client_probe(struct sluice_client *client, uint64_t max_bytes,
                                   struct sluice_client_probed *probed, struct sluice_err *err)
 {
+    const uint64_t start_ns = sluice_clock_ns();
     uint64_t bytes = FIRST_PROBE_BYTES < max_bytes ? FIRST_PROBE_BYTES : max_bytes;
+    struct probing best = {0};
+    sluice_status status = SLUICE_OK;
+    struct sluice_err cause = {0};
     for (;;) {
         struct probing probing = {.asked_bytes = bytes};
-        const sluice_status status = sluice_client_call(client, try_probe, &probing, err);
-        if (status != SLUICE_OK)
-            return status;
-        const bool is_long = probing.last_ns - probing.first_ns >= PROBE_LONG_NS;
-        if (!is_long && bytes < max_bytes) {
-            bytes = bytes * PROBE_GROWTH < max_bytes ? bytes * PROBE_GROWTH : max_bytes;
-            continue;
-        }
-        const double rate = probed_rate(&probing);
-        if (!(rate > 0))
-            return sluice_fail(err, SLUICE_E_INTERNAL,
-                               "the probe of %s came in too few messages to measure",
-                               sluice_client_target(client));
-        *probed = (struct sluice_client_probed){
-            .link_bytes_per_s = rate,
-            .receive_s_per_byte =
-                (double)(probing.last_cpu_ns - probing.first_cpu_ns) * 1e-9 / (double)probing.bytes,
-        };
-        return SLUICE_OK;
+        const double spent_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
+        const double patience_s = spent_s < PROBE_PATIENCE_S ? PROBE_PATIENCE_S - spent_s : 0;
+        status = sluice_client_call_for(client, patience_s, try_probe, &probing, &cause);
+        if (status == SLUICE_E_CLOSED)
+            return sluice_fail(err, status, "%s", cause.text);
+        if (has_rate(&probing, status))
+            best = probing;
+        if (status != SLUICE_OK || is_long(&probing) || bytes >= max_bytes)
+            break;
+        bytes = bytes * PROBE_GROWTH < max_bytes ? bytes * PROBE_GROWTH : max_bytes;
     }
+    if (best.bytes == 0 && status != SLUICE_OK)
+        return sluice_fail(err, status, "%s", cause.text);
+    if (best.bytes == 0)
+        return sluice_fail(err, SLUICE_E_INTERNAL,
+                           "the probe of %s came in too few messages to measure",
+                           sluice_client_target(client));
+    *probed = (struct sluice_client_probed){
+        .link_bytes_per_s = probed_rate(&best),
+        .receive_s_per_byte =
+            (double)(best.last_cpu_ns - best.first_cpu_ns) * 1e-9 / (double)best.bytes,
+    };
+    return SLUICE_OK;
 }

@@ -54,7 +54,7 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
 {
     const struct sluice_options *o = run->options;
     struct place place = {.epoch = o->start_epoch};
-    run->is_saved = true;
+    run->saved = place; /* what a new run begins with */
     sluice_status status = run_make_pipelines(run, err);
     if (status == SLUICE_OK && o->checkpoint)
         status = run_try_checkpoint(run, err);

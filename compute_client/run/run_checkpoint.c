@@ -79,14 +79,15 @@ sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err)
 
 void run_save(struct run *run, const struct place *place)
 {
-    if (!run->options->checkpoint || run->is_saved)
+    const bool is_saved = place->epoch == run->saved.epoch && place->batch == run->saved.batch;
+    if (!run->options->checkpoint || is_saved)
         return;
     struct sluice_err cause = {0};
     const sluice_status status = write_checkpoint(run, place, &cause);
     run->tried_ns = sluice_clock_ns();
-    run->is_saved = status == SLUICE_OK;
     run->unsaved = (struct sluice_err){0};
     if (status == SLUICE_OK) {
+        run->saved = *place;
         run->batches_unsaved = 0;
         return;
     }
@@ -98,7 +99,6 @@ void run_save(struct run *run, const struct place *place)
 void run_save_in_epoch(struct run *run, const struct place *place)
 {
     const struct sluice_options *o = run->options;
-    run->is_saved = false;
     run->batches_unsaved++;
     if (!o->checkpoint)
         return;
@@ -180,7 +180,10 @@ sluice_status run_resume(struct run *run, struct place *place, struct sluice_err
         .batch = (uint64_t)json_integer_value(batch),
     };
     read_errors(extra, place);
-    run->is_saved = run->options->checkpoint && strcmp(path, run->options->checkpoint) == 0;
+    run->saved = *place;
+    /* Another file lacks everything. */
+    if (!run->options->checkpoint || strcmp(path, run->options->checkpoint) != 0)
+        run->saved.epoch = UINT64_MAX;
     /* An evaluation needs only the weights. */
     if (!run->options->is_evaluate)
         status = check_extra(run, extra, err);

@@ -10,6 +10,20 @@
 /* Most bytes of one probe of the link; a slow link is measured with fewer. */
 #define MAX_PROBE_BYTES (32u << 20)
 
+/* The link that a plan begins with if it cannot be measured: the samples will show its rate. */
+#define USUAL_LINK_BYTES_PER_S 125e6
+
+/* The link's rate in the profile; 0: there is none. */
+static double profiled_link(const struct run *run)
+{
+    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
+    struct sluice_model_file file;
+    const char *folder = run->options->profile_folder;
+    return folder && sluice_model_file_read(folder, &choices, &file, NULL) == SLUICE_OK
+               ? file.link_bytes_per_s
+               : 0;
+}
+
 /* The capacities that the plan begins with, before any sample has arrived. */
 static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
                                  struct sluice_transport_cost *transport, struct sluice_err *err)
@@ -30,9 +44,18 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     if (rates->link_bytes_per_s > 0)
         return SLUICE_OK;
     struct sluice_client_probed probed;
-    const sluice_status status = sluice_client_probe(run->client, MAX_PROBE_BYTES, &probed, err);
-    if (status != SLUICE_OK)
-        return status;
+    struct sluice_err cause = {0};
+    const sluice_status status = sluice_client_probe(run->client, MAX_PROBE_BYTES, &probed, &cause);
+    if (status == SLUICE_E_CLOSED)
+        return sluice_fail(err, status, "%s", cause.text);
+    if (status != SLUICE_OK) {
+        const double known = profiled_link(run);
+        rates->link_bytes_per_s = known > 0 ? known : USUAL_LINK_BYTES_PER_S;
+        sluice_log(SLUICE_LOG_WARN, "%s; the plan begins with %s, %.0f Mbit/s (--net-bw)",
+                   cause.text, known > 0 ? "the link of its profile" : "a usual link",
+                   rates->link_bytes_per_s * 8e-6);
+        return SLUICE_OK;
+    }
     rates->link_bytes_per_s = probed.link_bytes_per_s;
     sluice_transport_cost_set_receive(transport, probed.receive_s_per_byte);
     sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",

@@ -71,8 +71,8 @@ struct run {
     bool is_over;          /* the watcher has to end */
     pthread_cond_t staged; /* stage or is_over changed */
 
-    /* What --checkpoint's file lacks; the main thread's. */
-    bool is_saved;             /* nothing was trained since it was written */
+    /* What --checkpoint's file has and lacks; the main thread's. */
+    struct place saved;        /* what it has, or what needs no saving */
     struct sluice_err unsaved; /* why the last attempt failed; empty: it did not */
     uint64_t batches_unsaved, tried_ns;
 };

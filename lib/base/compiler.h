@@ -23,6 +23,9 @@
 #define SLUICE_CONTAINER_OF(ptr, type, member)                                                     \
     ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
+/* ThreadSanitizer does not look at what the function itself reads and writes. */
+#define SLUICE_NO_TSAN __attribute__((no_sanitize("thread")))
+
 /* Seen by shared libraries, too: a program's function in the place of theirs. */
 #define SLUICE_EXPORTED __attribute__((visibility("default")))
 

@@ -12,7 +12,9 @@
 
 struct worker {
     struct sluice_worker_pool *pool;
-    pthread_t thread;
+    pthread_t thread; /* to be joined if has_thread */
+    bool has_thread;  /* create's, stand_in's and destroy's own */
+    bool has_ended;   /* under the pool's lock: a stand-in that is needed no longer */
     unsigned index;
 };
 
@@ -28,6 +30,7 @@ struct sluice_worker_pool {
     sluice_status start_status;
     unsigned start_failed_index;
     uint64_t submitted, rejected, run, cancelled, busy_ns;
+    unsigned num_live, num_wanted; /* workers */
 
     /* Constant once the workers run. */
     struct sluice_worker_pool_options options;
@@ -46,13 +49,21 @@ static struct sluice_job *take_first(struct sluice_worker_pool *pool)
     return job;
 }
 
-static void work(struct sluice_worker_pool *pool, void *state)
+/* Under the lock: a stand-in goes when those that hung are back. */
+static bool is_needed(const struct worker *worker)
 {
+    const struct sluice_worker_pool *pool = worker->pool;
+    return worker->index < pool->num_workers || pool->num_live <= pool->num_wanted;
+}
+
+static void work(struct worker *worker, void *state)
+{
+    struct sluice_worker_pool *pool = worker->pool;
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        while (!pool->head && !pool->is_closed)
+        while (!pool->head && !pool->is_closed && is_needed(worker))
             pthread_cond_wait(&pool->work, &pool->lock);
-        if (!pool->head)
+        if (!pool->head || (!pool->is_closed && !is_needed(worker)))
             break;
         struct sluice_job *job = take_first(pool);
         pthread_cond_signal(&pool->room);
@@ -66,6 +77,8 @@ static void work(struct sluice_worker_pool *pool, void *state)
         pool->run++;
         pool->busy_ns += spent_ns;
     }
+    pool->num_live--;                 /* at once, so that no other stand-in goes in its place */
+    pthread_cond_signal(&pool->work); /* it may have been woken for a job that it leaves */
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -81,7 +94,7 @@ void sluice_worker_stand_back(void)
 
 static void *worker_main(void *arg)
 {
-    const struct worker *worker = arg;
+    struct worker *worker = arg;
     struct sluice_worker_pool *pool = worker->pool;
     const struct sluice_worker_pool_options *options = &pool->options;
 
@@ -101,23 +114,48 @@ static void *worker_main(void *arg)
         pool->start_status = status;
         pool->start_failed_index = worker->index;
     }
+    if (status != SLUICE_OK)
+        pool->num_live--;
     pool->num_started++;
     pthread_cond_signal(&pool->start);
     pthread_mutex_unlock(&pool->lock);
 
     if (status == SLUICE_OK) {
-        work(pool, state);
+        work(worker, state);
         if (options->worker_stop)
             options->worker_stop(options->ctx, state);
     }
+    pthread_mutex_lock(&pool->lock);
+    worker->has_ended = true;
+    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
-static void join_and_free(struct sluice_worker_pool *pool, unsigned num_threads)
+/* Returns what pthread_create() does. */
+static int start_worker(struct worker *worker)
+{
+    struct sluice_worker_pool *pool = worker->pool;
+    pthread_mutex_lock(&pool->lock);
+    pool->num_live++;
+    worker->has_ended = false;
+    pthread_mutex_unlock(&pool->lock);
+    const int error = pthread_create(&worker->thread, NULL, worker_main, worker);
+    worker->has_thread = error == 0;
+    if (error) {
+        pthread_mutex_lock(&pool->lock);
+        pool->num_live--;
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return error;
+}
+
+static void join_and_free(struct sluice_worker_pool *pool)
 {
     sluice_worker_pool_close(pool);
-    for (unsigned i = 0; i < num_threads; i++)
-        pthread_join(pool->workers[i].thread, NULL);
+    for (unsigned i = 0; i < pool->num_workers + pool->options.max_stand_ins; i++) {
+        if (pool->workers[i].has_thread)
+            pthread_join(pool->workers[i].thread, NULL);
+    }
     pthread_cond_destroy(&pool->start);
     pthread_cond_destroy(&pool->room);
     pthread_cond_destroy(&pool->work);
@@ -133,8 +171,9 @@ sluice_status sluice_worker_pool_create(const struct sluice_worker_pool_options 
         return sluice_fail(err, SLUICE_E_INVALID, "worker pool %s: a queue of no capacity", name);
 
     const unsigned num_workers = options->num_workers ? options->num_workers : sluice_cpu_count();
+    const size_t num_slots = (size_t)num_workers + options->max_stand_ins;
     struct sluice_worker_pool *pool =
-        calloc(1, sizeof(*pool) + num_workers * sizeof(pool->workers[0]));
+        calloc(1, sizeof(*pool) + num_slots * sizeof(pool->workers[0]));
     if (!pool)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for worker pool %s", name);
     pthread_mutex_init(&pool->lock, NULL);
@@ -143,16 +182,15 @@ sluice_status sluice_worker_pool_create(const struct sluice_worker_pool_options 
     pthread_cond_init(&pool->start, NULL);
     pool->tail = &pool->head;
     pool->options = *options;
-    pool->num_workers = num_workers;
+    pool->num_workers = pool->num_wanted = num_workers;
     snprintf(pool->name, sizeof(pool->name), "%s", name);
+    for (unsigned i = 0; i < num_slots; i++)
+        pool->workers[i] = (struct worker){.pool = pool, .index = i};
 
     unsigned num_threads = 0;
     int error = 0;
     for (; num_threads < num_workers; num_threads++) {
-        struct worker *worker = &pool->workers[num_threads];
-        worker->pool = pool;
-        worker->index = num_threads;
-        error = pthread_create(&worker->thread, NULL, worker_main, worker);
+        error = start_worker(&pool->workers[num_threads]);
         if (error)
             break;
     }
@@ -165,7 +203,7 @@ sluice_status sluice_worker_pool_create(const struct sluice_worker_pool_options 
     pthread_mutex_unlock(&pool->lock);
 
     if (error || status != SLUICE_OK) {
-        join_and_free(pool, num_threads);
+        join_and_free(pool);
         if (error)
             return sluice_fail(err, SLUICE_E_IO, "worker pool %s: thread %u of %u: %s", name,
                                num_threads, num_workers, strerror(error));
@@ -173,6 +211,47 @@ sluice_status sluice_worker_pool_create(const struct sluice_worker_pool_options 
                            failed_index, sluice_status_name(status));
     }
     *out = pool;
+    return SLUICE_OK;
+}
+
+/* A place for a stand-in; NULL: all work. */
+static struct worker *find_place(struct sluice_worker_pool *pool)
+{
+    for (unsigned i = 0; i < pool->options.max_stand_ins; i++) {
+        struct worker *worker = &pool->workers[pool->num_workers + i];
+        if (!worker->has_thread)
+            return worker;
+        pthread_mutex_lock(&pool->lock);
+        const bool has_ended = worker->has_ended;
+        pthread_mutex_unlock(&pool->lock);
+        if (has_ended) {
+            pthread_join(worker->thread, NULL); /* on its way out, without a job */
+            worker->has_thread = false;
+            return worker;
+        }
+    }
+    return NULL;
+}
+
+sluice_status sluice_worker_pool_stand_in(struct sluice_worker_pool *pool, unsigned num_stuck,
+                                          struct sluice_err *err)
+{
+    const unsigned most = pool->options.max_stand_ins;
+    pthread_mutex_lock(&pool->lock);
+    pool->num_wanted = pool->num_workers + (num_stuck < most ? num_stuck : most);
+    const unsigned missing = pool->num_live < pool->num_wanted && !pool->is_closed
+                                 ? pool->num_wanted - pool->num_live
+                                 : 0;
+    if (pool->num_live > pool->num_wanted)
+        pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+    for (unsigned i = 0; i < missing; i++) {
+        struct worker *worker = find_place(pool);
+        const int error = worker ? start_worker(worker) : 0;
+        if (error)
+            return sluice_fail(err, SLUICE_E_IO, "worker pool %s: a thread to stand in: %s",
+                               pool->name, strerror(error));
+    }
     return SLUICE_OK;
 }
 
@@ -243,7 +322,7 @@ void sluice_worker_pool_destroy(struct sluice_worker_pool *pool, enum sluice_poo
         cancelled->fn(cancelled, SLUICE_JOB_CANCEL, NULL);
         cancelled = next;
     }
-    join_and_free(pool, pool->num_workers);
+    join_and_free(pool);
 }
 
 struct sluice_worker_pool_stats sluice_worker_pool_stats(struct sluice_worker_pool *pool)
@@ -257,6 +336,7 @@ struct sluice_worker_pool_stats sluice_worker_pool_stats(struct sluice_worker_po
         .busy_ns = pool->busy_ns,
         .queue_depth = pool->depth,
         .queue_peak = pool->peak,
+        .num_workers = pool->num_live,
     };
     pthread_mutex_unlock(&pool->lock);
     return stats;

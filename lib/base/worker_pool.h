@@ -44,6 +44,8 @@ struct sluice_worker_pool_options {
     const char *name;      /* threads are called "<name>-<n>" in top and gdb */
     unsigned num_workers;  /* 0: one for each CPU this process may use */
     size_t queue_capacity; /* jobs that wait, running ones not counted; >= 1 */
+    /* The most workers that sluice_worker_pool_stand_in() may start beside these. */
+    unsigned max_stand_ins;
 
     /* Per-thread state, such as a JPEG decompressor and its scratch memory.
      * Both run on the worker itself, so the state needs no lock.  Optional. */
@@ -56,6 +58,7 @@ struct sluice_worker_pool_stats {
     uint64_t submitted, rejected, run, cancelled;
     uint64_t busy_ns;   /* CPU time of finished jobs, all workers: cores used = busy_ns / elapsed */
     size_t queue_depth; /* at this moment */
+    unsigned num_workers; /* at this moment, stand-ins included */
     size_t queue_peak;
 };
 
@@ -73,6 +76,13 @@ SLUICE_MUST_USE sluice_status sluice_worker_pool_try_submit(struct sluice_worker
 /* The same, but waits for room.  Not from a job: it could wait for itself. */
 SLUICE_MUST_USE sluice_status sluice_worker_pool_submit(struct sluice_worker_pool *pool,
                                                         struct sluice_job *job);
+
+/* So many workers hang in their jobs: as many stand-ins (at most max_stand_ins) work in their place
+ * from now on, and the others end once they are idle.  SLUICE_E_IO: not all could be started; ask
+ * again.  One thread at a time. */
+SLUICE_MUST_USE sluice_status sluice_worker_pool_stand_in(struct sluice_worker_pool *pool,
+                                                          unsigned num_stuck,
+                                                          struct sluice_err *err);
 
 /* Refuses new jobs from here on and wakes waiting submitters with SLUICE_E_CLOSED.
  * Returns at once; may be called twice. */

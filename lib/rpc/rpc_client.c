@@ -212,8 +212,8 @@ sluice_status sluice_rpc_unary(struct sluice_rpc_channel *channel, const char *p
 
     grpc_call *call = create_call(channel, path, timeout_ms);
     struct live_call live;
-    rpc_start_batch(&channel->queue, call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
     add_live(channel, &live, call);
+    rpc_start_batch(&channel->queue, call, ops, SLUICE_ARRAY_LEN(ops), &unary.tag);
     pthread_mutex_lock(&unary.lock);
     while (!unary.is_done)
         pthread_cond_wait(&unary.done, &unary.lock);

@@ -9,6 +9,7 @@
  *     after=N        not the first N of them
  *     most=N         no more than N times
  *     if=FILE        only while FILE exists
+ *     tell=FILE      makes FILE when a call hangs
  *     do=eio | do=enospc | do=emfile | do=nomem | do=short | do=empty | do=delay:US | do=hang
  *
  * Only regular files and folders count for reads and writes: sockets and pipes work as ever.
@@ -17,6 +18,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,7 +40,7 @@ enum action { PASS, FAIL, SHORT, EMPTY, DELAY, HANG };
 
 struct rule {
     enum call call;
-    char path[256], file[256];
+    char path[256], file[256], tell[256];
     unsigned long every, after, most;
     enum action action;
     int error;
@@ -102,6 +104,8 @@ static void read_field(struct rule *rule, char *field)
         (void)snprintf(rule->path, sizeof(rule->path), "%s", value);
     } else if (strcmp(field, "if") == 0) {
         (void)snprintf(rule->file, sizeof(rule->file), "%s", value);
+    } else if (strcmp(field, "tell") == 0) {
+        (void)snprintf(rule->tell, sizeof(rule->tell), "%s", value);
     } else if (strcmp(field, "every") == 0) {
         rule->every = strtoul(value, NULL, 10);
     } else if (strcmp(field, "after") == 0) {
@@ -159,6 +163,8 @@ static const struct rule *meet(enum call call, const char *path)
             (rule->most && atomic_fetch_add(&rule->done, 1) >= rule->most))
             continue;
         if (rule->action == HANG) {
+            if (rule->tell[0])
+                (void)close(creat(rule->tell, 0666));
             for (;;)
                 (void)sleep(1000);
         }

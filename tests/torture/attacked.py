@@ -12,6 +12,12 @@ import http2
 from torture import BIN, TIMEOUT_S
 
 
+def rss_bytes(pid, key="VmRSS"):
+    """VmRSS: now; VmHWM: the most that it ever was."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(key + r":\s+(\d+) kB", status).group(1)) * 1024
+
+
 class Attacked:
     """offload_server on a free port of every address; `nofile` is its (soft, hard) RLIMIT_NOFILE."""
 
@@ -48,8 +54,7 @@ class Attacked:
         return self.log_file.read()
 
     def rss_bytes(self, key="VmRSS"):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(key + r":\s+(\d+) kB", status).group(1)) * 1024
+        return rss_bytes(self.process.pid, key)
 
     def num_descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

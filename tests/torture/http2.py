@@ -42,13 +42,16 @@ def field(number, value):
 
 
 class Connection:
-    """One connection to `address` (HOST:PORT), from `source` if that is given."""
+    """One connection to `address` (HOST:PORT), from `source` if that is given; `wrap` makes a socket
+    of TLS of a plain one."""
 
-    def __init__(self, address, source=None, preface=PREFACE + frame(SETTINGS)):
+    def __init__(self, address, source=None, preface=PREFACE + frame(SETTINGS), wrap=None):
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection(
             (host, int(port)), timeout=TIMEOUT_S, source_address=(source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if wrap:
+            self.socket = wrap(self.socket)
         self.received = b""
         self.next_stream = 1
         self.send(preface)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Linked with --wrap: a disk that is full, and a read that comes in pieces. */
@@ -407,6 +408,37 @@ static void path_in_joins_and_refuses_what_is_too_long(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "ff/nnn"));
 }
 
+static void try_tells_what_a_write_would_meet(void)
+{
+    char path[300], beside[320];
+    snprintf(path, sizeof(path), "%s/tried", sluice_test_dir());
+    CU_ASSERT_EQUAL(sluice_file_try_atomic(path, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(access(path, F_OK), -1); /* it is a trial alone */
+
+    /* A process that lives no more, and this one. */
+    const pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    CU_ASSERT_EQUAL(waitpid(gone, NULL, 0), gone);
+    const pid_t owners[] = {gone, getpid()};
+    for (int i = 0; i < 2; i++) {
+        snprintf(beside, sizeof(beside), "%s.tmp-%ld-3", path, (long)owners[i]);
+        CU_ASSERT_EQUAL(sluice_file_write_atomic(beside, "half", 4, NULL), SLUICE_OK);
+    }
+    CU_ASSERT_EQUAL(sluice_file_try_atomic(path, NULL), SLUICE_OK);
+    for (int i = 0; i < 2; i++) {
+        snprintf(beside, sizeof(beside), "%s.tmp-%ld-3", path, (long)owners[i]);
+        CU_ASSERT_EQUAL(access(beside, F_OK), i == 0 ? -1 : 0);
+    }
+
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_file_try_atomic("/dev/null", &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/dev/null: not a regular file"));
+    err = (struct sluice_err){0};
+    CU_ASSERT_EQUAL(sluice_file_try_atomic("/nonexist/x", &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/nonexist/x"));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -422,6 +454,7 @@ int main(void)
         SLUICE_TEST(a_failed_write_leaves_the_old_file_and_nothing_beside),
         SLUICE_TEST(write_replaces_a_link_and_not_what_it_points_to),
         SLUICE_TEST(a_reader_sees_one_whole_version_or_another),
+        SLUICE_TEST(try_tells_what_a_write_would_meet),
         SLUICE_TEST(mkdirs_makes_what_is_missing),
         SLUICE_TEST(mkdirs_names_what_is_in_the_way),
     };

@@ -93,7 +93,9 @@ static int child_flood(void *ctx)
     /* More than any pipe holds: neither blocks nor loses the stop behind them. */
     for (int i = 0; i < 70000; i++)
         EXPECT(raise(SIGUSR1) == 0);
+    EXPECT(sluice_quit_signal() == 0);
     EXPECT(raise(SIGTERM) == 0);
+    EXPECT(sluice_quit_signal() == SIGTERM);
     EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP); /* before the reports */
     EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_REPORT);
     return 0;
@@ -126,6 +128,7 @@ static int child_pipe(void *ctx)
     EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
     EXPECT(pipe(ends) == 0 && close(ends[0]) == 0);
     EXPECT(write(ends[1], "x", 1) == -1 && errno == EPIPE);
+    EXPECT(raise(SIGXFSZ) == 0);
     return 0;
 }
 

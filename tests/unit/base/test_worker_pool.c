@@ -630,6 +630,43 @@ static void workers_do_not_interrupt_who_submits(void)
     CU_ASSERT_EQUAL(sched_getscheduler(0), own);
 }
 
+static void await_workers(struct sluice_worker_pool *pool, unsigned count)
+{
+    while (sluice_worker_pool_stats(pool).num_workers != count)
+        sched_yield();
+}
+
+static void stand_ins_work_while_others_hang_and_leave_when_they_are_back(void)
+{
+    struct sluice_worker_pool *pool = NULL;
+    const struct sluice_worker_pool_options options = {
+        .num_workers = 1, .queue_capacity = 8, .max_stand_ins = 2};
+    CU_ASSERT_EQUAL_FATAL(sluice_worker_pool_create(&options, &pool, NULL), SLUICE_OK);
+    for (int round = 0; round < 3; round++) {
+        struct gate gate = GATE_INIT, other = GATE_INIT;
+        struct test_job hangs = make_job(&gate), hangs_too = make_job(&other);
+        struct test_job runs = make_job(NULL);
+        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &hangs.job), SLUICE_OK);
+        gate_wait_for(&gate, 1);
+        CU_ASSERT_EQUAL(sluice_worker_pool_stand_in(pool, 1, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &hangs_too.job), SLUICE_OK);
+        gate_wait_for(&other, 1);
+        /* More hang than there may be stand-ins. */
+        CU_ASSERT_EQUAL(sluice_worker_pool_stand_in(pool, 5, NULL), SLUICE_OK);
+        await_workers(pool, 3);
+        CU_ASSERT_EQUAL(sluice_worker_pool_submit(pool, &runs.job), SLUICE_OK);
+        while (sluice_worker_pool_stats(pool).run < (uint64_t)round * 3 + 1)
+            sched_yield();
+        gate_open(&gate);
+        gate_open(&other);
+        CU_ASSERT_EQUAL(sluice_worker_pool_stand_in(pool, 0, NULL), SLUICE_OK);
+        await_workers(pool, 1);
+        while (sluice_worker_pool_stats(pool).run < (uint64_t)round * 3 + 3)
+            sched_yield();
+    }
+    sluice_worker_pool_destroy(pool, SLUICE_POOL_DRAIN);
+}
+
 static void refuses_a_queue_of_no_capacity(void)
 {
     const struct sluice_worker_pool_options options = {.name = "none", .num_workers = 1};
@@ -665,6 +702,7 @@ int main(void)
         SLUICE_TEST(zero_workers_means_one_for_each_cpu),
         SLUICE_TEST(threads_carry_the_pools_name),
         SLUICE_TEST(workers_do_not_interrupt_who_submits),
+        SLUICE_TEST(stand_ins_work_while_others_hang_and_leave_when_they_are_back),
         SLUICE_TEST(refuses_a_queue_of_no_capacity),
         SLUICE_TEST(destroy_takes_null),
     };

@@ -209,6 +209,39 @@ static void a_received_message_may_outlive_the_channel(void)
     sluice_message_clear(&kept);
 }
 
+static void *hold_unary(void *ctx)
+{
+    struct sluice_message request = text_message("hello?"), answer = {0};
+    enum sluice_rpc_code code = SLUICE_RPC_OK;
+    CU_ASSERT_NOT_EQUAL(sluice_rpc_unary(ctx, "/t/Hold", &request, 0, &answer, &code, NULL),
+                        SLUICE_OK);
+    CU_ASSERT_EQUAL(code, SLUICE_RPC_CANCELLED);
+    return NULL;
+}
+
+static void stopping_a_channel_ends_every_call_and_all_later_ones(void)
+{
+    struct server server;
+    struct sluice_rpc_channel *channel = pair_start(&server, NULL);
+    struct client streams[3] = {0};
+    for (int i = 0; i < 3; i++)
+        client_open(&streams[i], channel, "/t/Hold");
+    pthread_t thread;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, hold_unary, channel), 0);
+    CU_ASSERT(latch_wait(&server.opened, 4));
+    sluice_rpc_stream_destroy(streams[1].stream); /* the list of calls has a gap */
+    sluice_rpc_channel_stop(channel);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < 3; i += 2) {
+        CU_ASSERT(latch_wait(&streams[i].done, 1));
+        CU_ASSERT_EQUAL(streams[i].code, SLUICE_RPC_CANCELLED);
+        sluice_rpc_stream_destroy(streams[i].stream);
+    }
+    CU_ASSERT_EQUAL(ping(channel), SLUICE_RPC_CANCELLED);
+    sluice_rpc_channel_stop(channel);
+    pair_stop(&server, channel);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -219,6 +252,7 @@ int main(void)
         SLUICE_TEST(nobody_there_is_unavailable_at_once),
         SLUICE_TEST(rejects_a_channel_to_nowhere),
         SLUICE_TEST(cancel_ends_both_sides_once),
+        SLUICE_TEST(stopping_a_channel_ends_every_call_and_all_later_ones),
         SLUICE_TEST(a_restarted_server_is_found_again),
         SLUICE_TEST(a_received_message_may_outlive_the_channel),
     };

@@ -312,6 +312,73 @@ static void a_missing_root_is_named(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/root"));
 }
 
+/* --- a root that goes --- */
+
+static const struct sluice_store_known known = {"a/one.jpg", 3};
+
+static sluice_status look(struct sluice_store *store)
+{
+    struct sluice_err err = {0};
+    const sluice_status status = store->look(store, &known, &err);
+    CU_ASSERT_EQUAL(status == SLUICE_OK, err.text[0] == '\0');
+    CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_IO);
+    return status;
+}
+
+static void copy_root(const char *name, const char *content)
+{
+    char path[600];
+    mkdir(outer(name), 0700);
+    snprintf(path, sizeof(path), "%s/a", name);
+    mkdir(outer(path), 0700);
+    snprintf(path, sizeof(path), "%s/a/one.jpg", name);
+    sluice_test_write_file(outer(path), content, strlen(content));
+}
+
+static void a_root_that_was_moved_is_read_and_looked_for(void)
+{
+    struct sluice_store *store = open_store();
+    CU_ASSERT_EQUAL(look(store), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("moved")), 0);
+    CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
+    expect_bytes(store, "a/one.jpg", "one");
+    /* What is missing there says nothing about the data. */
+    expect_failure(store, "a/none.jpg", SLUICE_E_IO);
+    /* Another folder in its place, be it as good, is another dataset while the first one lives. */
+    copy_root("root", "two");
+    CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
+    expect_bytes(store, "a/one.jpg", "one");
+    CU_ASSERT_EQUAL_FATAL(rename(outer("root"), outer("copy")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("moved"), outer("root")), 0);
+    CU_ASSERT_EQUAL(look(store), SLUICE_OK);
+    expect_failure(store, "a/none.jpg", SLUICE_E_NOT_FOUND);
+    store->destroy(store);
+}
+
+static void a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone(void)
+{
+    copy_root("first", "one");
+    copy_root("second", "short"); /* of another length */
+    copy_root("third", "new");
+    const struct sluice_store_file_options options = {
+        .root = outer("first"), .max_file_bytes = 16, .avoid_openat2 = avoid_openat2};
+    struct sluice_store *store = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_store_file_open(&options, &store, NULL), SLUICE_OK);
+    unlink(outer("first/a/one.jpg"));
+    rmdir(outer("first/a"));
+    CU_ASSERT_EQUAL_FATAL(rmdir(outer("first")), 0);
+    CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
+    expect_failure(store, "a/one.jpg", SLUICE_E_IO);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("second"), outer("first")), 0);
+    CU_ASSERT_EQUAL(look(store), SLUICE_E_IO);
+    expect_failure(store, "a/one.jpg", SLUICE_E_IO);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("first"), outer("second")), 0);
+    CU_ASSERT_EQUAL_FATAL(rename(outer("third"), outer("first")), 0);
+    CU_ASSERT_EQUAL(look(store), SLUICE_OK);
+    expect_bytes(store, "a/one.jpg", "new");
+    store->destroy(store);
+}
+
 int main(int argc, char **argv)
 {
     avoid_openat2 = argc > 1 && strcmp(argv[1], "walk") == 0;
@@ -325,6 +392,8 @@ int main(int argc, char **argv)
         SLUICE_TEST(reads_the_parts_that_are_chosen_by_length_and_time),
         SLUICE_TEST(files_that_are_not_cached_are_read_in_turns),
         SLUICE_TEST(a_missing_root_is_named),
+        SLUICE_TEST(a_root_that_was_moved_is_read_and_looked_for),
+        SLUICE_TEST(a_folder_with_the_known_sample_takes_the_place_of_one_that_is_gone),
     };
     return sluice_test_run("store_file", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -1,0 +1,107 @@
+#include "storage_server/root_watch.h"
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/log.h"
+#include "datasets/manifest.h"
+#include "storage_server/store.h"
+#include "storage_server/tuning.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sluice_root_watch {
+    pthread_mutex_t lock;
+    pthread_cond_t closing;
+    bool is_closing;
+    uint64_t looking_ns;     /* since when; 0: no look is under way */
+    struct sluice_err wrong; /* what the last look said; empty: nothing */
+
+    bool was_here; /* sluice_root_watch_is_here()'s own */
+
+    struct sluice_store *store; /* constant from here */
+    struct sluice_store_known known;
+    pthread_t thread;
+};
+
+static void *watch_main(void *ctx)
+{
+    struct sluice_root_watch *watch = ctx;
+    pthread_setname_np(pthread_self(), "root-watch");
+    pthread_mutex_lock(&watch->lock);
+    while (!watch->is_closing) {
+        watch->looking_ns = sluice_clock_ns();
+        pthread_mutex_unlock(&watch->lock);
+        struct sluice_err wrong = {0};
+        const sluice_status status = watch->store->look(watch->store, &watch->known, &wrong);
+        pthread_mutex_lock(&watch->lock);
+        watch->looking_ns = 0;
+        watch->wrong = status == SLUICE_OK ? (struct sluice_err){0} : wrong;
+        const uint64_t until_ns = sluice_clock_ns() + ROOT_LOOK_NS;
+        bool has_time = true;
+        while (has_time && !watch->is_closing)
+            has_time = sluice_cond_wait_until(&watch->closing, &watch->lock, until_ns);
+    }
+    pthread_mutex_unlock(&watch->lock);
+    return NULL;
+}
+
+sluice_status sluice_root_watch_open(struct sluice_store *store,
+                                     const struct sluice_manifest *manifest,
+                                     struct sluice_root_watch **out, struct sluice_err *err)
+{
+    struct sluice_root_watch *watch = malloc(sizeof(*watch));
+    if (!watch)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to watch the root");
+    *watch = (struct sluice_root_watch){.store = store, .was_here = true, .known = {.path = "."}};
+    if (manifest->num_entries > 0)
+        watch->known =
+            (struct sluice_store_known){manifest->entries[0].path, manifest->entries[0].bytes};
+    pthread_mutex_init(&watch->lock, NULL);
+    sluice_cond_init(&watch->closing);
+    const int failed = pthread_create(&watch->thread, NULL, watch_main, watch);
+    if (failed) {
+        pthread_cond_destroy(&watch->closing);
+        pthread_mutex_destroy(&watch->lock);
+        free(watch);
+        return sluice_fail(err, SLUICE_E_IO, "cannot start the thread that watches the root: %s",
+                           strerror(failed));
+    }
+    *out = watch;
+    return SLUICE_OK;
+}
+
+void sluice_root_watch_close(struct sluice_root_watch *watch)
+{
+    if (!watch)
+        return;
+    pthread_mutex_lock(&watch->lock);
+    watch->is_closing = true;
+    pthread_cond_signal(&watch->closing);
+    pthread_mutex_unlock(&watch->lock);
+    pthread_join(watch->thread, NULL);
+    pthread_cond_destroy(&watch->closing);
+    pthread_mutex_destroy(&watch->lock);
+    free(watch);
+}
+
+bool sluice_root_watch_is_here(struct sluice_root_watch *watch, uint64_t now_ns)
+{
+    pthread_mutex_lock(&watch->lock);
+    struct sluice_err wrong = watch->wrong;
+    if (watch->looking_ns && now_ns > watch->looking_ns + ROOT_HANGS_NS && !wrong.text[0])
+        snprintf(wrong.text, sizeof(wrong.text), "the root does not answer");
+    pthread_mutex_unlock(&watch->lock);
+    const bool is_here = !wrong.text[0];
+    if (is_here != watch->was_here) {
+        if (is_here)
+            sluice_log(SLUICE_LOG_INFO, "the root is there again");
+        else
+            sluice_log(SLUICE_LOG_ERROR, "%s; health is NOT_SERVING until it is there again",
+                       wrong.text);
+    }
+    watch->was_here = is_here;
+    return is_here;
+}

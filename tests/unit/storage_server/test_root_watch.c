@@ -1,0 +1,109 @@
+#include "storage_server/root_watch.h"
+
+#include "base/clock.h"
+#include "datasets/manifest.h"
+#include "storage_server/store.h"
+#include "storage_server/tuning.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Linked with --wrap: the clock runs, and the test puts it forward. */
+static atomic_uint_fast64_t skipped_ns;
+uint64_t __real_sluice_clock_ns(void);
+uint64_t __wrap_sluice_clock_ns(void);
+uint64_t __wrap_sluice_clock_ns(void)
+{
+    return __real_sluice_clock_ns() + atomic_load(&skipped_ns);
+}
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool is_gone, hangs;
+static atomic_uint num_looks;
+
+static sluice_status look(struct sluice_store *store, const struct sluice_store_known *known,
+                          struct sluice_err *err)
+{
+    (void)store;
+    CU_ASSERT_STRING_EQUAL(known->path, "a.jpg");
+    CU_ASSERT_EQUAL(known->bytes, 7);
+    atomic_fetch_add(&num_looks, 1);
+    pthread_mutex_lock(&lock);
+    while (hangs)
+        pthread_cond_wait(&changed, &lock);
+    const bool gone = is_gone;
+    pthread_mutex_unlock(&lock);
+    return gone ? sluice_fail(err, SLUICE_E_IO, "gone") : SLUICE_OK;
+}
+
+static void set(bool *flag, bool value)
+{
+    pthread_mutex_lock(&lock);
+    *flag = value;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static struct sluice_manifest *manifest;
+static struct sluice_store store = {.look = look};
+
+static struct sluice_root_watch *open_watch(void)
+{
+    const char *classes[] = {""};
+    const struct sluice_manifest_entry entry = {.path = "a.jpg", .bytes = 7};
+    struct sluice_root_watch *watch = NULL;
+    atomic_store(&num_looks, 0);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&store, manifest, &watch, NULL), SLUICE_OK);
+    return watch;
+}
+
+static void close_watch(struct sluice_root_watch *watch)
+{
+    sluice_root_watch_close(watch);
+    sluice_manifest_destroy(manifest);
+}
+
+static void await_answer(struct sluice_root_watch *watch, bool is_here)
+{
+    while (sluice_root_watch_is_here(watch, sluice_clock_ns()) != is_here)
+        sched_yield();
+}
+
+static void a_root_that_is_gone_at_the_start_is_noticed(void)
+{
+    set(&is_gone, true);
+    struct sluice_root_watch *watch = open_watch();
+    await_answer(watch, false);
+    set(&is_gone, false);
+    await_answer(watch, true); /* at the next look */
+    close_watch(watch);
+}
+
+static void a_look_that_hangs_counts_as_gone(void)
+{
+    set(&hangs, true);
+    struct sluice_root_watch *watch = open_watch();
+    while (!atomic_load(&num_looks))
+        sched_yield();
+    CU_ASSERT(sluice_root_watch_is_here(watch, sluice_clock_ns()));
+    atomic_fetch_add(&skipped_ns, ROOT_HANGS_NS);
+    await_answer(watch, false);
+    set(&hangs, false);
+    await_answer(watch, true);
+    close_watch(watch);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(a_root_that_is_gone_at_the_start_is_noticed),
+        SLUICE_TEST(a_look_that_hangs_counts_as_gone),
+    };
+    return sluice_test_run("root_watch", tests, SLUICE_TEST_COUNT(tests));
+}
