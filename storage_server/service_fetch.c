@@ -125,8 +125,11 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
         return;
     struct sluice_err err = {0};
     struct sluice_wire_fetch_request request = {0};
-    if (sluice_wire_get_fetch_request(message, &request, &err) != SLUICE_OK) {
-        sluice_fetch_stream_end(s, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+    const sluice_status status = sluice_wire_get_fetch_request(message, &request, &err);
+    if (status != SLUICE_OK) {
+        sluice_fetch_stream_end(
+            s, status == SLUICE_E_IO ? SLUICE_RPC_DATA_LOSS : SLUICE_RPC_INVALID_ARGUMENT,
+            err.text);
         return;
     }
     if (request.open.is_present && !open_stream(s, &request.open)) {
