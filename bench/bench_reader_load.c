@@ -167,7 +167,7 @@ void load_stop(struct load *load)
     const int code = await(load->server);
     (void)kill(load->client, SIGTERM);
     (void)await(load->client);
-    if (code != 0)
+    if (code != 0 && code != 3) /* without a grace some requests are never answered */
         bench_die("offload_server ended with %d", code);
     fclose(load->lines);
     free(load);

@@ -178,6 +178,8 @@ class ChaosProxy:
             self._order_all(None)
             self._thread.join()
             self._thread = None
+            for closable in (self._listener, self._wake_in, self._wake_out, self._selector):
+                closable.close()
 
     def cut(self, how="rst"):
         """Cuts all open connections now."""
@@ -223,8 +225,6 @@ class ChaosProxy:
                     is_running = False
         for connection in list(self._open):
             self._close(connection, "rst")
-        for closable in (self._listener, self._wake_in, self._wake_out, self._selector):
-            closable.close()
 
     def _woken(self, wake, _mask):
         wake.recv(4096)

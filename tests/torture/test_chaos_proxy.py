@@ -94,7 +94,9 @@ class Proxy(unittest.TestCase):
         got, end, counts = self.exchange("do=cut,after=100k,dir=down,how=fin")
         self.assertEqual((len(got), counts["cuts"]), (100000, 1))
         _, end, counts = self.exchange("do=cut,after=100k,dir=up")
-        self.assertEqual((end, counts["up"], counts["cuts"]), ("ConnectionResetError", 100000, 1))
+        # The reset may have met the thread that sends; then it is reported there and not again.
+        self.assertIn(end, ("ConnectionResetError", "end"))
+        self.assertEqual((counts["up"], counts["cuts"]), (100000, 1))
 
     def test_stall_goes_on_after_its_time(self):
         got, _, counts = self.exchange("do=stall,after=5000,seconds=0.05,dir=down",
