@@ -216,6 +216,26 @@ static sluice_status read_payload(struct sluice_store *store, const char *path,
     return SLUICE_OK;
 }
 
+/* All of it, whatever is chosen: it is in memory. */
+static sluice_status read_parts(struct sluice_store *store, const char *path,
+                                sluice_store_choose_fn *choose, void *ctx,
+                                struct sluice_buf_pool *pool, struct sluice_buf **file,
+                                struct sluice_err *err)
+{
+    struct sluice_buf *payload;
+    struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS];
+    unsigned num_parts;
+    sluice_status status = read_payload(store, path, pool, &payload, err);
+    if (status != SLUICE_OK)
+        return status;
+    status = choose(ctx, payload->len, 0, parts, &num_parts, err);
+    if (status == SLUICE_OK)
+        *file = payload;
+    else
+        sluice_buf_unref(payload);
+    return status;
+}
+
 static const char *relative(struct sluice_store *store, const char *path)
 {
     (void)store;
@@ -233,8 +253,11 @@ static void destroy(struct sluice_store *store)
     (void)store;
 }
 
-static struct sluice_store memory_store = {
-    .read = read_payload, .relative = relative, .refused = refused, .destroy = destroy};
+static struct sluice_store memory_store = {.read = read_payload,
+                                           .read_parts = read_parts,
+                                           .relative = relative,
+                                           .refused = refused,
+                                           .destroy = destroy};
 
 void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, int control)
 {

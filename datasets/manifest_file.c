@@ -13,6 +13,7 @@
 
 #define FIRST_LINE "# sluice manifest 3"
 #define FIRST_LINE_2 "# sluice manifest 2" /* the same without the column `mtime_ns` */
+#define LAST_LINE "# xxh3_128 of all\t"
 #define FIRST_LINE_1 "# sluice manifest 1" /* and without the column `coding` */
 
 #define NUM_FIELDS 9
@@ -55,6 +56,33 @@ static bool unescape(char *text)
     return true;
 }
 
+/* XXH3-128 over all that the file says, of which the id knows paths, sizes and labels alone.  As
+ * the id, a chain of hashes. */
+static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest)
+{
+    struct sluice_hash128 all = sluice_manifest_id(manifest);
+    for (size_t i = 0; i < manifest->num_classes; i++) {
+        const struct sluice_hash128 links[] = {
+            all, sluice_hash128(manifest->classes[i], strlen(manifest->classes[i]))};
+        all = sluice_hash128(links, sizeof(links));
+    }
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        const struct sluice_manifest_entry *entry = &manifest->entries[i];
+        const uint64_t row[] = {all.high,
+                                all.low,
+                                entry->subset,
+                                entry->width,
+                                entry->height,
+                                entry->has_hash,
+                                entry->coding,
+                                entry->has_hash ? entry->hash.high : 0,
+                                entry->has_hash ? entry->hash.low : 0,
+                                (uint64_t)entry->mtime_ns};
+        all = sluice_hash128(row, sizeof(row));
+    }
+    return all;
+}
+
 static void write_rows(FILE *file, const void *ctx)
 {
     const struct sluice_manifest *manifest = ctx;
@@ -79,6 +107,8 @@ static void write_rows(FILE *file, const void *ctx)
                 entry->label, entry->subset == SLUICE_SUBSET_VAL ? "val" : "train", entry->width,
                 entry->height, hash, sluice_coding_name(entry->coding), (long long)entry->mtime_ns);
     }
+    sluice_hash128_hex(hash_all(manifest), id);
+    fprintf(file, LAST_LINE "%s\n", id);
 }
 
 sluice_status sluice_manifest_write(const struct sluice_manifest *manifest, const char *path,
@@ -203,6 +233,22 @@ static sluice_status read_entry(struct reader *reader, struct sluice_manifest_bu
     return sluice_manifest_add_entry(builder, &row, fields[0], strlen(fields[0]), err);
 }
 
+static sluice_status check_last_line(struct reader *reader, const struct sluice_manifest *manifest,
+                                     struct sluice_err *err)
+{
+    struct sluice_hash128 said;
+    const sluice_status status = next_line(reader, err);
+    if (status != SLUICE_OK)
+        return status;
+    if (!sluice_starts_with(reader->line, LAST_LINE))
+        return corrupt(reader, "more lines than '# samples' says", err);
+    const struct sluice_hash128 found = hash_all(manifest);
+    if (!parse_hash(reader->line + strlen(LAST_LINE), &said) || said.high != found.high ||
+        said.low != found.low)
+        return corrupt(reader, "the file was damaged: its hash is wrong", err);
+    return SLUICE_OK;
+}
+
 static sluice_status read_all(struct reader *reader, struct sluice_manifest_builder *builder,
                               struct sluice_err *err)
 {
@@ -245,11 +291,16 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
     }
     if (status != SLUICE_OK)
         return status;
-    if (fgetc(reader->file) != EOF)
-        return corrupt(reader, "more lines than '# samples' says", err);
     const struct sluice_hash128 found = sluice_manifest_id(builder->manifest);
     if (found.high != id.high || found.low != id.low)
         return corrupt(reader, "the rows do not have the id that line 2 says", err);
+    if (reader->num_fields == NUM_FIELDS) { /* older files have no such line */
+        status = check_last_line(reader, builder->manifest, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    if (fgetc(reader->file) != EOF)
+        return corrupt(reader, "more lines than '# samples' says", err);
     return SLUICE_OK;
 }
 

@@ -37,11 +37,13 @@ struct sluice_probes;
 struct sluice_rate_limit;
 struct sluice_stats;
 struct sluice_store;
+struct sluice_subset_rows;
 struct sluice_watchdog;
 struct sluice_workers;
 
 struct sluice_context {
     const struct sluice_manifest *manifest;
+    const struct sluice_subset_rows *subset_rows; /* of the manifest */
     char dataset_id[33];
     struct sluice_freshness *freshness; /* of the manifest's files */
     struct sluice_store *store;
@@ -74,7 +76,8 @@ struct sluice_method_list {
     const struct sluice_rpc_method *methods;
     size_t num_methods;
 };
-struct sluice_method_list sluice_offload_methods(void);       /* service.c: all but these two */
+struct sluice_method_list sluice_offload_methods(void);       /* service.c: Hello, Stats */
+struct sluice_method_list sluice_list_methods(void);          /* service_list.c */
 struct sluice_method_list sluice_probe_methods(void);         /* service_probe.c */
 struct sluice_method_list sluice_fetch_methods(void);         /* service_fetch.c */
 struct sluice_method_list sluice_data_transfer_methods(void); /* service_data_transfer.c */

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 struct sluice_cpu_market sluice_cpu_market_init(uint64_t now_ns, unsigned num_workers)
 {
@@ -35,12 +36,25 @@ void sluice_cpu_market_leave(struct sluice_cpu_market *market,
         client->next->link = client->link;
 }
 
-void sluice_cpu_market_follow(struct sluice_cpu_market *market,
-                              struct sluice_cpu_market_client *client, size_t num_queued)
+/* Its waiting jobs count for the price from now on, or no longer. */
+static void set_priced(struct sluice_cpu_market *market, struct sluice_cpu_market_client *client,
+                       bool is_priced)
 {
-    if (!client->follows_price)
-        market->num_waiting += num_queued;
+    if (client->is_priced == is_priced)
+        return;
+    client->is_priced = is_priced;
+    if (is_priced)
+        market->num_waiting += client->num_waiting;
+    else
+        market->num_waiting -= client->num_waiting;
+    market->was_empty |= market->num_waiting == 0;
+}
+
+void sluice_cpu_market_follow(struct sluice_cpu_market *market,
+                              struct sluice_cpu_market_client *client)
+{
     client->follows_price = true;
+    set_priced(market, client, true);
 }
 
 void sluice_cpu_market_hear_worth(struct sluice_cpu_market_client *client, double worth)
@@ -58,14 +72,16 @@ void sluice_cpu_market_queued(struct sluice_cpu_market *market,
                               struct sluice_cpu_market_client *client, uint64_t now_ns)
 {
     sluice_cpu_market_asked(client, now_ns);
-    if (client->follows_price)
+    client->num_waiting++;
+    if (client->is_priced)
         market->num_waiting++;
 }
 
 void sluice_cpu_market_withdrawn(struct sluice_cpu_market *market,
                                  struct sluice_cpu_market_client *client)
 {
-    if (client->follows_price)
+    client->num_waiting--;
+    if (client->is_priced)
         market->was_empty |= --market->num_waiting == 0;
 }
 
@@ -80,7 +96,8 @@ static void count_work(struct sluice_cpu_market *market, uint64_t now_ns)
 void sluice_cpu_market_started(struct sluice_cpu_market *market,
                                struct sluice_cpu_market_client *client, uint64_t now_ns)
 {
-    const bool is_priced = client->follows_price;
+    const bool is_priced = client->is_priced;
+    client->num_waiting--;
     if (is_priced)
         market->was_empty |= --market->num_waiting == 0;
     count_work(market, now_ns);
@@ -92,20 +109,88 @@ void sluice_cpu_market_done(struct sluice_cpu_market *market,
                             struct sluice_cpu_market_client *client, uint64_t now_ns,
                             uint64_t cpu_ns)
 {
-    const bool is_priced = !client->num_at_work[false]; /* those that do not count came first */
+    /* Those that started before it last changed sides came first. */
+    const bool is_priced =
+        client->num_at_work[!client->is_priced] ? !client->is_priced : client->is_priced;
     assert(client->num_at_work[is_priced]);
     count_work(market, now_ns);
     market->at_work[is_priced].num--;
     client->num_at_work[is_priced]--;
-    if (is_priced) {
+    if (is_priced)
         market->done_ns += cpu_ns;
+    if (is_priced || !client->is_priced)
         client->used_s += (double)cpu_ns * 1e-9;
-    }
 }
 
 bool sluice_cpu_market_is_due(const struct sluice_cpu_market *market, uint64_t now_ns)
 {
     return now_ns - market->price.last_ns >= CPU_MARKET_INTERVAL_NS;
+}
+
+static bool is_present(const struct sluice_cpu_market_client *client, uint64_t now_ns)
+{
+    return client->follows_price && client->asked_ns &&
+           now_ns - client->asked_ns < CPU_MARKET_ABSENT_NS;
+}
+
+static double weight_of(const struct sluice_cpu_market_client *client)
+{
+    return client->used_s + CPU_MARKET_LEAST_USED_S;
+}
+
+/* What clients say and use, to tell what is credible. */
+struct usual {
+    double worth;  /* the lower median; 0: too few say anything */
+    double used_s; /* the mean */
+};
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct usual find_usual(const struct sluice_cpu_market *market, uint64_t now_ns)
+{
+    double worths[CPU_MARKET_JURY], used_s = 0;
+    unsigned num = 0;
+    for (const struct sluice_cpu_market_client *c = market->clients; c && num < CPU_MARKET_JURY;
+         c = c->next) {
+        if (!is_present(c, now_ns) || c->worth <= 0)
+            continue;
+        worths[num++] = c->worth;
+        used_s += c->used_s;
+    }
+    if (num < 2)
+        return (struct usual){0};
+    qsort(worths, num, sizeof(*worths), compare);
+    return (struct usual){.worth = worths[(num - 1) / 2], .used_s = used_s / num};
+}
+
+static bool is_credible(const struct sluice_cpu_market_client *client, const struct usual *usual)
+{
+    if (client->worth <= 0 || usual->worth <= 0 ||
+        client->used_s < CPU_MARKET_DOUBT_USE * usual->used_s)
+        return true;
+    return client->worth <= CPU_MARKET_CREDIBLE * usual->worth &&
+           client->worth >= usual->worth / CPU_MARKET_CREDIBLE;
+}
+
+/* Believes the client or not, by what it has said for some time. */
+static void judge(struct sluice_cpu_market *market, struct sluice_cpu_market_client *client,
+                  bool is_credible_now, uint64_t now_ns)
+{
+    if (is_credible_now) {
+        client->doubted_ns = 0;
+    } else {
+        client->incredible_ns = now_ns;
+        if (!client->doubted_ns)
+            client->doubted_ns = now_ns;
+    }
+    if (client->doubted_ns && now_ns - client->doubted_ns >= CPU_MARKET_DOUBT_NS)
+        set_priced(market, client, false);
+    else if (!client->incredible_ns || now_ns - client->incredible_ns >= CPU_MARKET_FORGIVE_NS)
+        set_priced(market, client, true);
 }
 
 /* The clients that share the cores, and the mean of what these are worth to them: the geometric
@@ -114,19 +199,21 @@ static void add_clients(struct sluice_cpu_market *market, uint64_t now_ns,
                         struct sluice_cpu_load *load)
 {
     const double kept = exp(-(double)(now_ns - market->price.last_ns) / CPU_MARKET_USED_NS);
+    for (struct sluice_cpu_market_client *c = market->clients; c; c = c->next)
+        c->used_s *= kept;
+    const struct usual usual = find_usual(market, now_ns);
     double sum = 0, sum_weight = 0;
     for (struct sluice_cpu_market_client *c = market->clients; c; c = c->next) {
-        if (!c->follows_price)
+        if (!is_present(c, now_ns))
             continue;
-        c->used_s *= kept;
-        if (!c->asked_ns || now_ns - c->asked_ns >= CPU_MARKET_ABSENT_NS)
+        judge(market, c, is_credible(c, &usual), now_ns);
+        if (!c->is_priced)
             continue;
         load->num_followers++;
         load->has_silent |= !c->has_told;
         if (c->worth > 0) {
-            const double weight = c->used_s + CPU_MARKET_LEAST_USED_S;
-            sum += weight * log(c->worth);
-            sum_weight += weight;
+            sum += weight_of(c) * log(c->worth);
+            sum_weight += weight_of(c);
         }
     }
     load->worth = sum_weight > 0 ? exp(sum / sum_weight) : 0;

@@ -10,6 +10,11 @@
 /* The accounts behind the price of CPU (cpu_price.h): who follows it, what PREP's workers spend
  * their time on, and what a core is worth to the clients on average.
  *
+ * What a client says of its worth is believed while it is credible: if it uses the cores as others
+ * do, it is within CPU_MARKET_CREDIBLE of their median, as each uses more of them until they are
+ * worth the price.  Who says otherwise for long is treated as a client that does not follow the
+ * price: it has its fair part of the cores, and moves the price of nobody.
+ *
  *     join, follow, hear_worth, leave      what a client says
  *     asked, queued, started, done         what becomes of its jobs
  *     is_due, update                       every 50 ms: all of it becomes a new price
@@ -22,11 +27,16 @@
 /* Embed one in what stands for a client; zero before it joins.  Only sluice_cpu_market_*() change
  * it. */
 struct sluice_cpu_market_client {
-    bool follows_price;
-    bool has_told;     /* its worth, at least once */
-    double worth;      /* of a core to it, as cpu_price.h has it */
-    double used_s;     /* CPU time of its jobs in PREP; decays */
-    uint64_t asked_ns; /* when its last job came; 0: none did */
+    bool follows_price; /* it says so */
+    bool has_told;      /* its worth, at least once */
+    double worth;       /* of a core to it, as cpu_price.h has it */
+    double used_s;      /* CPU time of its jobs in PREP; decays */
+    uint64_t asked_ns;  /* when its last job came; 0: none did */
+    /* It follows, and what it says is credible: its jobs and its worth count for the price. */
+    bool is_priced;
+    uint64_t doubted_ns;    /* what it says has been incredible since then; 0: it is not */
+    uint64_t incredible_ns; /* when it was so last; 0: never */
+    size_t num_waiting;     /* its jobs that wait for PREP */
     /* Its jobs that workers have now: [true] those that count for the price, [false] those that
      * started before it followed the price. */
     unsigned num_at_work[2];
@@ -61,9 +71,9 @@ void sluice_cpu_market_join(struct sluice_cpu_market *market,
 void sluice_cpu_market_leave(struct sluice_cpu_market *market,
                              struct sluice_cpu_market_client *client);
 
-/* From now on the client follows the price.  num_queued: its jobs that wait for PREP now. */
+/* From now on the client follows the price. */
 void sluice_cpu_market_follow(struct sluice_cpu_market *market,
-                              struct sluice_cpu_market_client *client, size_t num_queued);
+                              struct sluice_cpu_market_client *client);
 
 /* What one more core is worth to the client; 0: nothing. */
 void sluice_cpu_market_hear_worth(struct sluice_cpu_market_client *client, double worth);

@@ -143,6 +143,7 @@ void sluice_fetch_flush(struct sluice_fetch_stream *s)
 void sluice_fetch_make_ready(struct sluice_fetch_job *job)
 {
     struct sluice_fetch_stream *s = job->stream;
+    sluice_wire_seal_sample_reply(&job->reply, &job->request.key);
     pthread_mutex_lock(&s->lock);
     if (!s->ready)
         s->ready_since_ns = sluice_clock_ns();

@@ -139,7 +139,8 @@ void sluice_fetch_hold(struct sluice_fetch *fetch);
 
 /* --- fetch_send.c --- */
 
-/* Takes the job over, its reply complete. */
+/* Takes the job over, its reply complete, and hashes it: on the thread that made it, whose cache
+ * holds the payload. */
 void sluice_fetch_make_ready(struct sluice_fetch_job *job);
 /* Frees a job whose request another one has answered. */
 void sluice_fetch_job_free(struct sluice_fetch_job *job);

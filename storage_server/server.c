@@ -19,6 +19,7 @@
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
+#include "storage_server/subset_rows.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
@@ -36,6 +37,7 @@
 struct sluice_server {
     struct sluice_context context;
     struct sluice_manifest *manifest;
+    struct sluice_subset_rows *subset_rows;
     struct sluice_stats stats;
     struct sluice_disk_clock disk;
     struct sluice_rate_limit link;
@@ -77,8 +79,8 @@ static void leave_link(void *ctx, void *client)
 static size_t gather_methods(struct sluice_rpc_method *methods)
 {
     const struct sluice_method_list lists[] = {
-        sluice_offload_methods(),       sluice_probe_methods(),  sluice_fetch_methods(),
-        sluice_data_transfer_methods(), sluice_health_methods(),
+        sluice_offload_methods(), sluice_list_methods(),          sluice_probe_methods(),
+        sluice_fetch_methods(),   sluice_data_transfer_methods(), sluice_health_methods(),
     };
     size_t count = 0;
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(lists); i++) {
@@ -165,6 +167,10 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         goto fail;
     sluice_hash128_hex(sluice_manifest_id(s->manifest), s->context.dataset_id);
 
+    status = sluice_subset_rows_create(s->manifest, &s->subset_rows, err);
+    if (status != SLUICE_OK)
+        goto fail;
+    s->context.subset_rows = s->subset_rows;
     status = sluice_buf_pool_create(memory.cached, &s->context.buffers, err);
     if (status != SLUICE_OK)
         goto fail;
@@ -313,6 +319,7 @@ void sluice_server_destroy(struct sluice_server *server)
     if (context->store)
         context->store->destroy(context->store);
     sluice_jpeg_index_file_close(context->jpeg_indexes);
+    sluice_subset_rows_destroy(server->subset_rows);
     sluice_freshness_destroy(context->freshness);
     sluice_manifest_destroy(server->manifest);
     sluice_rate_limit_clear(&server->link);

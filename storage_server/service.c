@@ -13,12 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of one ListSamples message: some 100 kB, far from any client's limit. */
-#define LIST_ROWS 1000
-
-/* Bytes that a stream which only sends keeps queued, so that the link is never idle. */
-#define STREAM_AHEAD_BYTES (1u << 20)
-
 static void finish_with(struct sluice_rpc_call *call, sluice_status status,
                         const struct sluice_err *err)
 {
@@ -119,6 +113,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .max_image_pixels = context->max_image_pixels,
             .max_file_bytes = context->max_file_bytes,
             .has_jpeg_index = context->jpeg_indexes != NULL,
+            .has_hashes = true,
             .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
                      1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32,
         };
@@ -129,137 +124,6 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         sluice_pipeline_destroy(pipeline);
     }
     sluice_wire_hello_clear(&hello);
-}
-
-/* --- ListSamples --- */
-
-enum list_subset { LIST_ALL, LIST_TRAIN, LIST_VAL };
-
-struct listing {
-    enum list_subset subset;
-    size_t next; /* entry of the manifest */
-    bool is_started;
-};
-
-static bool is_listed(const struct listing *listing, const struct sluice_manifest_entry *entry)
-{
-    return listing->subset == LIST_ALL ||
-           (listing->subset == LIST_VAL) == (entry->subset == SLUICE_SUBSET_VAL);
-}
-
-static size_t count_listed(const struct listing *listing, const struct sluice_manifest *manifest)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < manifest->num_entries; i++)
-        count += is_listed(listing, &manifest->entries[i]);
-    return count;
-}
-
-static sluice_status put_rows(struct sluice_context *context, struct listing *listing,
-                              struct sluice_message *reply, struct sluice_err *err)
-{
-    const struct sluice_manifest *manifest = context->manifest;
-    struct sluice_wire_sample_info *rows = calloc(LIST_ROWS, sizeof(*rows));
-    if (!rows)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list samples");
-
-    struct sluice_wire_list list = {.samples = rows};
-    if (!listing->is_started) {
-        /* The struct owns its strings where it is received; here it borrows them. */
-        list.classes = (char **)manifest->classes;
-        list.num_classes = manifest->num_classes;
-        list.num_samples = count_listed(listing, manifest);
-        memcpy(list.dataset_id, context->dataset_id, sizeof(list.dataset_id));
-    }
-    for (; listing->next < manifest->num_entries && list.num_samples_here < LIST_ROWS;
-         listing->next++) {
-        const struct sluice_manifest_entry *entry = &manifest->entries[listing->next];
-        if (!is_listed(listing, entry))
-            continue;
-        struct sluice_wire_sample_info *row = &rows[list.num_samples_here++];
-        *row = (struct sluice_wire_sample_info){
-            .sample_id = listing->next,
-            .path = (char *)entry->path,
-            .bytes = entry->bytes,
-            .label = entry->label,
-            .is_val = entry->subset == SLUICE_SUBSET_VAL,
-            .width = entry->width,
-            .height = entry->height,
-            .coding = entry->coding,
-            .has_hash = entry->has_hash,
-        };
-        if (entry->has_hash)
-            sluice_hash128_bytes(entry->hash, row->hash);
-    }
-    const sluice_status status = sluice_wire_put_list_reply(&list, reply, err);
-    listing->is_started = true;
-    free(rows);
-    return status;
-}
-
-/* Sends rows until enough is queued, or all are sent. */
-static void list_more(struct sluice_context *context, struct sluice_rpc_call *call)
-{
-    struct listing *listing = sluice_rpc_call_state(call);
-    if (!listing)
-        return;
-    while (!listing->is_started || listing->next < context->manifest->num_entries) {
-        if (sluice_rpc_call_queued_bytes(call) >= STREAM_AHEAD_BYTES)
-            return;
-        struct sluice_message reply = {0};
-        struct sluice_err err = {0};
-        sluice_status status = put_rows(context, listing, &reply, &err);
-        if (status == SLUICE_OK)
-            status = sluice_rpc_call_send(call, &reply);
-        if (status != SLUICE_OK) {
-            sluice_message_clear(&reply);
-            finish_with(call, status, &err);
-            return;
-        }
-    }
-    sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
-}
-
-static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
-{
-    struct sluice_err err = {0};
-    char *subset;
-    if (sluice_rpc_call_state(call))
-        return;
-    const sluice_status status = sluice_wire_get_list_request(message, &subset, &err);
-    if (status != SLUICE_OK) {
-        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
-        return;
-    }
-
-    static const char *const names[] = {"", "train", "val"};
-    size_t found = 0;
-    while (found < SLUICE_ARRAY_LEN(names) && strcmp(subset, names[found]) != 0)
-        found++;
-    struct listing *listing = calloc(1, sizeof(*listing));
-    if (found == SLUICE_ARRAY_LEN(names)) {
-        sluice_fail(&err, SLUICE_E_INVALID, "subset '%s' is none of train, val and empty", subset);
-        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
-        free(listing);
-    } else if (!listing) {
-        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to list samples");
-    } else {
-        listing->subset = (enum list_subset)found;
-        sluice_rpc_call_set_state(call, listing);
-        list_more(ctx, call);
-    }
-    free(subset);
-}
-
-static void on_list_writable(void *ctx, struct sluice_rpc_call *call)
-{
-    list_more(ctx, call);
-}
-
-static void on_done_free_state(void *ctx, struct sluice_rpc_call *call)
-{
-    (void)ctx;
-    free(sluice_rpc_call_state(call));
 }
 
 /* --- Stats --- */
@@ -299,12 +163,6 @@ struct sluice_method_list sluice_offload_methods(void)
          .is_unary = true,
          .on_message = on_hello,
          .on_half_close = on_half_close},
-        {.path = SLUICE_METHOD_LIST_SAMPLES,
-         .is_unary = true,
-         .on_message = on_list,
-         .on_half_close = on_half_close,
-         .on_writable = on_list_writable,
-         .on_done = on_done_free_state},
         {.path = SLUICE_METHOD_STATS,
          .is_unary = true,
          .on_message = on_stats,

@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-/* sluice.v1.Offload.  service.c answers what is about the server (Hello, ListSamples, Stats),
- * service_probe.c sends probes, one at a time to each client, service_fetch.c and the files below
- * it (fetch_stream.h) move the samples.
+/* sluice.v1.Offload.  service.c answers what is about the server (Hello, Stats), service_list.c
+ * lists the dataset, service_probe.c sends probes, one at a time to each client, service_fetch.c
+ * and the files below it (fetch_stream.h) move the samples.
  *
  * A Fetch stream, its requests and its replies:
  *

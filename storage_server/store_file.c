@@ -276,9 +276,6 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
     if (!S_ISREG(st.st_mode))
         return sluice_fail(err, SLUICE_E_UNSUPPORTED, "not a regular file%s",
                            S_ISDIR(st.st_mode) ? " but a folder" : "");
-    if ((uint64_t)st.st_size > max_bytes)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%lld bytes, more than the limit of %llu",
-                           (long long)st.st_size, (unsigned long long)max_bytes);
     const size_t size = (size_t)st.st_size;
     struct sluice_file_part parts[SLUICE_STORE_MAX_PARTS] = {{0, size}};
     unsigned num_parts = 1;
@@ -288,6 +285,9 @@ static sluice_status read_file(const struct store_file *s, int fd, const struct 
             request->choose(request->ctx, size, sluice_file_mtime_ns(&st), parts, &num_parts, err);
     if (status != SLUICE_OK)
         return status;
+    if ((uint64_t)st.st_size > max_bytes)
+        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%lld bytes, more than the limit of %llu",
+                           (long long)st.st_size, (unsigned long long)max_bytes);
     if (size == 0)
         return sluice_fail(err, SLUICE_E_CORRUPT, "the file is empty");
     const struct sluice_file_turns *turns = turns_for(s, fd, parts, num_parts);

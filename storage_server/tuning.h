@@ -112,6 +112,22 @@
  * weight, too. */
 #define CPU_MARKET_LEAST_USED_S 1e-6
 
+/* A client that uses the cores says no more than so many times what the others do, and no less than
+ * that part of it, or is doubted.  Honest ones that could use more or fewer cores are within 3 of
+ * each other in tests/property/test_several_clients.c, and within 1.1 once they have settled. */
+#define CPU_MARKET_CREDIBLE 12.0
+
+/* Of an equal part: a client that uses less of the cores is not doubted, as something else is its
+ * limit and its worth jumps. */
+#define CPU_MARKET_DOUBT_USE 0.6
+
+/* So many clients' words are compared, for the time that it takes. */
+#define CPU_MARKET_JURY 64
+
+/* ns for which a client is incredible until it is not believed, and credible until it is again. */
+#define CPU_MARKET_DOUBT_NS 1000000000u
+#define CPU_MARKET_FORGIVE_NS 10000000000u
+
 /* --- core_watch.c --- */
 
 /* ns.  A number of cores this old is read anew when somebody asks for it: the interval of the

@@ -267,8 +267,7 @@ struct sluice_work_client *sluice_workers_join(struct sluice_workers *w, const c
 void sluice_workers_follow(struct sluice_workers *w, struct sluice_work_client *client)
 {
     pthread_mutex_lock(&w->lock);
-    sluice_cpu_market_follow(&w->market, &client->market,
-                             client->flow[SLUICE_GROUP_PREP].share.depth);
+    sluice_cpu_market_follow(&w->market, &client->market);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -574,7 +573,7 @@ static double sum_waiting_s(const struct sluice_workers *w)
     double waiting_s = 0;
     for (const struct sluice_work_client *client = w->clients; client; client = client->next) {
         const struct sluice_flow *flow = &client->flow[SLUICE_GROUP_PREP];
-        if (client->market.follows_price)
+        if (client->market.is_priced)
             waiting_s += (double)flow->share.depth * (double)flow->expected_ns * 1e-9;
     }
     return waiting_s;

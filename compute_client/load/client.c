@@ -24,6 +24,7 @@ struct sluice_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopped;
+    bool has_told; /* that the server sends no hashes */
     struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
     /* Constant. */
@@ -171,6 +172,19 @@ static sluice_status check_hello(struct sluice_client *client,
     return SLUICE_OK;
 }
 
+static void tell_without_hashes(struct sluice_client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    const bool is_first = !client->has_told;
+    client->has_told = true;
+    pthread_mutex_unlock(&client->lock);
+    if (is_first)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s is of a version that sends no hashes: what changes on the way here is not "
+                   "noticed",
+                   client->target);
+}
+
 sluice_status sluice_client_hello_once(struct sluice_client *client,
                                        const struct sluice_pipeline *pipeline,
                                        const char *dataset_id, struct sluice_server_info *info,
@@ -201,10 +215,12 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
         return sluice_fail(err, status, "%s: %s", client->target, cause.text);
     }
     struct sluice_wire_hello said = {0};
-    status = sluice_wire_get_hello_reply(&reply, &said, err);
+    status = sluice_wire_get_hello_reply(&reply, &said, &cause);
     sluice_message_clear(&reply);
-    if (status != SLUICE_OK)
-        return status;
+    if (status != SLUICE_OK) {
+        *is_passing = status == SLUICE_E_IO; /* damaged on its way */
+        return sluice_fail(err, status, "%s: %s", client->target, cause.text);
+    }
     status = check_hello(client, pipeline, dataset_id, &said, err);
     if (status == SLUICE_OK) {
         *info = (struct sluice_server_info){
@@ -215,9 +231,12 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
             .max_image_pixels = said.max_image_pixels,
             .max_file_bytes = said.max_file_bytes,
             .has_jpeg_index = said.has_jpeg_index,
+            .has_hashes = said.has_hashes,
         };
         snprintf(info->name, sizeof(info->name), "%s", said.peer ? said.peer : "");
         memcpy(info->dataset_id, said.dataset_id, sizeof(info->dataset_id));
+        if (!said.has_hashes)
+            tell_without_hashes(client);
     }
     sluice_wire_hello_clear(&said);
     return status;
@@ -237,6 +256,7 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         patience_s = client->retry_for_s;
     struct sluice_retry retry =
         sluice_retry_init(patience_s, sluice_clock_ns() ^ (uint64_t)getpid());
+    unsigned refusals = 0;
     for (;;) {
         bool is_passing = false;
         struct sluice_err cause = {0};
@@ -247,7 +267,9 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
         uint64_t wait = 0;
-        if (!is_passing || patience_s <= 0)
+        sluice_rpc_channel_renew(client->channel);
+        refusals = is_passing ? 0 : refusals + 1;
+        if (refusals == SLUICE_CLIENT_REFUSALS || patience_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);
         if (!sluice_retry_failed(&retry, sluice_clock_ns(), &wait))
             return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text, patience_s);

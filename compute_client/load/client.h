@@ -15,9 +15,13 @@
  *
  * If the server cannot be reached, a call is retried with exponential backoff (retry.h) for
  * `retry_for_s` seconds.  If the server answers but does not fit (another protocol, pipeline or
- * dataset), the call fails at once, and the error gives both sides' values.
+ * dataset), the call is made SLUICE_CLIENT_REFUSALS times in all, as a flipped bit of the request
+ * has the same answer; then it fails, and the error gives both sides' values.
  *
  * Threads: all functions from any thread. */
+
+/* So many refusals in a row are believed. */
+#define SLUICE_CLIENT_REFUSALS 3
 
 struct sluice_client;
 
@@ -38,6 +42,7 @@ struct sluice_server_info {
     /* The server has an index of its JPEGs, and decodes no more of an indexed JPEG than the ops
      * need. */
     bool has_jpeg_index;
+    bool has_hashes; /* of lists, replies and samples: they are checked */
 };
 
 SLUICE_MUST_USE sluice_status sluice_client_create(const struct sluice_client_options *options,
@@ -80,9 +85,12 @@ SLUICE_MUST_USE sluice_status sluice_client_hello(struct sluice_client *client,
                                                   struct sluice_server_info *info,
                                                   struct sluice_err *err);
 
-/* Lists the server's dataset, with retries.  The manifest's id must be the one that the server
- * sent. */
+/* Lists the dataset of the server that Hello told of, with retries.  A list that breaks off goes on
+ * from the row that it has reached, and each row renews retry_for_s.  The rows must be numbered
+ * without a gap, as many as Hello said, and make the dataset id that it said: another id, or more
+ * rows, end the list at once, with both sides' values. */
 SLUICE_MUST_USE sluice_status sluice_client_list(struct sluice_client *client,
+                                                 const struct sluice_server_info *server,
                                                  struct sluice_manifest **manifest,
                                                  struct sluice_err *err);
 

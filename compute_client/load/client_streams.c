@@ -1,4 +1,7 @@
 #include "base/clock.h"
+#include "base/cond.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "compute_client/load/client.h"
 #include "compute_client/load/client_call.h"
 #include "wire/wire.h"
@@ -8,21 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_TIMEOUT_MS 120000
 #define PROBE_TIMEOUT_MS 10000
+
+/* A list may take any time, as long as messages come: one of 64 kB does so from 9 kbit/s. */
+#define LIST_QUIET_NS 60000000000ull
+
+/* Sample ids have 32 bits in the loader. */
+#define MAX_LIST_ROWS UINT32_MAX
 
 /* The calls of client.h that the server answers with a stream of messages: ListSamples, Probe. */
 
 struct gathering {
     pthread_mutex_t lock;
     pthread_cond_t is_done_cond;
-    bool is_done;
+    bool is_done, is_broken;
+    uint64_t last_ns; /* a message came */
     enum sluice_rpc_code code;
     char text[200];
+
+    uint64_t quiet_ns; /* the longest wait for the next message; 0: any.  Constant */
 
     /* On the completion thread only. */
     void (*on_message)(struct gathering *gathering, struct sluice_message *message);
     sluice_status status;
+    bool is_passing; /* a failure of on_message is worth another try */
     struct sluice_err err;
 };
 
@@ -31,6 +43,13 @@ static void gathering_message(void *ctx, struct sluice_message *message)
     struct gathering *gathering = ctx;
     if (gathering->status == SLUICE_OK)
         gathering->on_message(gathering, message);
+    pthread_mutex_lock(&gathering->lock);
+    gathering->last_ns = sluice_clock_ns();
+    if (gathering->status != SLUICE_OK) {
+        gathering->is_broken = true;
+        pthread_cond_signal(&gathering->is_done_cond);
+    }
+    pthread_mutex_unlock(&gathering->lock);
 }
 
 static void gathering_done(void *ctx, enum sluice_rpc_code code, const char *text)
@@ -44,8 +63,24 @@ static void gathering_done(void *ctx, enum sluice_rpc_code code, const char *tex
     pthread_mutex_unlock(&gathering->lock);
 }
 
+/* Waits for the call's end, or for a reason to cancel it.  False: nothing came for quiet_ns. */
+static bool wait_for_end(struct gathering *gathering)
+{
+    bool is_quiet = false;
+    pthread_mutex_lock(&gathering->lock);
+    gathering->last_ns = sluice_clock_ns();
+    while (!gathering->is_done && !gathering->is_broken && !is_quiet) {
+        const uint64_t until_ns =
+            gathering->quiet_ns ? gathering->last_ns + gathering->quiet_ns : UINT64_MAX;
+        if (!sluice_cond_wait_until(&gathering->is_done_cond, &gathering->lock, until_ns))
+            is_quiet = sluice_clock_ns() >= gathering->last_ns + gathering->quiet_ns;
+    }
+    pthread_mutex_unlock(&gathering->lock);
+    return !is_quiet;
+}
+
 /* Sends `request` (takes it) and passes each message of the reply to gathering->on_message until
- * the call ends. */
+ * the call ends or on_message sets gathering->status. */
 static sluice_status gather(struct sluice_client *client, const char *path, unsigned timeout_ms,
                             struct sluice_message *request, struct gathering *gathering,
                             bool *is_passing, struct sluice_err *err)
@@ -58,18 +93,20 @@ static sluice_status gather(struct sluice_client *client, const char *path, unsi
     };
     struct sluice_rpc_stream *stream = NULL;
     pthread_mutex_init(&gathering->lock, NULL);
-    pthread_cond_init(&gathering->is_done_cond, NULL);
+    sluice_cond_init(&gathering->is_done_cond);
     sluice_status status = sluice_rpc_stream_open(sluice_client_channel(client), path, timeout_ms,
                                                   &events, &stream, err);
     if (status == SLUICE_OK) {
         (void)sluice_rpc_stream_send(stream, request); /* a lost stream says so in on_done */
         sluice_rpc_stream_half_close(stream);
-        pthread_mutex_lock(&gathering->lock);
-        while (!gathering->is_done)
-            pthread_cond_wait(&gathering->is_done_cond, &gathering->lock);
-        pthread_mutex_unlock(&gathering->lock);
+        const bool has_ended = wait_for_end(gathering);
         sluice_rpc_stream_destroy(stream);
-        if (gathering->status != SLUICE_OK) {
+        if (!has_ended && gathering->status == SLUICE_OK && gathering->code != SLUICE_RPC_OK) {
+            *is_passing = true;
+            status = sluice_fail(err, SLUICE_E_IO, "%s sent nothing for %.0f s",
+                                 sluice_client_target(client), (double)gathering->quiet_ns * 1e-9);
+        } else if (gathering->status != SLUICE_OK) {
+            *is_passing = gathering->is_passing;
             status = sluice_fail(err, gathering->status, "%s: %s", sluice_client_target(client),
                                  gathering->err.text);
         } else if (gathering->code != SLUICE_RPC_OK) {
@@ -87,75 +124,138 @@ static sluice_status gather(struct sluice_client *client, const char *path, unsi
 /* --- ListSamples --- */
 
 struct listing {
-    struct gathering gathering;
-    struct sluice_wire_list first; /* classes, id and count */
-    bool has_first;
+    struct gathering gathering;              /* of the call under way */
+    const struct sluice_server_info *server; /* constant */
+    const char *target;
+
+    char **classes;
+    size_t num_classes;
     struct sluice_wire_sample_info *rows;
     size_t num_rows, capacity;
+    bool can_resume; /* the server lists from any row, and says from which */
+    bool is_first;   /* of this call's messages */
+    bool is_complete;
 };
 
+/* Forgets the rows. */
 static void listing_clear(struct listing *listing)
 {
-    /* The wire code allocated the rows' strings, so its clear function frees them. */
-    struct sluice_wire_list rows = {.samples = listing->rows,
-                                    .num_samples_here = listing->num_rows};
-    sluice_wire_list_clear(&rows);
-    sluice_wire_list_clear(&listing->first);
+    /* The wire code allocated the strings, so its clear function frees them. */
+    struct sluice_wire_list all = {.samples = listing->rows,
+                                   .num_samples_here = listing->num_rows,
+                                   .classes = listing->classes,
+                                   .num_classes = listing->num_classes};
+    sluice_wire_list_clear(&all);
+    listing->rows = NULL;
+    listing->classes = NULL;
+    listing->num_rows = listing->capacity = listing->num_classes = 0;
+}
+
+/* What the first message of each call says of the whole. */
+static sluice_status check_first(struct listing *listing, struct sluice_wire_list *part,
+                                 struct sluice_err *err)
+{
+    const struct sluice_server_info *server = listing->server;
+    if (strcmp(part->dataset_id, server->dataset_id) != 0)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "it lists dataset %s, and said before that it has %s", part->dataset_id,
+                           server->dataset_id);
+    if (part->num_samples != server->num_samples || part->num_samples > MAX_LIST_ROWS)
+        return sluice_fail(err, SLUICE_E_CORRUPT,
+                           "it lists %llu samples, and said before that it has %llu; at most %llu "
+                           "are taken",
+                           (unsigned long long)part->num_samples,
+                           (unsigned long long)server->num_samples,
+                           (unsigned long long)MAX_LIST_ROWS);
+    if (!part->has_hash) /* it knows no rows: it begins anew each time */
+        listing_clear(listing);
+    listing->can_resume = part->has_hash;
+    if (!listing->classes) {
+        listing->classes = part->classes;
+        listing->num_classes = part->num_classes;
+        part->classes = NULL;
+        part->num_classes = 0;
+    }
+    return SLUICE_OK;
+}
+
+static sluice_status check_rows(const struct listing *listing, const struct sluice_wire_list *part,
+                                struct sluice_err *err)
+{
+    if (part->num_samples_here > listing->server->num_samples - listing->num_rows)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "it lists more than the %llu samples that it has",
+                           (unsigned long long)listing->server->num_samples);
+    if (part->has_hash && part->first_row != listing->num_rows)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "it lists row %llu where row %zu is due",
+                           (unsigned long long)part->first_row, listing->num_rows);
+    for (size_t i = 0; i < part->num_samples_here; i++) {
+        const struct sluice_wire_sample_info *row = &part->samples[i];
+        if (row->sample_id != listing->num_rows + i)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "it lists sample %llu as number %zu",
+                               (unsigned long long)row->sample_id, listing->num_rows + i);
+        if (strlen(row->path) >= SLUICE_MAX_PATH_BYTES)
+            return sluice_fail(err, SLUICE_E_CORRUPT, "it lists a path of %zu bytes",
+                               strlen(row->path));
+    }
+    return SLUICE_OK;
+}
+
+/* Moves the rows here.  Room grows with them, and never beyond what Hello said. */
+static sluice_status take_rows(struct listing *listing, struct sluice_wire_list *part,
+                               struct sluice_err *err)
+{
+    const size_t total = listing->num_rows + part->num_samples_here;
+    if (total > listing->capacity) {
+        size_t capacity = total > 2 * listing->capacity ? total : 2 * listing->capacity;
+        if (capacity > listing->server->num_samples)
+            capacity = (size_t)listing->server->num_samples;
+        struct sluice_wire_sample_info *rows =
+            realloc(listing->rows, capacity * sizeof(*listing->rows));
+        if (!rows)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", total);
+        listing->rows = rows;
+        listing->capacity = capacity;
+    }
+    if (part->num_samples_here)
+        memcpy(listing->rows + listing->num_rows, part->samples,
+               part->num_samples_here * sizeof(*part->samples));
+    listing->num_rows = total;
+    part->num_samples_here = 0; /* the strings moved with the rows */
+    return SLUICE_OK;
 }
 
 static void listing_message(struct gathering *gathering, struct sluice_message *message)
 {
     struct listing *listing = SLUICE_CONTAINER_OF(gathering, struct listing, gathering);
+    struct sluice_err *err = &gathering->err;
     struct sluice_wire_list part = {0};
-    gathering->status = sluice_wire_get_list_reply(message, &part, &gathering->err);
-    if (gathering->status != SLUICE_OK)
-        return;
-    const size_t total = listing->num_rows + part.num_samples_here;
-    if (total > listing->capacity) {
-        const size_t capacity = total > 2 * listing->capacity ? total : 2 * listing->capacity;
-        struct sluice_wire_sample_info *rows =
-            realloc(listing->rows, capacity * sizeof(*listing->rows));
-        if (!rows) {
-            gathering->status =
-                sluice_fail(&gathering->err, SLUICE_E_NO_MEMORY, "no memory for %zu rows", total);
-            sluice_wire_list_clear(&part);
-            return;
-        }
-        listing->rows = rows;
-        listing->capacity = capacity;
-    }
-    if (part.num_samples_here)
-        memcpy(listing->rows + listing->num_rows, part.samples,
-               part.num_samples_here * sizeof(*part.samples));
-    listing->num_rows = total;
-    free(part.samples); /* the strings moved with the rows */
-    part.samples = NULL;
-    part.num_samples_here = 0;
-    if (!listing->has_first) {
-        listing->first = part;
-        listing->has_first = true;
-    } else {
-        sluice_wire_list_clear(&part);
-    }
+    sluice_status status = sluice_wire_get_list_reply(message, &part, err);
+    if (status == SLUICE_OK && listing->server->has_hashes && !part.has_hash)
+        status = sluice_fail(err, SLUICE_E_IO, "a message of a list lacks its hash");
+    /* What cannot be read, of a server with hashes, was damaged on its way. */
+    gathering->is_passing =
+        status == SLUICE_E_IO || (status == SLUICE_E_CORRUPT && listing->server->has_hashes);
+    if (status == SLUICE_OK && listing->is_first)
+        status = check_first(listing, &part, err);
+    listing->is_first = listing->is_first && status != SLUICE_OK;
+    if (status == SLUICE_OK)
+        status = check_rows(listing, &part, err);
+    if (status == SLUICE_OK)
+        status = take_rows(listing, &part, err);
+    gathering->status = status;
+    sluice_wire_list_clear(&part);
 }
 
-static sluice_status listing_manifest(const struct listing *listing, const char *target,
+static sluice_status listing_manifest(const struct listing *listing,
                                       struct sluice_manifest **manifest, struct sluice_err *err)
 {
-    if (!listing->has_first || listing->num_rows != listing->first.num_samples ||
-        listing->num_rows == 0)
-        return sluice_fail(err, SLUICE_E_CORRUPT, "%s listed %zu of %llu samples", target,
-                           listing->num_rows, (unsigned long long)listing->first.num_samples);
+    if (listing->num_rows == 0)
+        return sluice_fail(err, SLUICE_E_CORRUPT, "%s has no samples", listing->target);
     struct sluice_manifest_entry *entries = calloc(listing->num_rows, sizeof(*entries));
     if (!entries)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu samples", listing->num_rows);
     for (size_t i = 0; i < listing->num_rows; i++) {
         const struct sluice_wire_sample_info *row = &listing->rows[i];
-        if (row->sample_id != i || !row->path) {
-            free(entries);
-            return sluice_fail(err, SLUICE_E_CORRUPT, "%s listed sample %llu as number %zu", target,
-                               (unsigned long long)row->sample_id, i);
-        }
         entries[i] = (struct sluice_manifest_entry){
             .path = row->path,
             .bytes = row->bytes,
@@ -173,43 +273,71 @@ static sluice_status listing_manifest(const struct listing *listing, const char 
     }
     struct sluice_manifest *made = NULL;
     const sluice_status status = sluice_manifest_create(
-        entries, listing->num_rows, (const char *const *)(const void *)listing->first.classes,
-        listing->first.num_classes, &made, err);
+        entries, listing->num_rows, (const char *const *)(const void *)listing->classes,
+        listing->num_classes, &made, err);
     free(entries);
     if (status != SLUICE_OK)
         return status;
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(made), id);
-    if (strcmp(id, listing->first.dataset_id) != 0) {
+    if (strcmp(id, listing->server->dataset_id) != 0) {
         sluice_manifest_destroy(made);
         return sluice_fail(err, SLUICE_E_CORRUPT, "%s calls its dataset %s, but its rows make %s",
-                           target, listing->first.dataset_id, id);
+                           listing->target, listing->server->dataset_id, id);
     }
     *manifest = made;
     return SLUICE_OK;
 }
 
+/* SLUICE_OK: the list is complete, or has more rows than before. */
 static sluice_status try_list(struct sluice_client *client, void *ctx, bool *is_passing,
                               struct sluice_err *err)
 {
-    struct sluice_manifest **manifest = ctx;
-    struct listing listing = {.gathering.on_message = listing_message};
+    struct listing *listing = ctx;
+    if (!listing->can_resume)
+        listing_clear(listing);
+    const size_t before = listing->num_rows;
+    const unsigned long long promised = listing->server->num_samples;
+    listing->gathering =
+        (struct gathering){.on_message = listing_message, .quiet_ns = LIST_QUIET_NS};
+    listing->is_first = true;
     struct sluice_message request = {0};
-    sluice_status status = sluice_wire_put_list_request("", &request, err);
+    struct sluice_err cause = {0};
+    sluice_status status = sluice_wire_put_list_request("", before, &request, &cause);
     if (status == SLUICE_OK)
-        status = gather(client, SLUICE_METHOD_LIST_SAMPLES, LIST_TIMEOUT_MS, &request,
-                        &listing.gathering, is_passing, err);
+        status = gather(client, SLUICE_METHOD_LIST_SAMPLES, 0, &request, &listing->gathering,
+                        is_passing, &cause);
     sluice_message_clear(&request);
-    if (status == SLUICE_OK)
-        status = listing_manifest(&listing, sluice_client_target(client), manifest, err);
-    listing_clear(&listing);
-    return status;
+    const bool has_all = !listing->is_first && listing->num_rows == promised;
+    if (has_all && (status == SLUICE_OK || (*is_passing && listing->can_resume))) {
+        listing->is_complete = true;
+        return SLUICE_OK;
+    }
+    if (status == SLUICE_OK) {
+        *is_passing = true;
+        status = sluice_fail(&cause, SLUICE_E_CORRUPT, "%s listed %zu of %llu samples",
+                             listing->target, listing->num_rows, promised);
+    }
+    if (*is_passing && listing->can_resume && listing->num_rows > before) {
+        sluice_log(SLUICE_LOG_DEBUG, "%s; the list goes on from row %zu of %llu", cause.text,
+                   listing->num_rows, promised);
+        return SLUICE_OK;
+    }
+    return sluice_fail(err, status, "%s", cause.text);
 }
 
-sluice_status sluice_client_list(struct sluice_client *client, struct sluice_manifest **manifest,
-                                 struct sluice_err *err)
+sluice_status sluice_client_list(struct sluice_client *client,
+                                 const struct sluice_server_info *server,
+                                 struct sluice_manifest **manifest, struct sluice_err *err)
 {
-    return sluice_client_call(client, try_list, manifest, err);
+    struct listing listing = {.server = server, .target = sluice_client_target(client)};
+    sluice_status status = SLUICE_OK;
+    while (status == SLUICE_OK && !listing.is_complete)
+        status = sluice_client_call(client, try_list, &listing, err);
+    if (status == SLUICE_OK)
+        status = listing_manifest(&listing, manifest, err);
+    listing_clear(&listing);
+    return status;
 }
 
 /* --- Probe --- */

@@ -75,6 +75,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
     pthread_mutex_unlock(&f->lock);
     f->broken = (struct sluice_err){0};
     f->max_in_flight = info.max_in_flight;
+    f->has_hashes = info.has_hashes;
     f->max_file_bytes = info.max_file_bytes;
 
     *is_passing = true; /* from here on only the network can fail */
@@ -113,6 +114,15 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
     return SLUICE_OK;
 }
 
+/* Counts a failure.  True: a refusal that is believed.  A flipped bit of the request may be what
+ * was refused, so it takes several in a row. */
+static bool is_refused(struct fetcher *f, bool is_passing)
+{
+    f->refusals = is_passing ? 0 : f->refusals + 1;
+    return f->refusals >= SLUICE_CLIENT_REFUSALS ||
+           (!is_passing && sluice_client_retry_for_s(f->client) <= 0);
+}
+
 /* Opens a stream, or waits before the next attempt.  False: the source has failed for good. */
 static bool connect_or_wait(struct fetcher *f)
 {
@@ -121,7 +131,8 @@ static bool connect_or_wait(struct fetcher *f)
     const sluice_status status = open_stream(f, &is_passing, &err);
     if (status == SLUICE_OK)
         return true;
-    if (!is_passing) {
+    sluice_rpc_channel_renew(sluice_client_channel(f->client));
+    if (is_refused(f, is_passing)) {
         give_up(f, status, err.text);
         return false;
     }
@@ -146,6 +157,8 @@ static void answer_failed(struct fetcher *f, struct sluice_pending *pending, slu
         .ticket = pending->item.ticket,
         .status = status,
         .backlog_ns = pending->sent_ns - pending->accepted_ns,
+        .storage_price = f->heard.cpu_price,
+        .storage_cores = f->heard.prep_cores,
     };
     snprintf(result.error, sizeof(result.error), "%s", text);
     sluice_pending_finish(&f->pending, pending);
@@ -186,6 +199,7 @@ static bool after_loss(struct fetcher *f)
 {
     sluice_rpc_stream_destroy(f->stream);
     f->stream = NULL;
+    sluice_rpc_channel_renew(sluice_client_channel(f->client));
 
     pthread_mutex_lock(&f->lock);
     const bool is_silent = f->is_silent;
@@ -199,8 +213,10 @@ static bool after_loss(struct fetcher *f)
     } else {
         blame(f);
     }
-    if (f->has_progress)
+    if (f->has_progress) {
         sluice_retry_succeeded(&f->retry);
+        f->refusals = 0;
+    }
     f->has_progress = false;
     const bool is_needed = !sluice_pending_is_empty(&f->pending);
     f->stats.repeated += sluice_pending_lose(&f->pending);
@@ -213,7 +229,7 @@ static bool after_loss(struct fetcher *f)
         sluice_log(SLUICE_LOG_WARN, "%s; another stream is opened", text);
         return true;
     }
-    if (!sluice_client_is_passing(code)) {
+    if (is_refused(f, sluice_client_is_passing(code))) {
         give_up(f, sluice_rpc_code_to_status(code), text);
         return false;
     }
@@ -340,10 +356,7 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
         *until_ns = tell_ns;
     if (f->timeout_ns == 0)
         return false;
-    const uint64_t passed_ns = oldest->passed_ns
-                                   ? later(oldest->passed_ns, f->credit_since_ns) + f->timeout_ns
-                                   : UINT64_MAX;
-    if (now >= passed_ns) {
+    if (oldest->late_ns && now >= later(oldest->late_ns, f->credit_since_ns) + f->timeout_ns) {
         give_up_on(f, oldest);
         return true;
     }
@@ -374,6 +387,7 @@ static void *owner_main(void *ctx)
         }
         if (f->has_progress) {
             f->has_progress = false;
+            f->refusals = 0;
             sluice_retry_succeeded(&f->retry);
         }
         tell_again(f);

@@ -23,10 +23,10 @@
  * retry_for_s after its first failure, is over, the failure is its answer.
  *
  * Silence.  A request fails ("no answer within ...") in two cases:
- * - It was passed: the server answered one that was sent later, and after sample_timeout_s not yet
- *   this one.  It is asked for again under a new id, and as a file: reading may be all right where
- *   decoding hangs.  The time in the server's backlog or behind others on a slow link does not
- *   count, as replies to later requests wait there as well.
+ * - It is late for sample_timeout_s.  It is late once the server has answered a request that was
+ *   sent later, and then as many more as could stand before it on the wire (pending_table.h).  So
+ *   the time in the server's backlog or behind others on a slow link does not count.  It is asked
+ *   for again under a new id, and as a file: reading may be all right where decoding hangs.
  * - The server answered nothing for sample_timeout_s and the time that the largest message under
  * way takes at 1 Mbit/s.  Then all requests under way fail, and the stream with them. No time
  * counts while the server has no credit: then it is the receiver who holds it up.
@@ -37,6 +37,9 @@
  * round trips.  A sample that is blamed twice is asked for as a file; after three times more it is
  * named and answered with SLUICE_E_INTERNAL.  Why so many: a link or a server that breaks at random
  * may hit a lone request as well, but hardly five times the same.
+ *
+ * Hashes of a server that sends them are checked before anything of a reply is used: a damaged
+ * sample is requested again as SLUICE_E_IO, a damaged message ends the stream.
  *
  * Credit-based flow control: the server may have sent at most window_bytes of payload that the
  * receiver has not consumed.  Consumed bytes are granted again in quarters of window_bytes.
@@ -72,8 +75,9 @@ struct sluice_fetcher_options {
 struct sluice_fetcher_stats {
     uint64_t wire_bytes; /* of the messages received */
     uint64_t lost_streams;
-    uint64_t repeated; /* requests that were sent again, for any reason */
-    uint64_t dropped;  /* replies that matched no pending request */
+    uint64_t repeated;    /* requests that were sent again, for any reason */
+    uint64_t dropped;     /* replies that matched no pending request */
+    uint64_t hash_errors; /* replies and messages of them that were damaged on their way */
 };
 
 SLUICE_MUST_USE sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options,

@@ -78,7 +78,7 @@ bool fetcher_ask_again(struct fetcher *f, struct sluice_pending *pending, sluice
 
 /* Makes the result of a reply, with a sample if it has one that fits its request. */
 static void make_result(const struct fetcher *f, const struct sluice_source_item *item,
-                        const struct sluice_wire_sample_reply *reply,
+                        const struct sluice_wire_sample_reply *reply, bool is_damaged,
                         struct sluice_source_result *result)
 {
     /* If the server does not report work_us, its CPU time stands for it. */
@@ -100,6 +100,12 @@ static void make_result(const struct fetcher *f, const struct sluice_source_item
         .storage_cores = f->load.prep_cores,
     };
     memcpy(result->error, reply->error, sizeof(result->error));
+    if (is_damaged) {
+        result->status = SLUICE_E_IO;
+        snprintf(result->error, sizeof(result->error),
+                 "the reply was damaged on its way: its hash is wrong");
+        return;
+    }
     if (reply->status != SLUICE_OK)
         return;
     struct sluice_err err = {0};
@@ -142,16 +148,19 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
     const struct sluice_source_item item = pending->item;
     pthread_mutex_unlock(&f->lock);
 
+    const bool is_damaged = f->has_hashes && !sluice_wire_sample_reply_is_whole(reply, &item.key);
     struct sluice_source_result result;
-    make_result(f, &item, reply, &result);
+    make_result(f, &item, reply, is_damaged, &result);
 
     pthread_mutex_lock(&f->lock);
+    f->stats.hash_errors += is_damaged;
     /* The owner may have given it up meanwhile. */
     pending = sluice_pending_find(&f->pending, reply->request_id);
     if (pending) {
         const uint64_t now = sluice_clock_ns();
         sluice_pending_pass(&f->pending, pending, now);
         f->quiet_since_ns = now;
+        f->heard = f->load;
         if (f->may_send < f->pending.max_items)
             f->may_send++;
     }
@@ -184,8 +193,18 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
         return;
     /* A message that cannot be read ends the stream; what it did not answer is requested again. */
     if (sluice_message_share(message, &f->message, &f->broken) == SLUICE_OK) {
-        const sluice_status status = sluice_wire_get_fetch_reply(
-            sluice_shared_message_get(f->message), SIZE_MAX, on_sample, f, &f->load, &f->broken);
+        const struct sluice_message *shared = sluice_shared_message_get(f->message);
+        sluice_status status = SLUICE_OK;
+        if (f->has_hashes && !sluice_wire_fetch_reply_is_whole(shared)) {
+            status = sluice_fail(&f->broken, SLUICE_E_IO,
+                                 "a message was damaged on its way: its hash is wrong");
+            pthread_mutex_lock(&f->lock);
+            f->stats.hash_errors++;
+            pthread_mutex_unlock(&f->lock);
+        }
+        if (status == SLUICE_OK)
+            status =
+                sluice_wire_get_fetch_reply(shared, SIZE_MAX, on_sample, f, &f->load, &f->broken);
         assert((status == SLUICE_OK) || f->broken.text[0]);
         (void)status;
         sluice_shared_message_unref(f->message);

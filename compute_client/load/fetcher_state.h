@@ -38,6 +38,7 @@ struct fetcher {
     char lost_text[200];
     bool has_progress; /* a sample was answered since the owner last checked */
     struct sluice_again_log again;
+    struct sluice_wire_load heard; /* load, as of the last answer */
     struct sluice_fetcher_stats stats;
 
     /* The owner thread's alone. */
@@ -45,8 +46,11 @@ struct fetcher {
     struct sluice_rpc_stream *stream;
     struct sluice_retry retry;
     uint32_t max_in_flight;
+    unsigned refusals;      /* in a row */
     uint64_t quiet_told_ns; /* when it last told of the silence */
     struct sluice_wire_sample_request batch[FETCHER_MAX_PER_MESSAGE];
+
+    bool has_hashes; /* of the server of this stream; constant while it is open */
 
     /* The completion thread's alone. */
     struct sluice_err broken;              /* the message that could not be read */

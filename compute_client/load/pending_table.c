@@ -110,7 +110,8 @@ struct sluice_pending *sluice_pending_send(struct sluice_pending_table *table, u
     unlink_from(table, &table->unsent, pending);
     append(table, &table->sent, index);
     pending->state = SLUICE_PENDING_SENT;
-    pending->passed_ns = 0;
+    pending->is_passed = false;
+    pending->late_ns = 0;
     if (!pending->sent_ns)
         pending->sent_ns = now_ns;
     pending->request_id = ++table->attempts << SLUICE_PENDING_INDEX_BITS | index;
@@ -137,9 +138,21 @@ struct sluice_pending *sluice_pending_oldest(struct sluice_pending_table *table)
 void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice_pending *pending,
                          uint64_t now_ns)
 {
-    for (uint32_t i = pending->prev; i != NONE && !table->rows[i].passed_ns;
-         i = table->rows[i].prev)
-        table->rows[i].passed_ns = now_ns;
+    table->num_replies++;
+    /* Beside the request and the reply in hand, this many may stand before it. */
+    const uint64_t ahead = table->num_sent > 2 ? table->num_sent - 2 : 0;
+    for (uint32_t i = pending->prev; i != NONE && !table->rows[i].is_passed;
+         i = table->rows[i].prev) {
+        table->rows[i].is_passed = true;
+        table->rows[i].late_at = table->num_replies + ahead;
+    }
+    for (uint32_t i = table->sent.head; i != NONE; i = table->rows[i].next) {
+        struct sluice_pending *row = &table->rows[i];
+        if (!row->is_passed || row->late_at > table->num_replies)
+            break;
+        if (!row->late_ns)
+            row->late_ns = now_ns;
+    }
 }
 
 void sluice_pending_finish(struct sluice_pending_table *table, struct sluice_pending *pending)

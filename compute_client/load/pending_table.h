@@ -18,8 +18,9 @@
  * Each attempt has its own request id, so a late or repeated reply matches no request.
  *
  * The sent requests are in the order of sending.  A request is passed when one that was sent later
- * is answered first.  What is passed stands before all that is not: whatever was sent later than a
- * passed request was so before, or has not been passed yet.
+ * is answered first.  If its reply was ready by then, it stands behind those of requests that were
+ * under way as well; once as many replies have come, it is late: it was not ready.  What is passed
+ * stands before all that is not, and what is late before the rest of it.
  *
  * Threads: the fetcher's lock guards all of it. */
 
@@ -41,7 +42,9 @@ struct sluice_pending {
     uint32_t prev, next;           /* in the free (next only), the unsent or the sent list */
     uint64_t due_ns;               /* DELAYED */
     uint64_t accepted_ns, sent_ns; /* sent_ns: of the first attempt; 0 before it */
-    uint64_t passed_ns;            /* SENT: when it was passed; 0: it was not */
+    bool is_passed;                /* SENT */
+    uint64_t late_at;              /* passed: late once the table has had so many replies */
+    uint64_t late_ns;              /* SENT: since when it is late; 0: it is not */
     unsigned num_blamed;           /* streams that ended while it alone was under way */
     bool asks_raw;                 /* the file is asked for, whatever the item says */
     bool has_failed;               /* at least once */
@@ -61,6 +64,7 @@ struct sluice_pending_table {
     size_t num_failing;              /* that have failed and are not answered */
     uint64_t sent_bytes, most_bytes; /* of those sent; of the largest ever */
     uint64_t attempts;
+    uint64_t num_replies; /* to sent requests */
 };
 
 /* max_items < 2^SLUICE_PENDING_INDEX_BITS. */
@@ -82,7 +86,8 @@ struct sluice_pending *sluice_pending_find(struct sluice_pending_table *table, u
 /* The request that was sent first, or NULL. */
 struct sluice_pending *sluice_pending_oldest(struct sluice_pending_table *table);
 
-/* A sent request has a reply: those that were sent before it are passed, from now_ns on. */
+/* A sent request, which is still among the sent, has a reply: those that were sent before it are
+ * passed. */
 void sluice_pending_pass(struct sluice_pending_table *table, const struct sluice_pending *pending,
                          uint64_t now_ns);
 

@@ -125,6 +125,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     json_object_set_new(o, "evaluate", json_boolean(report->is_evaluation));
     json_object_set_new(o, "reduced", json_integer((json_int_t)stats->reduced));
     json_object_set_new(o, "retries", json_integer((json_int_t)report->retries));
+    json_object_set_new(o, "hash_errors", json_integer((json_int_t)report->hash_errors));
     json_object_set_new(o, "replans",
                         json_integer(report->plan ? (json_int_t)report->plan->replans : 0));
     if (report->plan) {
@@ -203,6 +204,8 @@ void sluice_report_text(const struct sluice_epoch_report *report, char *text, si
         append(text, capacity, ", re-plans %llu", (unsigned long long)report->plan->replans);
     if (stats->errors)
         append(text, capacity, ", errors %llu", (unsigned long long)stats->errors);
+    if (report->hash_errors)
+        append(text, capacity, ", damaged replies %llu", (unsigned long long)report->hash_errors);
     if (report->has_loss)
         append(text, capacity, ", loss %.4f, top1 %.2f%%",
                per(report->totals.loss_sum, (double)report->totals.samples),

@@ -34,6 +34,8 @@ struct sluice_epoch_report {
     double lr;
     /* Streams that were lost and opened again. */
     uint64_t retries;
+    /* Replies that were damaged on their way and asked for again. */
+    uint64_t hash_errors;
     /* NULL: there is no running plan. */
     const struct sluice_plan_stats *plan;
     /* CPU time of the process in the epoch. */

@@ -208,6 +208,11 @@ static double lr_at(const struct sluice_options *options, uint64_t epoch)
     return lr;
 }
 
+static uint64_t hash_errors(const struct run *run, const struct part *part)
+{
+    return run->client && part->source ? sluice_fetcher_stats(part->source).hash_errors : 0;
+}
+
 static uint64_t lost_streams(const struct run *run, const struct part *part)
 {
     return run->client && part->source ? sluice_fetcher_stats(part->source).lost_streams : 0;
@@ -258,6 +263,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
         .totals = pass.totals,
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .retries = lost_streams(run, &run->val),
+        .hash_errors = hash_errors(run, &run->val),
     };
     print_report(run, &report);
     return SLUICE_OK;
@@ -269,6 +275,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
     const struct sluice_options *o = run->options;
     struct pass train = {0}, val = {0};
     const uint64_t lost_before = lost_streams(run, &run->train);
+    const uint64_t hash_errors_before = hash_errors(run, &run->train);
     const uint64_t first_sample = place->batch * o->batch_size;
     const double lr = lr_at(o, place->epoch);
     sluice_trainer_set_lr(run->trainer, lr);
@@ -298,6 +305,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .lr = lr,
         .retries = lost_streams(run, &run->train) - lost_before,
+        .hash_errors = hash_errors(run, &run->train) - hash_errors_before,
         .plan = run->replan ? &plan : NULL,
         .cpu_s = train.cpu_s,
     };

@@ -86,7 +86,7 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
     run_set_client(run, client);
     status = sluice_client_hello(client, run->train.pipeline, "", &run->info, err);
     if (status == SLUICE_OK)
-        status = sluice_client_list(client, &run->manifest, err);
+        status = sluice_client_list(client, &run->info, &run->manifest, err);
     if (status == SLUICE_OK)
         status = sluice_client_bound_messages(client, largest_message(run), err);
     return status;

@@ -1,5 +1,6 @@
 #include "base/hash.h"
 
+#define XXH_STATIC_LINKING_ONLY /* for the size of XXH3_state_t */
 #include <xxhash.h>
 
 #include <stdio.h>
@@ -65,4 +66,29 @@ struct sluice_hash128 sluice_hasher_digest(const struct sluice_hasher *hasher)
 {
     const XXH128_hash_t hash = XXH3_128bits_digest((const XXH3_state_t *)(const void *)hasher);
     return (struct sluice_hash128){.high = hash.high64, .low = hash.low64};
+}
+
+_Static_assert(sizeof(XXH3_state_t) <= sizeof(struct sluice_hasher64) &&
+                   _Alignof(XXH3_state_t) <= _Alignof(struct sluice_hasher64),
+               "struct sluice_hasher64 holds the library's state");
+
+static XXH3_state_t *state64_of(struct sluice_hasher64 *hasher)
+{
+    return (XXH3_state_t *)(void *)hasher->state;
+}
+
+void sluice_hasher64_init(struct sluice_hasher64 *hasher)
+{
+    XXH3_INITSTATE(state64_of(hasher));
+    XXH3_64bits_reset(state64_of(hasher));
+}
+
+void sluice_hasher64_update(struct sluice_hasher64 *hasher, const void *data, size_t len)
+{
+    XXH3_64bits_update(state64_of(hasher), data, len);
+}
+
+uint64_t sluice_hasher64_digest(const struct sluice_hasher64 *hasher)
+{
+    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)hasher->state);
 }

@@ -33,4 +33,12 @@ void sluice_hasher_reset(struct sluice_hasher *hasher);
 void sluice_hasher_update(struct sluice_hasher *hasher, const void *data, size_t len);
 struct sluice_hash128 sluice_hasher_digest(const struct sluice_hasher *hasher); /* so far */
 
+/* A running XXH3-64, in the caller's memory. */
+struct sluice_hasher64 {
+    _Alignas(64) unsigned char state[640]; /* libxxhash's */
+};
+void sluice_hasher64_init(struct sluice_hasher64 *hasher);
+void sluice_hasher64_update(struct sluice_hasher64 *hasher, const void *data, size_t len);
+uint64_t sluice_hasher64_digest(const struct sluice_hasher64 *hasher); /* so far */
+
 #endif

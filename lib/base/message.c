@@ -166,6 +166,25 @@ bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_c
     return true;
 }
 
+size_t sluice_cursor_next(struct sluice_cursor *cursor, const uint8_t **data)
+{
+    size_t len = 0;
+    while (len == 0 && sluice_cursor_left(cursor) > 0) {
+        const struct sluice_segment *segment = &cursor->message->segments[cursor->segment];
+        len = segment->len - cursor->offset;
+        if (len > sluice_cursor_left(cursor))
+            len = sluice_cursor_left(cursor);
+        *data = segment->data + cursor->offset;
+        cursor->pos += len;
+        cursor->offset += len;
+        if (cursor->offset == segment->len) {
+            cursor->segment++;
+            cursor->offset = 0;
+        }
+    }
+    return len;
+}
+
 sluice_status sluice_cursor_gather(struct sluice_cursor *cursor, size_t len,
                                    struct sluice_buf_pool *pool, struct sluice_buf **buf,
                                    struct sluice_err *err)

@@ -76,6 +76,9 @@ bool sluice_cursor_sub(struct sluice_cursor *cursor, size_t len, struct sluice_c
 SLUICE_MUST_USE sluice_status sluice_cursor_gather(struct sluice_cursor *cursor, size_t len,
                                                    struct sluice_buf_pool *pool,
                                                    struct sluice_buf **buf, struct sluice_err *err);
+/* The next bytes as they lie in memory, as many as do in one piece: their number, and the cursor
+ * moves past them.  0 at the end. */
+size_t sluice_cursor_next(struct sluice_cursor *cursor, const uint8_t **data);
 /* A protobuf varint (at most 10 bytes, and 64 bits). */
 bool sluice_cursor_varint(struct sluice_cursor *cursor, uint64_t *value);
 

@@ -411,22 +411,21 @@ static bool is_passing(int error)
     }
 }
 
-SLUICE_EXPORTED int accept4(int listener, struct sockaddr *address, socklen_t *address_len,
-                            int flags)
+SLUICE_EXPORTED int accept4(int fd, struct sockaddr *addr, socklen_t *addr_len, int flags)
 {
     find_next_once();
     for (;;) {
         union address peer = {.any = {0}};
         socklen_t len = sizeof(peer);
-        const int fd = next_accept4(listener, &peer.any, &len, flags);
-        if (fd < 0) {
+        const int accepted = next_accept4(fd, &peer.any, &len, flags);
+        if (accepted < 0) {
             const int error = errno;
-            if (error == EAGAIN || error == EINTR || !is_passing(error) || !is_ours(listener)) {
+            if (error == EAGAIN || error == EINTR || !is_passing(error) || !is_ours(fd)) {
                 errno = error;
                 return -1;
             }
             if (error == EMFILE || error == ENFILE) {
-                if (refuse_with_reserve(listener))
+                if (refuse_with_reserve(fd))
                     continue;
             } else if (error != ENOBUFS && error != ENOMEM) {
                 continue; /* an error of the connection, which is gone from the queue */
@@ -434,13 +433,13 @@ SLUICE_EXPORTED int accept4(int listener, struct sockaddr *address, socklen_t *a
             errno = EAGAIN; /* the next connection wakes the listener */
             return -1;
         }
-        if (is_refused(fd, &peer))
+        if (is_refused(accepted, &peer))
             continue;
-        if (address && address_len) {
-            memcpy(address, &peer, *address_len < len ? *address_len : len);
-            *address_len = len;
+        if (addr && addr_len) {
+            memcpy(addr, &peer, *addr_len < len ? *addr_len : len);
+            *addr_len = len;
         }
-        return fd;
+        return accepted;
     }
 }
 

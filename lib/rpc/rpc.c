@@ -136,6 +136,7 @@ void sluice_rpc_process_init(void)
 
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status)
 {
-    return status == SLUICE_E_NO_MEMORY ? SLUICE_RPC_RESOURCE_EXHAUSTED
-                                        : SLUICE_RPC_INVALID_ARGUMENT;
+    if (status == SLUICE_E_NO_MEMORY)
+        return SLUICE_RPC_RESOURCE_EXHAUSTED;
+    return status == SLUICE_E_IO ? SLUICE_RPC_DATA_LOSS : SLUICE_RPC_INVALID_ARGUMENT;
 }

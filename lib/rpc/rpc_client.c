@@ -9,6 +9,7 @@
 #include <grpc/support/time.h>
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +30,14 @@ struct live_call {
 };
 
 struct sluice_rpc_channel {
-    grpc_channel *channel;
-    struct rpc_queue queue;
-
     pthread_mutex_t lock;
+    grpc_channel *channel;
     struct live_call *live;
     bool is_stopped;
+
+    struct rpc_queue queue; /* constant from here */
+    char *target;
+    int max_receive_bytes, keepalive_ms;
 };
 
 static void add_live(struct sluice_rpc_channel *channel, struct live_call *live, grpc_call *call)
@@ -85,44 +88,26 @@ static grpc_call *create_call(struct sluice_rpc_channel *channel, const char *pa
                               unsigned timeout_ms)
 {
     const grpc_slice method = grpc_slice_from_copied_string(path);
+    pthread_mutex_lock(&channel->lock);
     grpc_call *call =
         grpc_channel_create_call(channel->channel, NULL, GRPC_PROPAGATE_DEFAULTS, channel->queue.cq,
                                  method, NULL, deadline_after(timeout_ms), NULL);
+    pthread_mutex_unlock(&channel->lock);
     grpc_slice_unref(method);
     return call;
 }
 
-sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
-                                        struct sluice_rpc_channel **out, struct sluice_err *err)
+static grpc_channel *create_channel(const struct sluice_rpc_channel *channel)
 {
-    if (!options->target || !options->target[0])
-        return sluice_fail(err, SLUICE_E_INVALID, "a channel needs an address");
-    rpc_library_init();
-    struct sluice_rpc_channel *channel = calloc(1, sizeof(*channel));
-    if (!channel)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
-    const sluice_status status = rpc_queue_start(&channel->queue, "rpc-client", err);
-    if (status != SLUICE_OK) {
-        free(channel);
-        return status;
-    }
-
-    const size_t max_receive = options->max_receive_bytes ? options->max_receive_bytes : 64u << 20;
-    unsigned keepalive_ms = options->keepalive_ms ? options->keepalive_ms : KEEPALIVE_MS;
-    if (keepalive_ms < MIN_KEEPALIVE_MS)
-        keepalive_ms = MIN_KEEPALIVE_MS;
-    if (keepalive_ms > INT32_MAX)
-        keepalive_ms = INT32_MAX;
     grpc_arg args[] = {
         {.type = GRPC_ARG_STRING,
          .key = (char *)GRPC_ARG_PRIMARY_USER_AGENT_STRING,
          .value.string = (char *)"sluice/" SLUICE_VERSION},
-        rpc_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                max_receive > INT32_MAX ? INT32_MAX : (int)max_receive),
+        rpc_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, channel->max_receive_bytes),
         rpc_arg(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, RPC_WRITE_BUFFER_BYTES),
         rpc_arg(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, RPC_READ_BYTES),
         rpc_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, RPC_ALGORITHMS),
-        rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, (int)keepalive_ms),
+        rpc_arg(GRPC_ARG_KEEPALIVE_TIME_MS, channel->keepalive_ms),
         rpc_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
         rpc_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
         rpc_arg(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
@@ -141,9 +126,40 @@ sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options 
     };
     const grpc_channel_args channel_args = {SLUICE_ARRAY_LEN(args), args};
     grpc_channel_credentials *credentials = grpc_insecure_credentials_create();
-    channel->channel = grpc_channel_create(options->target, credentials, &channel_args);
+    grpc_channel *made = grpc_channel_create(channel->target, credentials, &channel_args);
     grpc_channel_credentials_release(credentials);
+    return made;
+}
+
+sluice_status sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
+                                        struct sluice_rpc_channel **out, struct sluice_err *err)
+{
+    if (!options->target || !options->target[0])
+        return sluice_fail(err, SLUICE_E_INVALID, "a channel needs an address");
+    rpc_library_init();
+    struct sluice_rpc_channel *channel = calloc(1, sizeof(*channel));
+    if (!channel)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
+    channel->target = strdup(options->target);
+    const sluice_status status =
+        channel->target ? rpc_queue_start(&channel->queue, "rpc-client", err)
+                        : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a channel");
+    if (status != SLUICE_OK) {
+        free(channel->target);
+        free(channel);
+        return status;
+    }
+
+    const size_t max_receive = options->max_receive_bytes ? options->max_receive_bytes : 64u << 20;
+    unsigned keepalive_ms = options->keepalive_ms ? options->keepalive_ms : KEEPALIVE_MS;
+    if (keepalive_ms < MIN_KEEPALIVE_MS)
+        keepalive_ms = MIN_KEEPALIVE_MS;
+    if (keepalive_ms > INT32_MAX)
+        keepalive_ms = INT32_MAX;
+    channel->max_receive_bytes = max_receive > INT32_MAX ? INT32_MAX : (int)max_receive;
+    channel->keepalive_ms = (int)keepalive_ms;
     pthread_mutex_init(&channel->lock, NULL);
+    channel->channel = create_channel(channel);
     *out = channel;
     return SLUICE_OK;
 }
@@ -156,7 +172,18 @@ void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel)
     grpc_channel_destroy(channel->channel);
     rpc_queue_stop(&channel->queue);
     pthread_mutex_destroy(&channel->lock);
+    free(channel->target);
     free(channel);
+}
+
+void sluice_rpc_channel_renew(struct sluice_rpc_channel *channel)
+{
+    grpc_channel *made = create_channel(channel);
+    pthread_mutex_lock(&channel->lock);
+    grpc_channel *old = channel->channel;
+    channel->channel = made;
+    pthread_mutex_unlock(&channel->lock);
+    grpc_channel_destroy(old);
 }
 
 /* --- unary --- */

@@ -36,6 +36,10 @@ sluice_rpc_channel_create(const struct sluice_rpc_channel_options *options,
 /* Every stream must be destroyed before.  NULL is allowed. */
 void sluice_rpc_channel_destroy(struct sluice_rpc_channel *channel);
 
+/* Calls from now on get a new connection; those under way go on with theirs.  For a client whose
+ * call failed: a bit that flips in the headers of a call stays in the connection's table of headers
+ * (HPACK, RFC 7541) and spoils each later call in the same way. */
+void sluice_rpc_channel_renew(struct sluice_rpc_channel *channel);
 /* Ends every call on the channel with CANCELLED, those under way and all later ones.  Waits for
  * nothing. */
 void sluice_rpc_channel_stop(struct sluice_rpc_channel *channel);

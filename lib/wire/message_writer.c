@@ -1,5 +1,7 @@
 #include "wire/message_writer.h"
 
+#include "wire/wire_internal.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +60,9 @@ static sluice_status splice(struct sluice_message *message, struct sluice_messag
     return SLUICE_OK;
 }
 
-sluice_status sluice_wire_pack(const ProtobufCMessage *source, struct sluice_buf *payload,
-                               struct sluice_message *message, struct sluice_err *err)
+static sluice_status pack(const ProtobufCMessage *source, struct sluice_buf *payload,
+                          uint32_t hash_number, struct sluice_message *message,
+                          struct sluice_err *err)
 {
     if (payload && payload->len > MAX_PAYLOAD_BYTES)
         return sluice_fail(err, SLUICE_E_NO_MEMORY,
@@ -67,8 +70,22 @@ sluice_status sluice_wire_pack(const ProtobufCMessage *source, struct sluice_buf
     struct writer writer = {
         .base = {.append = append}, .payload = payload, .status = SLUICE_OK, .err = err};
     protobuf_c_message_pack_to_buffer(source, &writer.base);
+    if (writer.status == SLUICE_OK && hash_number)
+        writer.status = sluice_wire_put_hash(hash_number, &writer.part, err);
     if (writer.status == SLUICE_OK)
         writer.status = splice(message, &writer.part, err);
     sluice_message_clear(&writer.part);
     return writer.status;
+}
+
+sluice_status sluice_wire_pack(const ProtobufCMessage *source, struct sluice_buf *payload,
+                               struct sluice_message *message, struct sluice_err *err)
+{
+    return pack(source, payload, 0, message, err);
+}
+
+sluice_status sluice_wire_pack_hashed(const ProtobufCMessage *source, uint32_t hash_number,
+                                      struct sluice_message *message, struct sluice_err *err)
+{
+    return pack(source, NULL, hash_number, message, err);
 }

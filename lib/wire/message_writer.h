@@ -23,4 +23,10 @@ SLUICE_MUST_USE sluice_status sluice_wire_pack(const ProtobufCMessage *source,
                                                struct sluice_message *message,
                                                struct sluice_err *err);
 
+/* The same without a payload, and with the hash of the whole as its last field, `hash_number`. */
+SLUICE_MUST_USE sluice_status sluice_wire_pack_hashed(const ProtobufCMessage *source,
+                                                      uint32_t hash_number,
+                                                      struct sluice_message *message,
+                                                      struct sluice_err *err);
+
 #endif

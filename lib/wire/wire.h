@@ -21,6 +21,10 @@
  * unknown fields; more is SLUICE_E_CORRUPT too.  docs/PROTOCOL.md says what else
  * is refused, and what later versions may send.
  *
+ * What has a hash and does not fit it was damaged on its way: SLUICE_E_IO, worth asking again.
+ * HelloReply, ListSamplesReply and FetchRequest have theirs checked here; a FetchReply and its
+ * samples are checked by two functions below.
+ *
  * `put` appends to *message (start from {0}); if it fails (SLUICE_E_NO_MEMORY)
  * *message is as it was.  Strings to put may be NULL for "", those got never
  * are.  What is not UTF-8 in a path, a class name or an error text is put as '?',
@@ -60,6 +64,7 @@ struct sluice_wire_hello {
     uint64_t max_image_pixels, max_file_bytes;
     uint32_t forms; /* bit (1 << enum sluice_form) */
     bool has_jpeg_index;
+    bool has_hashes; /* this reply too, and what else the server sends */
 };
 void sluice_wire_hello_clear(struct sluice_wire_hello *hello);
 
@@ -93,19 +98,22 @@ struct sluice_wire_sample_info {
 struct sluice_wire_list {
     char **classes; /* first message only; owned */
     size_t num_classes;
-    char dataset_id[33];                     /* first message only */
-    uint64_t num_samples;                    /* first message only */
+    char dataset_id[33];  /* first message only */
+    uint64_t num_samples; /* of the whole subset; first message only */
+    uint64_t first_row;   /* samples[0]; 0 from a server without hashes */
+    bool has_hash;
     struct sluice_wire_sample_info *samples; /* owned */
     size_t num_samples_here;
 };
 void sluice_wire_list_clear(struct sluice_wire_list *list);
 
-SLUICE_MUST_USE sluice_status sluice_wire_put_list_request(const char *subset,
+SLUICE_MUST_USE sluice_status sluice_wire_put_list_request(const char *subset, uint64_t first_row,
                                                            struct sluice_message *message,
                                                            struct sluice_err *err);
 /* *subset is a new string. */
 SLUICE_MUST_USE sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
-                                                           char **subset, struct sluice_err *err);
+                                                           char **subset, uint64_t *first_row,
+                                                           struct sluice_err *err);
 SLUICE_MUST_USE sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
                                                          struct sluice_message *message,
                                                          struct sluice_err *err);
@@ -159,8 +167,19 @@ struct sluice_wire_sample_reply {
     uint32_t queue_us, cpu_us, disk_us, backlog_us, work_us, disk_busy_us, read_bytes;
     struct sluice_buf *payload;   /* to put: one reference; NULL unless status is OK */
     struct sluice_cursor arrived; /* got: the payload's bytes in the message; none unless OK */
+    uint64_t hash;                /* sluice_wire_seal_sample_reply() */
+    struct sluice_cursor hashed;  /* got: what sluice_wire_sample_reply_is_whole() reads */
 };
 void sluice_wire_sample_reply_clear(struct sluice_wire_sample_reply *reply);
+
+/* Sets the hash of a reply that is complete, by reading its payload: best while a cache holds it.
+ * `key` is the request's, as it was understood. */
+void sluice_wire_seal_sample_reply(struct sluice_wire_sample_reply *reply,
+                                   const struct sluice_draw_key *key);
+/* Of a reply that was got, while its message lives: whether it has the payload with which it was
+ * sealed, and that for `key`.  Its other fields are the FetchReply's to check. */
+bool sluice_wire_sample_reply_is_whole(const struct sluice_wire_sample_reply *reply,
+                                       const struct sluice_draw_key *key);
 
 /* Appends one sample to a FetchReply under construction.  The payload travels by
  * reference: the message takes a reference of its own. */
@@ -173,10 +192,14 @@ struct sluice_wire_load {
     double cpu_price;     /* of a storage core: seconds of a million samples; finite, >= 0 */
     double prep_cores;    /* that preprocessing may use; finite, >= 0; 0: not said */
 };
-/* Appends it; at most once per message. */
+/* Appends it and the message's hash, behind the samples; once per message. */
 SLUICE_MUST_USE sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
                                                    struct sluice_message *message,
                                                    struct sluice_err *err);
+
+/* Whether all of a FetchReply but its samples' payloads is as put_load() ended it.  One from a
+ * server without hashes is not. */
+bool sluice_wire_fetch_reply_is_whole(const struct sluice_message *message);
 
 /* Walks a FetchReply and calls on_sample for each sample, in order.  A payload stays in the message
  * (reply->arrived) and lives as long as it.  A payload above max_payload_bytes and a truncated

@@ -1,6 +1,7 @@
 #include "wire/message_reader.h"
 #include "wire/message_writer.h"
 #include "wire/wire.h"
+#include "wire/wire_fields.h"
 #include "wire/wire_internal.h"
 
 #include <assert.h>
@@ -9,32 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Numbers of the fields in protos/offload.proto that are read by hand. */
-enum {
-    FETCH_REPLY_SAMPLES = 1,
-    FETCH_REPLY_QUEUE_DEPTH = 2,
-    FETCH_REPLY_CPU_PRICE = 3,
-    FETCH_REPLY_PREP_CORES = 4,
-};
-enum {
-    SAMPLE_REPLY_REQUEST_ID = 1,
-    SAMPLE_REPLY_STATUS = 2,
-    SAMPLE_REPLY_ERROR = 3,
-    SAMPLE_REPLY_OPS_DONE = 4,
-    SAMPLE_REPLY_FORM = 5,
-    SAMPLE_REPLY_WIDTH = 6,
-    SAMPLE_REPLY_HEIGHT = 7,
-    SAMPLE_REPLY_CHANNELS = 8,
-    SAMPLE_REPLY_QUEUE_US = 9,
-    SAMPLE_REPLY_CPU_US = 10,
-    SAMPLE_REPLY_DISK_US = 11,
-    SAMPLE_REPLY_BACKLOG_US = 12,
-    SAMPLE_REPLY_WORK_US = 13,
-    SAMPLE_REPLY_DISK_BUSY_US = 14,
-    SAMPLE_REPLY_PAYLOAD = 15,
-    SAMPLE_REPLY_READ_BYTES = 16,
-};
 
 /* --- requests --- */
 
@@ -79,7 +54,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
         wire.grant_bytes = request->grant_bytes;
         assert(request->cpu_worth >= 0 && isfinite(request->cpu_worth));
         wire.cpu_worth = request->cpu_worth;
-        status = sluice_wire_pack(&wire.base, NULL, message, err);
+        status = sluice_wire_pack_hashed(&wire.base, FETCH_REQUEST_HASH, message, err);
     } else {
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a request of %zu samples",
                              num_samples);
@@ -132,6 +107,8 @@ sluice_status sluice_wire_get_fetch_request(const struct sluice_message *message
                                             struct sluice_wire_fetch_request *request,
                                             struct sluice_err *err)
 {
+    if (sluice_wire_check_hash(FETCH_REQUEST_HASH, message) == SLUICE_WIRE_HASH_WRONG)
+        return sluice_wire_damaged("FetchRequest", err);
     ProtobufCMessage *unpacked;
     sluice_status status =
         sluice_wire_unpack(&sluice__v1__fetch_request__descriptor, message, &unpacked, err);
@@ -179,6 +156,7 @@ sluice_status sluice_wire_put_sample_reply(const struct sluice_wire_sample_reply
     sample.work_us = reply->work_us;
     sample.disk_busy_us = reply->disk_busy_us;
     sample.read_bytes = reply->read_bytes;
+    sample.hash = reply->hash;
     if (reply->payload)
         sample.payload =
             (ProtobufCBinaryData){.len = reply->payload->len, .data = reply->payload->data};
@@ -201,7 +179,11 @@ sluice_status sluice_wire_put_load(const struct sluice_wire_load *load,
     wire.queue_depth = load->queue_depth;
     wire.cpu_price = load->cpu_price;
     wire.prep_cores = load->prep_cores;
-    return sluice_wire_pack(&wire.base, NULL, message, err);
+    uint8_t tail[64]; /* a uint32, two doubles and their tags, and the hash: at most 33 bytes */
+    assert(protobuf_c_message_get_packed_size(&wire.base) + SLUICE_WIRE_HASH_BYTES <= sizeof(tail));
+    const size_t len = protobuf_c_message_pack(&wire.base, tail);
+    sluice_wire_put_fetch_reply_hash(message, tail, len, tail + len);
+    return sluice_message_append_copy(message, tail, len + SLUICE_WIRE_HASH_BYTES, err);
 }
 
 /* Reads a string of any length and keeps as much as fits. */
@@ -243,6 +225,9 @@ static bool parse_field(const struct sluice_wire_field *field, struct parsed *pa
     case SAMPLE_REPLY_PAYLOAD:
         parsed->payload = field->data;
         return field->type == SLUICE_WIRE_BYTES;
+    case SAMPLE_REPLY_HASH:
+        reply->hash = field->value;
+        return field->type == SLUICE_WIRE_64BIT;
     case SAMPLE_REPLY_REQUEST_ID:
         wide = &reply->request_id;
         break;
@@ -324,6 +309,7 @@ static sluice_status get_sample_reply(struct sluice_cursor cursor, size_t max_pa
                  (int64_t)parsed.form);
     }
 
+    reply->hashed = parsed.payload;
     if (reply->status == SLUICE_OK) {
         /* An empty payload is not on the wire at all: parsed.payload is one of no bytes then. */
         reply->arrived = parsed.payload;

@@ -1,6 +1,7 @@
 #include "wire/message_reader.h"
 #include "wire/message_writer.h"
 #include "wire/wire.h"
+#include "wire/wire_fields.h"
 #include "wire/wire_internal.h"
 
 #include <math.h>
@@ -75,17 +76,21 @@ sluice_status sluice_wire_put_hello_reply(const struct sluice_wire_hello *hello,
     wire.max_image_pixels = hello->max_image_pixels;
     wire.max_file_bytes = hello->max_file_bytes;
     wire.has_jpeg_index = hello->has_jpeg_index;
+    wire.has_hashes = hello->has_hashes;
     wire.forms = forms;
     for (unsigned form = 0; form < SLUICE_NUM_FORMS; form++) {
         if (hello->forms & (1u << form))
             forms[wire.n_forms++] = (Sluice__V1__Form)form;
     }
+    if (hello->has_hashes)
+        return sluice_wire_pack_hashed(&wire.base, HELLO_REPLY_HASH, message, err);
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
 sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
                                           struct sluice_wire_hello *hello, struct sluice_err *err)
 {
+    const enum sluice_wire_hash hash = sluice_wire_check_hash(HELLO_REPLY_HASH, message);
     ProtobufCMessage *unpacked;
     sluice_status status =
         sluice_wire_unpack(&sluice__v1__hello_reply__descriptor, message, &unpacked, err);
@@ -102,6 +107,7 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
         .max_image_pixels = wire->max_image_pixels,
         .max_file_bytes = wire->max_file_bytes,
         .has_jpeg_index = wire->has_jpeg_index,
+        .has_hashes = wire->has_hashes,
     };
     for (size_t i = 0; i < wire->n_forms; i++) {
         /* A newer server may offer forms that we never ask for. */
@@ -109,7 +115,10 @@ sluice_status sluice_wire_get_hello_reply(const struct sluice_message *message,
             got.forms |= 1u << wire->forms[i];
     }
     status = SLUICE_OK;
-    if (!(got.prep_cores >= 0 && isfinite(got.prep_cores)))
+    /* Either both or none: whichever of them one flipped bit hits, the other is still there. */
+    if (hash == SLUICE_WIRE_HASH_WRONG || got.has_hashes != (hash == SLUICE_WIRE_HASH_RIGHT))
+        status = sluice_wire_damaged("HelloReply", err);
+    else if (!(got.prep_cores >= 0 && isfinite(got.prep_cores)))
         status =
             sluice_fail(err, SLUICE_E_CORRUPT, "a HelloReply with a number of cores that is none");
     if (status == SLUICE_OK)

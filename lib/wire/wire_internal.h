@@ -2,11 +2,13 @@
 #define SLUICE_WIRE_WIRE_INTERNAL_H
 
 #include "base/error.h"
+#include "base/message.h"
 
 #include "offload.pb-c.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What the parts of lib/wire share.  Private to it.
  *
@@ -37,5 +39,27 @@ SLUICE_MUST_USE sluice_status sluice_wire_copy_string(const char *text, char **o
 /* Empty, or 32 lower-case hex digits. */
 SLUICE_MUST_USE sluice_status sluice_wire_copy_dataset_id(const char *text, char out[33],
                                                           struct sluice_err *err);
+
+/* --- wire_hash.c: the hash that a message ends with (docs/PROTOCOL.md) --- */
+
+#define SLUICE_WIRE_HASH_BYTES 9 /* tag and value */
+
+/* Appends it as field `number`. */
+SLUICE_MUST_USE sluice_status sluice_wire_put_hash(uint32_t number, struct sluice_message *message,
+                                                   struct sluice_err *err);
+
+enum sluice_wire_hash {
+    SLUICE_WIRE_HASH_NONE,  /* no such field in what could be read */
+    SLUICE_WIRE_HASH_RIGHT, /* it is the last one, and what the bytes before it give */
+    SLUICE_WIRE_HASH_WRONG,
+};
+enum sluice_wire_hash sluice_wire_check_hash(uint32_t number, const struct sluice_message *message);
+
+/* What a `get` returns for a message whose hash is wrong: SLUICE_E_IO. */
+SLUICE_MUST_USE sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err);
+
+/* The field for a FetchReply, whose hash leaves payloads out: samples, and behind them `tail`. */
+void sluice_wire_put_fetch_reply_hash(const struct sluice_message *samples, const uint8_t *tail,
+                                      size_t len, uint8_t field[SLUICE_WIRE_HASH_BYTES]);
 
 #endif

@@ -1,6 +1,7 @@
 #include "wire/message_reader.h"
 #include "wire/message_writer.h"
 #include "wire/wire.h"
+#include "wire/wire_fields.h"
 #include "wire/wire_internal.h"
 
 #include <stdlib.h>
@@ -17,16 +18,17 @@ void sluice_wire_list_clear(struct sluice_wire_list *list)
     *list = (struct sluice_wire_list){0};
 }
 
-sluice_status sluice_wire_put_list_request(const char *subset, struct sluice_message *message,
-                                           struct sluice_err *err)
+sluice_status sluice_wire_put_list_request(const char *subset, uint64_t first_row,
+                                           struct sluice_message *message, struct sluice_err *err)
 {
     Sluice__V1__ListSamplesRequest wire = SLUICE__V1__LIST_SAMPLES_REQUEST__INIT;
     wire.subset = (char *)subset;
+    wire.first_row = first_row;
     return sluice_wire_pack(&wire.base, NULL, message, err);
 }
 
 sluice_status sluice_wire_get_list_request(const struct sluice_message *message, char **subset,
-                                           struct sluice_err *err)
+                                           uint64_t *first_row, struct sluice_err *err)
 {
     ProtobufCMessage *unpacked;
     sluice_status status =
@@ -35,6 +37,8 @@ sluice_status sluice_wire_get_list_request(const struct sluice_message *message,
         return status;
     const Sluice__V1__ListSamplesRequest *wire = (const Sluice__V1__ListSamplesRequest *)unpacked;
     status = sluice_wire_copy_string(wire->subset, subset, err);
+    if (status == SLUICE_OK)
+        *first_row = wire->first_row;
     protobuf_c_message_free_unpacked(unpacked, NULL);
     return status;
 }
@@ -114,7 +118,10 @@ sluice_status sluice_wire_put_list_reply(const struct sluice_wire_list *list,
     wire.num_samples = list->num_samples;
     wire.n_samples = list->num_samples_here;
     wire.samples = rows.samples;
-    const sluice_status status = sluice_wire_pack(&wire.base, NULL, message, err);
+    wire.first_row = list->first_row;
+    const sluice_status status =
+        list->has_hash ? sluice_wire_pack_hashed(&wire.base, LIST_REPLY_HASH, message, err)
+                       : sluice_wire_pack(&wire.base, NULL, message, err);
     rows_clear(&rows);
     return status;
 }
@@ -148,6 +155,7 @@ static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
     if (status != SLUICE_OK)
         return status;
     got->num_samples = wire->num_samples;
+    got->first_row = wire->first_row;
     got->classes = calloc(wire->n_classes + 1, sizeof(*got->classes));
     got->samples = calloc(wire->n_samples + 1, sizeof(*got->samples));
     if (!got->classes || !got->samples)
@@ -171,12 +179,15 @@ static sluice_status get_list(const Sluice__V1__ListSamplesReply *wire,
 sluice_status sluice_wire_get_list_reply(const struct sluice_message *message,
                                          struct sluice_wire_list *list, struct sluice_err *err)
 {
+    const enum sluice_wire_hash hash = sluice_wire_check_hash(LIST_REPLY_HASH, message);
+    if (hash == SLUICE_WIRE_HASH_WRONG)
+        return sluice_wire_damaged("ListSamplesReply", err);
     ProtobufCMessage *unpacked;
     sluice_status status =
         sluice_wire_unpack(&sluice__v1__list_samples_reply__descriptor, message, &unpacked, err);
     if (status != SLUICE_OK)
         return status;
-    struct sluice_wire_list got = {0};
+    struct sluice_wire_list got = {.has_hash = hash == SLUICE_WIRE_HASH_RIGHT};
     status = get_list((const Sluice__V1__ListSamplesReply *)unpacked, &got, err);
     protobuf_c_message_free_unpacked(unpacked, NULL);
     if (status == SLUICE_OK)

@@ -17,6 +17,7 @@ static void list(const struct sluice_message *message)
     FUZZ_CHECK(sluice_wire_put_list_reply(&got, &put, NULL) == SLUICE_OK);
     FUZZ_CHECK(sluice_wire_get_list_reply(&put, &again, NULL) == SLUICE_OK);
     FUZZ_CHECK(again.num_classes == got.num_classes);
+    FUZZ_CHECK(again.has_hash == got.has_hash);
     FUZZ_CHECK(again.num_samples_here == got.num_samples_here);
     for (size_t i = 0; i < got.num_samples_here; i++) {
         FUZZ_CHECK(got.samples[i].path[0] != 0);

@@ -38,6 +38,7 @@ static void keep(void *ctx, const struct sluice_wire_sample_reply *reply)
 static void check(void *ctx, const struct sluice_wire_sample_reply *got)
 {
     ++*(unsigned *)ctx;
+    (void)sluice_wire_sample_reply_is_whole(got, &(struct sluice_draw_key){.seed = 1});
     struct sluice_wire_sample_reply kept = gathered(got);
     const struct sluice_wire_sample_reply *reply = &kept;
     FUZZ_CHECK(!reply->payload || reply->payload->len <= MAX_PAYLOAD);
@@ -67,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sluice_message message = fuzz_message(data, size);
     unsigned count = 0;
+    (void)sluice_wire_fetch_reply_is_whole(&message);
     struct sluice_wire_load load = {0};
     struct sluice_err err = {0};
     const sluice_status status =

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int accept4(int listener, struct sockaddr *address, socklen_t *len, int flags)
+int accept4(int fd, struct sockaddr *addr, socklen_t *addr_len, int flags)
 {
     int (*next)(int, struct sockaddr *, socklen_t *, int);
     void *found = dlsym(RTLD_NEXT, "accept4");
@@ -16,5 +16,5 @@ int accept4(int listener, struct sockaddr *address, socklen_t *len, int flags)
         errno = (int)strtol(error, NULL, 10);
         return -1;
     }
-    return next(listener, address, len, flags);
+    return next(fd, addr, addr_len, flags);
 }

@@ -566,7 +566,8 @@ static void ask(struct sim *s, struct client *c, unsigned chosen, bool is_alone)
     c->under_way.bytes += c->expected.bytes;
     c->under_way.compute_s += c->expected.compute_s;
     sluice_cpu_market_asked(&c->market, ns_of(s->now_s));
-    sluice_cpu_market_hear_worth(&c->market, sluice_controller_storage_worth(c->plan));
+    const double worth = sluice_controller_storage_worth(c->plan);
+    sluice_cpu_market_hear_worth(&c->market, c->node.lie ? c->node.lie(s->now_s, worth) : worth);
     *item = (struct item){
         .client = (int)(c - s->clients),
         .expected = c->expected,
@@ -644,7 +645,7 @@ static void look(struct sim *s)
     double waiting_s = 0;
     for (int j = 0; j < s->scenario.num_clients; j++) {
         const struct client *c = &s->clients[j];
-        if (!c->node.is_greedy)
+        if (c->market.is_priced)
             waiting_s += (double)c->flow.share.depth * (double)c->flow.expected_ns * 1e-9;
     }
     s->market.num_workers = (unsigned)s->workers;
@@ -742,8 +743,8 @@ static void make_client(struct sim *s, int j)
     c->link_noise = 1;
     sluice_flow_init(&c->flow, &c->host);
     sluice_cpu_market_join(&s->market, &c->market);
-    if (!c->node.is_greedy)
-        sluice_cpu_market_follow(&s->market, &c->market, 0);
+    if (!c->node.is_greedy || c->node.lie)
+        sluice_cpu_market_follow(&s->market, &c->market);
     c->link.num_servers = 1;
     c->link.end = &c->link.first;
     c->compute.num_servers = (int)fmax(1, floor(c->node.compute_cores));

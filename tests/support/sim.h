@@ -30,6 +30,9 @@ struct sim_phase {
 struct sim_client {
     double link_bytes_per_s, compute_cores;
     bool is_greedy; /* asks for pixels, always, and follows no price */
+    /* Says that it follows the price, and says this of what a core is worth to it.  NULL: the
+     * truth, or if it is greedy nothing. */
+    double (*lie)(double now_s, double truth);
 };
 
 struct sim_scenario {

@@ -27,7 +27,7 @@ class SelfCheck(unittest.TestCase):
 
     def test_a_deaf_server_ends(self):
         # EINVAL is what a listener says that was shut down: gRPC gives it up.
-        with self.start("deaf", errno.EINVAL, "--self-check", 0.2) as server:
+        with self.start("deaf", errno.EINVAL, "--self-check", 0.1) as server:
             self.assertTrue(server.serves())
             self.switch.touch()
             self.knock(server)
@@ -53,7 +53,7 @@ class SelfCheck(unittest.TestCase):
             refused = http2.Connection(server.address, "127.0.0.4")
             refused.wait_for_end()
             with self.assertRaises(subprocess.TimeoutExpired):  # it would end within 0.6 s
-                server.process.wait(timeout=1.5)
+                server.process.wait(timeout=1)
             self.assertTrue(guests[1].is_serving())
             self.assertNotIn("does not answer itself", server.log())
             for guest in (refused, *guests):

@@ -72,7 +72,7 @@ class ServerEnd(unittest.TestCase):
         self.assertIn("uptime_s", stats)
 
     def test_reads_that_hang(self):
-        for _ in range(torture.rounds(2, 50)):
+        for _ in range(torture.rounds(3, 50)):
             self.cut_off("call=read,path=.jpg,do=hang")
 
     def test_work_that_takes_too_long(self):

@@ -97,6 +97,27 @@ static void streamed_in_any_pieces_equals_one_shot(void)
     free(data);
 }
 
+static void hash64_in_pieces_equals_one_shot(void)
+{
+    enum { LEN = 5000 };
+    uint8_t data[LEN];
+    fill_sanity_buffer(data, LEN);
+    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 1, 0, 0);
+    for (int round = 0; round < 50; round++) {
+        const size_t len = sluice_rng_below(&rng, LEN + 1);
+        struct sluice_hasher64 hasher;
+        sluice_hasher64_init(&hasher);
+        CU_ASSERT_EQUAL(sluice_hasher64_digest(&hasher), sluice_hash64("", 0));
+        for (size_t at = 0; at < len;) {
+            size_t piece = sluice_rng_below(&rng, round % 2 ? 1000 : 70);
+            piece = piece < len - at ? piece : len - at;
+            sluice_hasher64_update(&hasher, data + at, piece);
+            at += piece;
+        }
+        CU_ASSERT_EQUAL(sluice_hasher64_digest(&hasher), sluice_hash64(data, len));
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -104,6 +125,7 @@ int main(void)
         SLUICE_TEST(hash128_hex_is_what_xxhsum_prints),
         SLUICE_TEST(bytes_are_the_hex_digits),
         SLUICE_TEST(streamed_in_any_pieces_equals_one_shot),
+        SLUICE_TEST(hash64_in_pieces_equals_one_shot),
     };
     return sluice_test_run("hash", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -296,6 +296,32 @@ static void cursors_read_any_segmentation_as_if_it_were_flat(void)
     }
 }
 
+static void next_gives_every_byte_once_where_it_lies(void)
+{
+    struct sluice_message message = {0};
+    int releases = 0;
+    static const uint8_t a[] = "abc", b[] = "defgh";
+    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, a, 3, count_release, &releases, NULL),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, b, 0, count_release, &releases, NULL),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_message_append_ref(&message, b, 5, count_release, &releases, NULL),
+                    SLUICE_OK);
+    struct sluice_cursor cursor = sluice_cursor_init(&message), part;
+    CU_ASSERT_TRUE(sluice_cursor_skip(&cursor, 1));
+    CU_ASSERT_TRUE(sluice_cursor_sub(&cursor, 4, &part));
+    const uint8_t *data = NULL;
+    CU_ASSERT_EQUAL(sluice_cursor_next(&part, &data), 2);
+    CU_ASSERT_PTR_EQUAL(data, a + 1);
+    CU_ASSERT_EQUAL(sluice_cursor_next(&part, &data), 2); /* past the empty segment */
+    CU_ASSERT_PTR_EQUAL(data, b);
+    CU_ASSERT_EQUAL(sluice_cursor_next(&part, &data), 0);
+    CU_ASSERT_EQUAL(sluice_cursor_left(&part), 0);
+    CU_ASSERT_EQUAL(sluice_cursor_next(&cursor, &data), 3);
+    CU_ASSERT_PTR_EQUAL(data, b + 2);
+    sluice_message_clear(&message);
+}
+
 static void varints_have_at_most_ten_bytes_and_64_bits(void)
 {
     static const struct {
@@ -400,6 +426,7 @@ int main(void)
         SLUICE_TEST(a_buf_gets_a_reference_of_the_messages_own),
         SLUICE_TEST(a_failed_append_leaves_message_and_owner),
         SLUICE_TEST(cursors_read_any_segmentation_as_if_it_were_flat),
+        SLUICE_TEST(next_gives_every_byte_once_where_it_lies),
         SLUICE_TEST(varints_have_at_most_ten_bytes_and_64_bits),
         SLUICE_TEST(gathers_what_lies_apart),
         SLUICE_TEST(a_failed_gather_leaves_the_cursor),

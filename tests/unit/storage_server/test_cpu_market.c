@@ -27,7 +27,7 @@ static void begin(unsigned num_workers)
 
 static void follow(struct sluice_cpu_market_client *client, double worth)
 {
-    sluice_cpu_market_follow(&market, client, 0);
+    sluice_cpu_market_follow(&market, client);
     sluice_cpu_market_hear_worth(client, worth);
 }
 
@@ -64,7 +64,7 @@ static void the_price_is_of_those_who_follow_it_and_ask(void)
     sluice_cpu_market_asked(&other, BEGIN + MS);
     CU_ASSERT_EQUAL(update(BEGIN + 50 * MS), 0); /* the other does not follow */
     CU_ASSERT_EQUAL(market.num_followers, 1);
-    sluice_cpu_market_follow(&market, &other, 0);
+    sluice_cpu_market_follow(&market, &other);
     /* The mean of 2 and 8, and less, by half at most, as nothing waits. */
     const double price = update(BEGIN + 100 * MS);
     CU_ASSERT_EQUAL(market.num_followers, 2);
@@ -116,7 +116,7 @@ static void the_worth_counts_by_what_a_client_used_of_late(void)
 static void the_worth_is_searched_for_while_a_client_has_not_told_it(void)
 {
     begin(1);
-    sluice_cpu_market_follow(&market, &one, 0);
+    sluice_cpu_market_follow(&market, &one);
     sluice_cpu_market_leave(&market, &other);
     sluice_cpu_market_queued(&market, &one, BEGIN); /* one more than are ever taken */
     double price = 0;
@@ -156,8 +156,8 @@ static void jobs_that_wait_when_a_client_begins_to_follow_count(void)
     sluice_cpu_market_queued(&market, &one, BEGIN);
     update(BEGIN + 50 * MS);
     CU_ASSERT(market.was_empty);
-    sluice_cpu_market_follow(&market, &one, 2);
-    sluice_cpu_market_follow(&market, &one, 2); /* they count once */
+    sluice_cpu_market_follow(&market, &one);
+    sluice_cpu_market_follow(&market, &one); /* they count once */
     update(BEGIN + 100 * MS);
     CU_ASSERT_FALSE(market.was_empty);
     sluice_cpu_market_started(&market, &one, BEGIN + 110 * MS);
@@ -182,6 +182,68 @@ static void jobs_that_began_before_their_client_followed_are_of_others(void)
     CU_ASSERT_EQUAL(market.at_work[false].ns, 20 * MS);
     CU_ASSERT_EQUAL(market.at_work[true].ns, 20 * MS);
     CU_ASSERT_DOUBLE_EQUAL(one.used_s, 0.015, 1e-12);
+}
+
+/* Runs a job of each client in every 100 ms until `until`, and updates the price. */
+static void keep_busy(struct sluice_cpu_market_client *clients[], int count, uint64_t from,
+                      uint64_t until)
+{
+    for (uint64_t now = from; now < until; now += 100 * MS) {
+        for (int j = 0; j < count; j++) {
+            sluice_cpu_market_queued(&market, clients[j], now);
+            sluice_cpu_market_started(&market, clients[j], now);
+            sluice_cpu_market_done(&market, clients[j], now + 50 * MS, 40 * MS);
+        }
+        update(now + 60 * MS);
+    }
+}
+
+static void who_says_what_is_incredible_for_long_moves_no_price(void)
+{
+    static const double lies[] = {1e300, 1e-300, 3000, 0.1};
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        struct sluice_cpu_market_client third = {0};
+        struct sluice_cpu_market_client *all[] = {&one, &other, &third};
+        begin(3);
+        sluice_cpu_market_join(&market, &third);
+        follow(&one, 100);
+        follow(&other, 110);
+        follow(&third, lies[i]);
+        keep_busy(all, 3, BEGIN, BEGIN + 3 * S);
+        CU_ASSERT(one.is_priced && other.is_priced);
+        CU_ASSERT_FALSE(third.is_priced);
+        CU_ASSERT_EQUAL(market.num_followers, 2);
+        /* The price is within the level's reach of what the others say. */
+        CU_ASSERT(market.price.worth > 99 && market.price.worth < 111);
+
+        /* Jobs that wait while it changes sides are counted right. */
+        sluice_cpu_market_queued(&market, &third, BEGIN + 3 * S);
+        CU_ASSERT_EQUAL(market.num_waiting, 0);
+        sluice_cpu_market_hear_worth(&third, 90);
+        keep_busy(all, 2, BEGIN + 3 * S + 100 * MS, BEGIN + 14 * S);
+        sluice_cpu_market_asked(&third, BEGIN + 14 * S);
+        update(BEGIN + 14 * S + 100 * MS);
+        CU_ASSERT(third.is_priced); /* it has come to its senses */
+        CU_ASSERT_EQUAL(market.num_waiting, 1);
+        CU_ASSERT_EQUAL(market.num_followers, 3);
+        sluice_cpu_market_withdrawn(&market, &third);
+        CU_ASSERT_EQUAL(market.num_waiting, 0);
+        sluice_cpu_market_leave(&market, &third);
+    }
+}
+
+static void a_client_that_hardly_uses_the_cores_may_say_anything(void)
+{
+    begin(2);
+    struct sluice_cpu_market_client *busy[] = {&one};
+    follow(&one, 100);
+    follow(&other, 100);
+    for (uint64_t now = BEGIN; now < BEGIN + 5 * S; now += 100 * MS) {
+        sluice_cpu_market_hear_worth(&other, now / (100 * MS) % 2 ? 1e6 : 1e-6);
+        sluice_cpu_market_asked(&other, now);
+        keep_busy(busy, 1, now, now + 100 * MS);
+    }
+    CU_ASSERT(other.is_priced);
 }
 
 /* --- against sums over every job there was --- */
@@ -318,7 +380,7 @@ static void the_accounts_are_the_sums_over_all_jobs(void)
         sluice_cpu_market_join(&market, &clients[j]);
         sluice_cpu_market_hear_worth(&clients[j], worths[j]);
         if (j % 2 == 0)
-            sluice_cpu_market_follow(&market, &clients[j], 0);
+            sluice_cpu_market_follow(&market, &clients[j]);
     }
     struct sluice_cpu_price price = sluice_cpu_price_init(BEGIN);
     unsigned num_above_0 = 0;
@@ -348,6 +410,8 @@ int main(void)
         SLUICE_TEST(jobs_that_wait_when_a_client_begins_to_follow_count),
         SLUICE_TEST(jobs_that_began_before_their_client_followed_are_of_others),
         SLUICE_TEST(the_accounts_are_the_sums_over_all_jobs),
+        SLUICE_TEST(who_says_what_is_incredible_for_long_moves_no_price),
+        SLUICE_TEST(a_client_that_hardly_uses_the_cores_may_say_anything),
     };
     return sluice_test_run("cpu_market", tests, SLUICE_TEST_COUNT(tests));
 }

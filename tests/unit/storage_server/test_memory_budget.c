@@ -177,6 +177,7 @@ struct stream {
     struct sluice_memory_holder *holder;
     pthread_t thread;
     unsigned index;
+    uint64_t seed;
 };
 
 static atomic_long sum_taken, most_taken;
@@ -184,7 +185,7 @@ static atomic_long sum_taken, most_taken;
 static void *stream_main(void *ctx)
 {
     struct stream *s = ctx;
-    struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), s->index, 0, 0);
+    struct sluice_rng rng = sluice_rng_init(s->seed, s->index, 0, 0);
     char name[8];
     snprintf(name, sizeof(name), "%u", s->index % 3);
     sem_init(&s->waiting.called, 0, 0);
@@ -228,6 +229,7 @@ static void threads_never_hold_more_than_the_budget_and_all_get_their_turn(void)
     for (unsigned i = 0; i < NUM_THREADS; i++) {
         streams[i].budget = budget;
         streams[i].index = i;
+        streams[i].seed = sluice_test_seed();
         CU_ASSERT_EQUAL_FATAL(pthread_create(&streams[i].thread, NULL, stream_main, &streams[i]),
                               0);
     }

@@ -83,14 +83,20 @@ static void hello_tells_limits_and_compares_pipeline_and_data(void)
 }
 
 /* Lists `subset` into `list`, one message after the other. */
-static enum sluice_rpc_code list(struct fixture *f, const char *subset, struct client **client)
+static enum sluice_rpc_code list_from(struct fixture *f, const char *subset, uint64_t first_row,
+                                      struct client **client)
 {
     struct sluice_message request = {0};
-    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, &request, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_wire_put_list_request(subset, first_row, &request, NULL), SLUICE_OK);
     *client = client_open(f, SLUICE_METHOD_LIST_SAMPLES);
     client_send(*client, &request);
     client_half_close(*client);
     return client_await_done(*client, NULL);
+}
+
+static enum sluice_rpc_code list(struct fixture *f, const char *subset, struct client **client)
+{
+    return list_from(f, subset, 0, client);
 }
 
 static void lists_every_sample_once_in_order(void)
@@ -133,6 +139,32 @@ static void lists_every_sample_once_in_order(void)
     client_close(client);
 
     CU_ASSERT_EQUAL(list(&f, "test", &client), SLUICE_RPC_INVALID_ARGUMENT);
+    client_close(client);
+    fixture_end(&f);
+}
+
+static void lists_from_any_row(void)
+{
+    struct fixture f = fixture_init();
+    fixture_start(&f);
+    struct client *client;
+    for (unsigned row = 0; row <= NUM_IMAGES; row++) {
+        CU_ASSERT_EQUAL(list_from(&f, "", row, &client), SLUICE_RPC_OK);
+        struct sluice_wire_list got = {0};
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(client_message(client, 0), &got, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_TRUE(got.has_hash);
+        CU_ASSERT_EQUAL(got.first_row, row);
+        CU_ASSERT_EQUAL(got.num_samples, NUM_IMAGES); /* of all, wherever it begins */
+        CU_ASSERT_EQUAL(got.num_classes, 2);
+        CU_ASSERT_EQUAL(strlen(got.dataset_id), 32);
+        CU_ASSERT_EQUAL_FATAL(got.num_samples_here, NUM_IMAGES - row);
+        for (unsigned i = 0; i < got.num_samples_here; i++)
+            CU_ASSERT_EQUAL(got.samples[i].sample_id, row + i);
+        sluice_wire_list_clear(&got);
+        client_close(client);
+    }
+    CU_ASSERT_EQUAL(list_from(&f, "", NUM_IMAGES + 1, &client), SLUICE_RPC_OUT_OF_RANGE);
     client_close(client);
     fixture_end(&f);
 }
@@ -219,6 +251,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(hello_tells_limits_and_compares_pipeline_and_data),
         SLUICE_TEST(lists_every_sample_once_in_order),
+        SLUICE_TEST(lists_from_any_row),
         SLUICE_TEST(a_probe_sends_what_it_was_asked_for),
         SLUICE_TEST(a_request_that_is_none_is_refused),
     };

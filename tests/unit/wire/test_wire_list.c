@@ -13,7 +13,9 @@ static struct sluice_wire_list random_list(void)
         .num_classes = random_u32() % 20,
         .num_samples = random_u64(),
         .num_samples_here = random_u32() % 100,
+        .has_hash = random_bool(),
     };
+    list.first_row = list.has_hash ? random_u64() : 0;
     random_dataset_id(list.dataset_id);
     list.classes = calloc(list.num_classes + 1, sizeof(*list.classes));
     list.samples = calloc(list.num_samples_here + 1, sizeof(*list.samples));
@@ -50,6 +52,8 @@ static void what_is_put_is_what_is_got(void)
         CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_reply(&message, &got, NULL), SLUICE_OK);
         CU_ASSERT_STRING_EQUAL(got.dataset_id, list.dataset_id);
         CU_ASSERT_EQUAL(got.num_samples, list.num_samples);
+        CU_ASSERT_EQUAL(got.first_row, list.first_row);
+        CU_ASSERT_EQUAL(got.has_hash, list.has_hash);
         CU_ASSERT_EQUAL_FATAL(got.num_classes, list.num_classes);
         for (size_t k = 0; k < got.num_classes; k++)
             CU_ASSERT_STRING_EQUAL(got.classes[k], list.classes[k]);
@@ -94,9 +98,13 @@ static void subsets_come_back_as_they_were_put(void)
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(subsets); i++) {
         struct sluice_message message = {0};
         char *got = NULL;
-        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], &message, NULL), SLUICE_OK);
+        uint64_t first_row = 0, wanted = random_u64();
+        CU_ASSERT_EQUAL(sluice_wire_put_list_request(subsets[i], wanted, &message, NULL),
+                        SLUICE_OK);
         message_recut(&message);
-        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_request(&message, &got, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_wire_get_list_request(&message, &got, &first_row, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL(first_row, wanted);
         CU_ASSERT_STRING_EQUAL(got, subsets[i]);
         free(got);
         sluice_message_clear(&message);

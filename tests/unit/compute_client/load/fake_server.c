@@ -72,7 +72,7 @@ struct fake_server {
 
     /* The completion thread's. */
     struct sluice_scratch *scratch;
-    unsigned lost, garbled;
+    unsigned lost, garbled, hellos, lists_lost, lists_damaged;
     uint64_t replies;
 
     /* Constant. */
@@ -80,6 +80,19 @@ struct fake_server {
     char dataset_id[33], target[32];
     struct sluice_rpc_server *server;
 };
+
+/* Flips one bit of the message's byte `at`. */
+static void flip_bit(struct sluice_message *message, size_t at)
+{
+    struct sluice_cursor cursor = sluice_cursor_init(message);
+    const size_t len = message->len;
+    uint8_t *flat = malloc(len);
+    REQUIRE_TRUE(flat && at < len && sluice_cursor_read(&cursor, flat, len));
+    flat[at] ^= 4;
+    sluice_message_clear(message);
+    REQUIRE(sluice_message_append_copy(message, flat, len, NULL));
+    free(flat);
+}
 
 static void hello_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
@@ -97,6 +110,7 @@ static void hello_message(void *ctx, struct sluice_rpc_call *call, struct sluice
         .prep_cores = s->options.prep_cores,
         .prep_workers = 3,
         .max_in_flight = s->options.max_in_flight,
+        .has_hashes = s->options.has_hashes,
         .max_image_pixels = 1u << 20,
         .max_file_bytes = 1u << 20,
         .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_U8 | 1u << SLUICE_FORM_F32,
@@ -107,40 +121,78 @@ static void hello_message(void *ctx, struct sluice_rpc_call *call, struct sluice
     memcpy(reply.dataset_id, s->dataset_id, sizeof(reply.dataset_id));
     struct sluice_message out = {0};
     REQUIRE(sluice_wire_put_hello_reply(&reply, &out, NULL));
+    if (s->hellos++ < s->options.flip_hello_times)
+        flip_bit(&out, out.len / 2);
     (void)sluice_rpc_call_send(call, &out);
     sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
     sluice_pipeline_destroy(pipeline);
     sluice_wire_hello_clear(&hello);
 }
 
-/* Three samples a message. */
+/* At most three samples from row `first` on, of `num_rows`: those beyond the manifest are made up.
+ */
+static void put_list(const struct fake_server *s, size_t first, size_t num_rows, bool is_first,
+                     struct sluice_message *out)
+{
+    const struct sluice_manifest *manifest = s->options.dataset->manifest;
+    struct sluice_wire_sample_info rows[3] = {{0}};
+    struct sluice_wire_list list = {
+        .samples = rows,
+        .has_hash = s->options.has_hashes,
+        .first_row = s->options.has_hashes ? first : 0,
+    };
+    if (is_first) {
+        list.classes = (char **)(uintptr_t)manifest->classes;
+        list.num_classes = manifest->num_classes;
+        list.num_samples = manifest->num_entries;
+        memcpy(list.dataset_id, s->dataset_id, sizeof(list.dataset_id));
+    }
+    while (list.num_samples_here < 3 && first + list.num_samples_here < num_rows) {
+        const size_t id = first + list.num_samples_here;
+        const struct sluice_manifest_entry *entry = &manifest->entries[id % manifest->num_entries];
+        rows[list.num_samples_here++] = (struct sluice_wire_sample_info){
+            .sample_id = id,
+            .path = (char *)(uintptr_t)entry->path,
+            .bytes = entry->bytes,
+            .label = entry->label,
+            .is_val = entry->subset == SLUICE_SUBSET_VAL,
+        };
+    }
+    REQUIRE(sluice_wire_put_list_reply(&list, out, NULL));
+}
+
 static void list_message(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
 {
-    (void)message;
-    const struct fake_server *s = ctx;
-    const struct sluice_manifest *manifest = s->options.dataset->manifest;
-    for (size_t first = 0; first < manifest->num_entries; first += 3) {
-        struct sluice_wire_sample_info rows[3] = {{0}};
-        struct sluice_wire_list list = {.samples = rows};
-        if (first == 0) {
-            list.classes = (char **)(uintptr_t)manifest->classes;
-            list.num_classes = manifest->num_classes;
-            list.num_samples = manifest->num_entries;
-            memcpy(list.dataset_id, s->dataset_id, sizeof(list.dataset_id));
-        }
-        while (list.num_samples_here < 3 && first + list.num_samples_here < manifest->num_entries) {
-            const size_t id = first + list.num_samples_here;
-            rows[list.num_samples_here++] = (struct sluice_wire_sample_info){
-                .sample_id = id,
-                .path = (char *)(uintptr_t)manifest->entries[id].path,
-                .bytes = manifest->entries[id].bytes,
-                .label = manifest->entries[id].label,
-                .is_val = manifest->entries[id].subset == SLUICE_SUBSET_VAL,
-            };
+    struct fake_server *s = ctx;
+    const struct fake_server_options *o = &s->options;
+    const size_t num_rows = o->dataset->manifest->num_entries + 3 * (size_t)o->list_extra;
+    char *subset = NULL;
+    uint64_t first = 0;
+    REQUIRE(sluice_wire_get_list_request(message, &subset, &first, NULL));
+    free(subset);
+    if (!o->has_hashes)
+        first = 0; /* as a server that does not know the field */
+    pthread_mutex_lock(&s->lock);
+    s->stats.lists++;
+    pthread_mutex_unlock(&s->lock);
+    for (unsigned sent = 0; first < num_rows || sent == 0; first += 3, sent++) {
+        if (o->list_lose_after && sent == o->list_lose_after &&
+            s->lists_lost < o->list_lose_times) {
+            s->lists_lost++;
+            sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "lost on purpose");
+            return;
         }
         struct sluice_message out = {0};
-        REQUIRE(sluice_wire_put_list_reply(&list, &out, NULL));
-        (void)sluice_rpc_call_send(call, &out);
+        put_list(s, first, num_rows, sent == 0, &out);
+        if (sent == 1 && s->lists_damaged < o->list_damage_times) {
+            s->lists_damaged++;
+            flip_bit(&out, out.len / 2);
+        }
+        pthread_mutex_lock(&s->lock);
+        s->stats.list_rows += num_rows - first < 3 ? num_rows - first : 3;
+        pthread_mutex_unlock(&s->lock);
+        if (sluice_rpc_call_send(call, &out) != SLUICE_OK)
+            return;
     }
     sluice_rpc_call_finish(call, SLUICE_RPC_OK, NULL);
 }
@@ -242,11 +294,35 @@ static void send_reply(struct fake_server *s, struct sluice_rpc_call *call, stru
     struct sluice_message out = {0};
     REQUIRE(sluice_wire_put_sample_reply(reply, &out, NULL));
     REQUIRE(sluice_wire_put_load(&(struct sluice_wire_load){.queue_depth = 1}, &out, NULL));
+    if (s->options.flip_message_every && s->replies % s->options.flip_message_every == 0)
+        flip_bit(&out, 4);
     pthread_mutex_lock(&s->lock);
     s->stats.replies++;
     s->stats.message_bytes += out.len;
     pthread_mutex_unlock(&s->lock);
     (void)sluice_rpc_call_send(call, &out);
+}
+
+/* Hashes the reply, if this server does, and lets the way to it and from it do harm. */
+static void seal(const struct fake_server *s, struct sluice_draw_key key,
+                 struct sluice_wire_sample_reply *reply)
+{
+    const struct fake_server_options *o = &s->options;
+    if (!o->has_hashes)
+        return;
+    if (o->flip_request_every && s->replies % o->flip_request_every == 0)
+        key.sample_id ^= 8;
+    sluice_wire_seal_sample_reply(reply, &key);
+    if (o->flip_payload_every && s->replies % o->flip_payload_every == 0 && reply->payload) {
+        struct sluice_buf *own = NULL;
+        const size_t len = reply->payload->len;
+        REQUIRE(sluice_buf_create(NULL, len, &own, NULL));
+        memcpy(own->data, reply->payload->data, len);
+        own->len = len;
+        own->data[s->replies * 7 % len] ^= 0x20;
+        sluice_buf_unref(reply->payload);
+        reply->payload = own;
+    }
 }
 
 static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct fetch *fetch)
@@ -285,6 +361,7 @@ static void answer(struct fake_server *s, struct sluice_rpc_call *call, struct f
             sluice_rpc_call_finish(call, SLUICE_RPC_UNAVAILABLE, "ended on purpose");
             return;
         }
+        seal(s, request.key, &reply);
         send_reply(s, call, fetch, &reply);
         if (o->repeat_every && fetch->window > 0 && s->replies % o->repeat_every == 0)
             send_reply(s, call, fetch, &reply);

@@ -57,10 +57,20 @@ struct fake_server_options {
     enum fake_action (*meddle)(void *ctx, const struct sluice_wire_sample_request *request,
                                struct sluice_wire_sample_reply *reply);
     void *meddle_ctx;
+    bool has_hashes;
+    /* On the way from a server with hashes: every n-th reply's payload, or its message, has one bit
+     * flipped; every n-th request names another sample when it arrives. */
+    unsigned flip_payload_every, flip_message_every, flip_request_every;
+    unsigned flip_hello_times;  /* the first so many replies to Hello have a bit flipped */
+    unsigned list_lose_after;   /* messages of a list, then it ends with UNAVAILABLE ... */
+    unsigned list_lose_times;   /* ... in so many lists */
+    unsigned list_damage_times; /* so many second messages of a list have a bit flipped */
+    unsigned list_extra;        /* messages with rows beyond the last */
     bool ignores_credit;
 };
 
 struct fake_server_stats {
+    uint64_t lists, list_rows;
     uint64_t streams, requests, replies, message_bytes;
     uint64_t most_in_flight;
     uint64_t most_unconsumed; /* payload sent beyond what had been granted by then, and before */

@@ -20,6 +20,13 @@ static struct sluice_client *connect_to(const char *target, double retry_for_s)
     return client;
 }
 
+static struct sluice_server_info greet(struct sluice_client *client)
+{
+    struct sluice_server_info info = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_OK);
+    return info;
+}
+
 static void hello_tells_what_the_server_has(void)
 {
     struct fake_server *server =
@@ -90,7 +97,8 @@ static void the_list_is_the_servers_manifest(void)
     struct sluice_client *client = connect_to(fake_server_target(server), 0);
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_client_list(client, &manifest, &err), SLUICE_OK);
+    const struct sluice_server_info info = greet(client);
+    CU_ASSERT_EQUAL_FATAL(sluice_client_list(client, &info, &manifest, &err), SLUICE_OK);
     CU_ASSERT_EQUAL_FATAL(manifest->num_entries, dataset.num_samples);
     CU_ASSERT_EQUAL(manifest->num_classes, 2);
     for (size_t i = 0; i < manifest->num_entries; i++) {
@@ -113,9 +121,119 @@ static void a_list_that_is_not_the_dataset_it_claims_is_refused(void)
     struct sluice_client *client = connect_to(fake_server_target(server), 60);
     struct sluice_manifest *manifest = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_client_list(client, &manifest, &err), SLUICE_E_CORRUPT);
+    const struct sluice_server_info info = greet(client);
+    CU_ASSERT_EQUAL(sluice_client_list(client, &info, &manifest, &err), SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NULL(manifest);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "00112233445566778899aabbccddeeff"));
+    sluice_client_destroy(client);
+    fake_server_stop(server);
+}
+
+struct listed {
+    sluice_status status;
+    struct sluice_err err;
+    struct fake_server_stats stats;
+};
+
+/* Lists what a server of these options has; *changed is told to the client in place of Hello's
+ * reply. */
+static struct listed list_from(const struct fake_server_options *options,
+                               const struct sluice_server_info *changed)
+{
+    struct listed listed = {0};
+    struct fake_server *server = fake_server_start(options);
+    struct sluice_client *client = connect_to(fake_server_target(server), 60);
+    struct sluice_manifest *manifest = NULL;
+    const struct sluice_server_info info = changed ? *changed : greet(client);
+    listed.status = sluice_client_list(client, &info, &manifest, &listed.err);
+    if (listed.status == SLUICE_OK) {
+        CU_ASSERT_EQUAL_FATAL(manifest->num_entries, dataset.num_samples);
+        for (size_t i = 0; i < manifest->num_entries; i++)
+            CU_ASSERT_STRING_EQUAL(manifest->entries[i].path, dataset.manifest->entries[i].path);
+    } else {
+        CU_ASSERT_PTR_NULL(manifest);
+    }
+    sluice_manifest_destroy(manifest);
+    listed.stats = fake_server_stats(server);
+    sluice_client_destroy(client);
+    fake_server_stop(server);
+    return listed;
+}
+
+static void a_list_goes_on_from_the_row_that_it_has_reached(void)
+{
+    const struct listed listed = list_from(
+        &(struct fake_server_options){
+            .dataset = &dataset, .has_hashes = true, .list_lose_after = 1, .list_lose_times = 3},
+        NULL);
+    CU_ASSERT_EQUAL(listed.status, SLUICE_OK);
+    CU_ASSERT_EQUAL(listed.stats.lists, 4);
+    CU_ASSERT_EQUAL(listed.stats.list_rows, dataset.num_samples); /* each row once */
+}
+
+static void a_list_without_hashes_starts_over(void)
+{
+    const struct listed listed = list_from(&(struct fake_server_options){.dataset = &dataset,
+                                                                         .list_lose_after = 2,
+                                                                         .list_lose_times = 3},
+                                           NULL);
+    CU_ASSERT_EQUAL(listed.status, SLUICE_OK);
+    CU_ASSERT_EQUAL(listed.stats.lists, 4);
+    CU_ASSERT_EQUAL(listed.stats.list_rows, dataset.num_samples + 3 * 6);
+}
+
+static void a_damaged_page_of_a_list_is_asked_for_again(void)
+{
+    const struct listed listed = list_from(&(struct fake_server_options){.dataset = &dataset,
+                                                                         .has_hashes = true,
+                                                                         .list_damage_times = 2},
+                                           NULL);
+    CU_ASSERT_EQUAL(listed.status, SLUICE_OK);
+    CU_ASSERT_EQUAL(listed.stats.lists, 3);
+}
+
+static void an_endless_list_stops_at_the_promised_count(void)
+{
+    for (int has_hashes = 0; has_hashes < 2; has_hashes++) {
+        const struct listed listed = list_from(
+            &(struct fake_server_options){
+                .dataset = &dataset, .has_hashes = has_hashes, .list_extra = 1000},
+            NULL);
+        CU_ASSERT_EQUAL(listed.status, SLUICE_E_CORRUPT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(listed.err.text, "more than the 10 samples"));
+        CU_ASSERT_EQUAL(listed.stats.lists, SLUICE_CLIENT_REFUSALS);
+    }
+}
+
+static void a_list_of_other_data_is_refused_with_both_names(void)
+{
+    char id[33];
+    sluice_hash128_hex(sluice_manifest_id(dataset.manifest), id);
+    const struct fake_server_options options = {.dataset = &dataset, .has_hashes = true};
+    struct sluice_server_info said = {.num_samples = dataset.num_samples,
+                                      .has_hashes = true,
+                                      .dataset_id = "ffffffffffffffffffffffffffffffff"};
+    struct listed listed = list_from(&options, &said);
+    CU_ASSERT_EQUAL(listed.status, SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(listed.err.text, said.dataset_id));
+    CU_ASSERT_PTR_NOT_NULL(strstr(listed.err.text, id));
+
+    memcpy(said.dataset_id, id, sizeof(id));
+    said.num_samples = 12;
+    listed = list_from(&options, &said);
+    CU_ASSERT_EQUAL(listed.status, SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(listed.err.text, "10 samples"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(listed.err.text, "12"));
+}
+
+static void a_damaged_hello_is_asked_for_again(void)
+{
+    struct fake_server *server = fake_server_start(&(struct fake_server_options){
+        .dataset = &dataset, .has_hashes = true, .flip_hello_times = 4});
+    struct sluice_client *client = connect_to(fake_server_target(server), 60);
+    const struct sluice_server_info info = greet(client);
+    CU_ASSERT_TRUE(info.has_hashes);
+    CU_ASSERT_EQUAL(info.num_samples, dataset.num_samples);
     sluice_client_destroy(client);
     fake_server_stop(server);
 }
@@ -202,12 +320,12 @@ static void stop_ends_the_waiting(void)
     char target[32];
     snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
     struct sluice_client *client = connect_to(target, 1000);
-    struct sluice_server_info info;
+    struct sluice_server_info info = {.num_samples = 1};
     struct sluice_manifest *manifest = NULL;
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, stop_main, client), 0);
     CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, NULL), SLUICE_E_CLOSED);
-    CU_ASSERT_EQUAL(sluice_client_list(client, &manifest, NULL), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(sluice_client_list(client, &info, &manifest, NULL), SLUICE_E_CLOSED);
     pthread_join(thread, NULL);
     sluice_client_destroy(client);
 }
@@ -234,6 +352,12 @@ int main(void)
         SLUICE_TEST(another_pipeline_or_dataset_is_refused_with_both_names),
         SLUICE_TEST(the_list_is_the_servers_manifest),
         SLUICE_TEST(a_list_that_is_not_the_dataset_it_claims_is_refused),
+        SLUICE_TEST(a_list_goes_on_from_the_row_that_it_has_reached),
+        SLUICE_TEST(a_list_without_hashes_starts_over),
+        SLUICE_TEST(a_damaged_page_of_a_list_is_asked_for_again),
+        SLUICE_TEST(an_endless_list_stops_at_the_promised_count),
+        SLUICE_TEST(a_list_of_other_data_is_refused_with_both_names),
+        SLUICE_TEST(a_damaged_hello_is_asked_for_again),
         SLUICE_TEST(the_probe_measures_the_link),
         SLUICE_TEST(the_server_says_its_cpu_time),
         SLUICE_TEST(waits_for_a_server_that_is_not_there_yet),

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -244,12 +245,61 @@ static void a_message_that_cannot_be_read_costs_the_stream_alone(void)
     bench_close(&b);
 }
 
+static void a_damaged_reply_is_asked_again_and_counted(void)
+{
+    for (int is_request = 0; is_request < 2; is_request++) {
+        struct bench b;
+        bench_open(&b,
+                   &(struct fake_server_options){.has_hashes = true,
+                                                 .flip_payload_every = is_request ? 0 : 10,
+                                                 .flip_request_every = is_request ? 10 : 0},
+                   20, 1 << 20);
+        CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+        CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+        b.source->close(b.source);
+        check_each_once(&b, 100);
+        const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
+        CU_ASSERT_EQUAL(stats.hash_errors, (100 + stats.repeated) / 10);
+        CU_ASSERT_EQUAL(stats.repeated, stats.hash_errors);
+        CU_ASSERT_EQUAL(stats.lost_streams, 0);
+        bench_close(&b);
+    }
+}
+
+static void a_damaged_message_costs_the_stream_alone(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_message_every = 40}, 20,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 100, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 100));
+    b.source->close(b.source);
+    check_each_once(&b, 100);
+    const struct sluice_fetcher_stats stats = sluice_fetcher_stats(b.source);
+    CU_ASSERT(stats.hash_errors >= 2);
+    CU_ASSERT_EQUAL(stats.lost_streams, stats.hash_errors);
+    bench_close(&b);
+}
+
+static void a_reply_that_is_always_damaged_is_that_samples_error(void)
+{
+    struct bench b;
+    bench_open(&b, &(struct fake_server_options){.has_hashes = true, .flip_payload_every = 1}, 0.15,
+               1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 2, 0), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 2));
+    CU_ASSERT_EQUAL(b.record.num_good, 0);
+    CU_ASSERT_EQUAL(b.record.status[0], SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(b.record.error[0], "damaged"));
+    bench_close(&b);
+}
+
 /* Fails the first `times` attempts at every sample with a status; or at one sample alone. */
 struct failing {
     sluice_status status;
     unsigned times;
-    int only; /* -1: every sample */
-    unsigned seen[NUM_SAMPLES];
+    int only;                      /* -1: every sample */
+    atomic_uint seen[NUM_SAMPLES]; /* here and below: counted on the server's thread */
 };
 
 static enum fake_action fail_some(void *ctx, const struct sluice_wire_sample_request *request,
@@ -484,7 +534,7 @@ static void another_dataset_after_a_restart_is_refused(void)
     bench_close(&b);
 }
 
-static void a_server_that_refuses_the_stream_is_not_asked_again(void)
+static void a_server_that_keeps_refusing_the_stream_is_believed(void)
 {
     struct bench b;
     bench_open(&b, &(struct fake_server_options){.refuse_fetch = SLUICE_RPC_FAILED_PRECONDITION},
@@ -493,7 +543,7 @@ static void a_server_that_refuses_the_stream_is_not_asked_again(void)
     wait_failed(&b.record);
     CU_ASSERT_EQUAL(b.record.failure, SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(b.record.failure_text, "refused on purpose"));
-    CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, 1);
+    CU_ASSERT_EQUAL(fake_server_stats(b.server).streams, SLUICE_CLIENT_REFUSALS);
     bench_close(&b);
 }
 
@@ -535,7 +585,7 @@ struct hanging {
     int only;           /* -1: every sample */
     unsigned min_split; /* ... that is asked for at this split or above it */
     unsigned times;     /* so often */
-    unsigned seen, raw;
+    atomic_uint seen;
 };
 
 static enum fake_action hang_some(void *ctx, const struct sluice_wire_sample_request *request,
@@ -545,7 +595,6 @@ static enum fake_action hang_some(void *ctx, const struct sluice_wire_sample_req
     struct hanging *hanging = ctx;
     if (hanging->only >= 0 && request->key.sample_id != (uint64_t)hanging->only)
         return FAKE_SEND;
-    hanging->raw += request->split == 0;
     if (request->split < hanging->min_split || hanging->seen >= hanging->times)
         return FAKE_SEND;
     hanging->seen++;
@@ -556,7 +605,7 @@ static void a_sample_that_later_ones_have_passed_is_asked_for_as_a_file(void)
 {
     struct bench b;
     struct hanging hanging = {.only = 20, .min_split = 1, .times = UINT_MAX};
-    sample_timeout_s = 0.2;
+    sample_timeout_s = 0.5;
     bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 20,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
@@ -579,7 +628,7 @@ static void a_stream_that_is_silent_is_opened_again(void)
     CU_ASSERT_EQUAL(ask(&b, 0, 1, 3), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, 1));
     check_each_once(&b, 1);
-    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 1);
+    CU_ASSERT(sluice_fetcher_stats(b.source).lost_streams >= 1);
     bench_close(&b);
 }
 
@@ -587,14 +636,14 @@ static void a_sample_that_never_comes_is_named_and_the_others_go_on(void)
 {
     struct bench b;
     struct hanging hanging = {.only = 5, .times = UINT_MAX};
-    sample_timeout_s = 0.1;
-    bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 0.3,
+    sample_timeout_s = 0.5;
+    bench_open(&b, &(struct fake_server_options){.meddle = hang_some, .meddle_ctx = &hanging}, 0.6,
                1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 3), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
     CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
     CU_ASSERT_EQUAL(b.record.status[5], SLUICE_E_IO);
-    CU_ASSERT_STRING_EQUAL(b.record.error[5], "no answer within 0.1 s");
+    CU_ASSERT_STRING_EQUAL(b.record.error[5], "no answer within 0.5 s");
     CU_ASSERT(hanging.seen >= 2);
     CU_ASSERT_EQUAL(ask(&b, 40, 10, 3), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES + 10));
@@ -605,24 +654,25 @@ static void a_sample_that_never_comes_is_named_and_the_others_go_on(void)
 static void no_time_counts_while_the_server_has_no_credit(void)
 {
     struct bench b;
-    sample_timeout_s = 0.05;
-    bench_open(&b, &(struct fake_server_options){0}, 0, 10 * FAKE_ROW_BYTES);
+    sample_timeout_s = 0.3;
+    bench_open(&b, &(struct fake_server_options){0}, 20, 10 * FAKE_ROW_BYTES);
     b.record.keeps_payload = true;
     CU_ASSERT_EQUAL(ask(&b, 0, 60, 3), SLUICE_OK);
     CU_ASSERT_TRUE(wait_answers(&b.record, 10));
-    /* The receiver takes many times the timeout. */
-    const struct timespec pause = {.tv_nsec = 400000000};
+    /* The receiver takes several times the timeout. */
+    const struct sluice_fetcher_stats before = sluice_fetcher_stats(b.source);
+    const struct timespec pause = {.tv_nsec = 900000000};
     nanosleep(&pause, NULL);
+    const struct sluice_fetcher_stats after = sluice_fetcher_stats(b.source);
+    CU_ASSERT_EQUAL(after.lost_streams, before.lost_streams);
+    CU_ASSERT_EQUAL(after.repeated, before.repeated);
     pthread_mutex_lock(&b.record.lock);
     b.record.keeps_payload = false;
     CU_ASSERT_EQUAL(b.record.num_answers, 10);
     pthread_mutex_unlock(&b.record.lock);
-    sample_timeout_s = 0;
     b.source->consumed(b.source, 10 * FAKE_ROW_BYTES);
     CU_ASSERT_TRUE(wait_answers(&b.record, 60));
     check_each_once(&b, 60);
-    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).lost_streams, 0);
-    CU_ASSERT_EQUAL(sluice_fetcher_stats(b.source).repeated, 0);
     bench_close(&b);
 }
 
@@ -631,7 +681,7 @@ static void no_time_counts_while_the_server_has_no_credit(void)
 struct poison {
     uint64_t sample;
     unsigned min_split;
-    unsigned ended, ended_raw;
+    atomic_uint ended, ended_raw;
 };
 
 static enum fake_action poison_some(void *ctx, const struct sluice_wire_sample_request *request,
@@ -683,7 +733,8 @@ static void and_one_that_ends_it_as_a_file_is_named(void)
 
 struct hostile {
     enum { LONG_FILE, WRONG_FORM, MORE_OPS, BAD_SIZE, SHORT_PIXELS } trick;
-    unsigned every, seen;
+    unsigned every;
+    unsigned seen;
 };
 
 static void resize_payload(struct sluice_wire_sample_reply *reply, size_t len)
@@ -788,9 +839,10 @@ static void a_message_above_the_bound_is_not_taken(void)
     max_message_bytes = 100000;
     bench_open_at(&b, fake_server_target(b.server), 60, 1 << 20);
     CU_ASSERT_EQUAL(ask(&b, 0, NUM_SAMPLES, 0), SLUICE_OK);
-    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES));
-    CU_ASSERT_EQUAL(b.record.num_good, NUM_SAMPLES - 1);
-    CU_ASSERT_EQUAL(b.record.status[11], SLUICE_E_INTERNAL);
+    CU_ASSERT_TRUE(wait_answers(&b.record, NUM_SAMPLES - 1));
+    while (sluice_fetcher_stats(b.source).lost_streams < 3)
+        sched_yield();
+    CU_ASSERT_EQUAL(b.record.answers[11], 0);
     CU_ASSERT(b.source->wire_bytes(b.source) < 300000);
     bench_close(&b);
 }
@@ -816,6 +868,9 @@ int main(void)
         SLUICE_TEST(late_and_repeated_replies_are_dropped),
         SLUICE_TEST(a_lost_stream_is_opened_again_and_the_unanswered_asked_again),
         SLUICE_TEST(a_message_that_cannot_be_read_costs_the_stream_alone),
+        SLUICE_TEST(a_damaged_reply_is_asked_again_and_counted),
+        SLUICE_TEST(a_damaged_message_costs_the_stream_alone),
+        SLUICE_TEST(a_reply_that_is_always_damaged_is_that_samples_error),
         SLUICE_TEST(failures_that_may_pass_are_asked_again),
         SLUICE_TEST(one_that_lasts_is_that_samples_error_after_the_deadline),
         SLUICE_TEST(what_the_data_is_stays_so_and_is_not_asked_again),
@@ -829,7 +884,7 @@ int main(void)
         SLUICE_TEST(counts_the_messages_bytes),
         SLUICE_TEST(a_restarted_server_costs_time_only),
         SLUICE_TEST(another_dataset_after_a_restart_is_refused),
-        SLUICE_TEST(a_server_that_refuses_the_stream_is_not_asked_again),
+        SLUICE_TEST(a_server_that_keeps_refusing_the_stream_is_believed),
         SLUICE_TEST(gives_up_when_nothing_was_answered_for_so_long),
         SLUICE_TEST(close_ends_the_waiting_and_refuses_requests),
         SLUICE_TEST(a_sample_that_later_ones_have_passed_is_asked_for_as_a_file),

@@ -1,11 +1,14 @@
 #include "compute_client/load/local_source.h"
 
+#include "datasets/manifest.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define NUM_FILES 40
 
@@ -109,10 +112,81 @@ static void every_file_is_read_once_and_a_bad_one_is_its_own_error(void)
     }
 }
 
+/* Asks for one item and waits for the answer. */
+static void ask(struct record *r, struct sluice_source *source, struct sluice_source_item *item)
+{
+    pthread_mutex_lock(&r->lock);
+    const size_t before = r->num_answers;
+    pthread_mutex_unlock(&r->lock);
+    CU_ASSERT_EQUAL_FATAL(source->request(source, item, 1), SLUICE_OK);
+    pthread_mutex_lock(&r->lock);
+    while (r->num_answers == before)
+        pthread_cond_wait(&r->changed, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file(void)
+{
+    static struct record r = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER};
+    char root[600], away[700], path[700];
+    snprintf(root, sizeof(root), "%s/listed", sluice_test_dir());
+    snprintf(away, sizeof(away), "%s/away", sluice_test_dir());
+    snprintf(path, sizeof(path), "%s/0.jpg", root);
+    mkdir(root, 0700);
+    sluice_test_write_file(path, "content of 0", 12);
+
+    const char *classes[] = {""};
+    const struct sluice_manifest_entry entries[] = {
+        {.path = "0.jpg",
+         .bytes = 12,
+         .has_hash = true,
+         .hash = sluice_hash128("content of 0", 12)},
+        {.path = "1.jpg", .bytes = 12},
+    };
+    struct sluice_manifest *manifest = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(entries, 2, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    const struct sluice_local_source_options options = {
+        .root = root,
+        .num_threads = 1,
+        .max_items = 1,
+        .manifest = manifest,
+        .events = {.on_result = on_result, .on_failed = on_failed, .ctx = &r},
+    };
+    struct sluice_source *source = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_local_source_create(&options, &source, NULL), SLUICE_OK);
+    struct sluice_source_item items[] = {
+        {.ticket = 0, .key = {.sample_id = 0}, .path = "0.jpg"},
+        {.ticket = 1, .key = {.sample_id = 1}, .path = "1.jpg"},
+    };
+    ask(&r, source, &items[0]);
+    CU_ASSERT_EQUAL(r.status[0], SLUICE_OK);
+    CU_ASSERT_EQUAL(r.num_wrong, 0);
+    ask(&r, source, &items[1]);
+    CU_ASSERT_EQUAL(r.status[1], SLUICE_E_NOT_FOUND);
+
+    CU_ASSERT_EQUAL_FATAL(unlink(path), 0);
+    sluice_test_write_file(path, "consent of 0", 12);
+    const struct timespec times[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    CU_ASSERT_EQUAL(utimensat(AT_FDCWD, path, times, 0), 0);
+    ask(&r, source, &items[0]);
+    CU_ASSERT_EQUAL(r.status[0], SLUICE_E_STALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(r.error[0], "0.jpg: other content"));
+
+    CU_ASSERT_EQUAL_FATAL(rename(root, away), 0);
+    ask(&r, source, &items[1]);
+    CU_ASSERT_EQUAL(r.status[1], SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(r.error[1], "the folder is gone"));
+    source->destroy(source);
+    sluice_manifest_destroy(manifest);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_file_is_read_once_and_a_bad_one_is_its_own_error),
+        SLUICE_TEST(a_replaced_file_is_stale_and_a_lost_root_is_no_missing_file),
     };
     return sluice_test_run("local_source", tests, SLUICE_TEST_COUNT(tests));
 }

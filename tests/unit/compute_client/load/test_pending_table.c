@@ -48,28 +48,39 @@ static void requests_are_sent_in_their_order_under_new_ids(void)
     sluice_pending_clear(&table);
 }
 
-static void a_reply_passes_what_was_sent_before_it(void)
+static void late_is_what_was_passed_and_not_behind_others(void)
 {
     fill(5);
     struct sluice_pending *sent[5];
     for (size_t i = 0; i < 5; i++)
         sent[i] = sluice_pending_send(&table, 2);
+    /* 0 and 1 may both stand behind 3 and 4, and behind each other. */
     sluice_pending_pass(&table, sent[2], 7);
     sluice_pending_finish(&table, sent[2]);
-    sluice_pending_pass(&table, sent[4], 9);
+    CU_ASSERT_TRUE(sent[0]->is_passed && sent[1]->is_passed && !sent[3]->is_passed);
+    CU_ASSERT_EQUAL(sent[0]->late_at, 1 + 3);
+    sluice_pending_pass(&table, sent[4], 8);
+    sluice_pending_finish(&table, sent[4]);
+    CU_ASSERT_EQUAL(sent[3]->late_at, 2 + 2);
+    CU_ASSERT_EQUAL(sent[0]->late_ns, 0);
+    sluice_pending_pass(&table, sent[3], 9);
+    sluice_pending_finish(&table, sent[3]);
+    CU_ASSERT_EQUAL(sent[0]->late_ns, 0); /* 1 may stand before it */
+    /* One that is sent and answered after all that shows that neither was ready. */
+    const struct sluice_source_item item = {.ticket = 7};
+    sluice_pending_accept(&table, &item, 1, 10, 1);
+    struct sluice_pending *newer = sluice_pending_send(&table, 3);
+    sluice_pending_pass(&table, newer, 10);
+    sluice_pending_finish(&table, newer);
+    CU_ASSERT_EQUAL(sent[0]->late_ns, 10);
+    CU_ASSERT_EQUAL(sent[1]->late_ns, 10);
     CU_ASSERT_PTR_EQUAL(sluice_pending_oldest(&table), sent[0]);
-    CU_ASSERT_EQUAL(sent[0]->passed_ns, 7);
-    CU_ASSERT_EQUAL(sent[1]->passed_ns, 7);
-    CU_ASSERT_EQUAL(sent[3]->passed_ns, 9);
-    CU_ASSERT_EQUAL(sent[4]->passed_ns, 0);
-    sluice_pending_finish(&table, sent[0]);
-    CU_ASSERT_PTR_EQUAL(sluice_pending_oldest(&table), sent[1]);
     /* Sent again it is the last, and nobody has passed it. */
-    sluice_pending_delay(&table, sent[1], 1);
+    sluice_pending_delay(&table, sent[0], 1);
     CU_ASSERT_EQUAL(sluice_pending_wake(&table, 10), 0);
-    CU_ASSERT_PTR_EQUAL(sluice_pending_send(&table, 10), sent[1]);
-    CU_ASSERT_EQUAL(sent[1]->passed_ns, 0);
-    CU_ASSERT_PTR_EQUAL(sluice_pending_oldest(&table), sent[3]);
+    CU_ASSERT_PTR_EQUAL(sluice_pending_send(&table, 10), sent[0]);
+    CU_ASSERT_TRUE(!sent[0]->is_passed && sent[0]->late_ns == 0);
+    CU_ASSERT_PTR_EQUAL(sluice_pending_oldest(&table), sent[1]);
     sluice_pending_clear(&table);
 }
 
@@ -99,7 +110,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(requests_are_sent_in_their_order_under_new_ids),
-        SLUICE_TEST(a_reply_passes_what_was_sent_before_it),
+        SLUICE_TEST(late_is_what_was_passed_and_not_behind_others),
         SLUICE_TEST(a_lost_stream_makes_all_unsent_by_ticket),
     };
     return sluice_test_run("pending_table", tests, SLUICE_TEST_COUNT(tests));

@@ -1,0 +1,41 @@
+#ifndef SLUICE_WIRE_WIRE_FIELDS_H
+#define SLUICE_WIRE_WIRE_FIELDS_H
+
+/* Numbers of the fields in protos/offload.proto that are read or written by hand.  Private to
+ * lib/wire.
+ *
+ * Threads: constants. */
+
+enum {
+    HELLO_REPLY_HASH = 14,
+    LIST_REPLY_HASH = 6,
+    FETCH_REQUEST_HASH = 7,
+};
+enum {
+    FETCH_REPLY_SAMPLES = 1,
+    FETCH_REPLY_QUEUE_DEPTH = 2,
+    FETCH_REPLY_CPU_PRICE = 3,
+    FETCH_REPLY_PREP_CORES = 4,
+    FETCH_REPLY_HASH = 5,
+};
+enum {
+    SAMPLE_REPLY_REQUEST_ID = 1,
+    SAMPLE_REPLY_STATUS = 2,
+    SAMPLE_REPLY_ERROR = 3,
+    SAMPLE_REPLY_OPS_DONE = 4,
+    SAMPLE_REPLY_FORM = 5,
+    SAMPLE_REPLY_WIDTH = 6,
+    SAMPLE_REPLY_HEIGHT = 7,
+    SAMPLE_REPLY_CHANNELS = 8,
+    SAMPLE_REPLY_QUEUE_US = 9,
+    SAMPLE_REPLY_CPU_US = 10,
+    SAMPLE_REPLY_DISK_US = 11,
+    SAMPLE_REPLY_BACKLOG_US = 12,
+    SAMPLE_REPLY_WORK_US = 13,
+    SAMPLE_REPLY_DISK_BUSY_US = 14,
+    SAMPLE_REPLY_PAYLOAD = 15,
+    SAMPLE_REPLY_READ_BYTES = 16,
+    SAMPLE_REPLY_HASH = 17,
+};
+
+#endif

@@ -1,0 +1,170 @@
+#include "datasets/manifest.h"
+#include "storage_server/context.h"
+#include "storage_server/service.h"
+#include "storage_server/subset_rows.h"
+#include "wire/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Most of one message: a millisecond of work for a completion thread, and little to send again to a
+ * client whose link breaks often. */
+#define LIST_ROWS 1000
+#define LIST_BYTES (64u << 10)
+
+/* Of a row beside its path: numbers, hash and tags. */
+#define ROW_BYTES 56
+
+struct listing {
+    enum sluice_rows_of subset;
+    size_t next; /* row of the subset */
+    bool is_started;
+};
+
+static bool has_more(const struct sluice_context *context, const struct listing *listing)
+{
+    return !listing->is_started ||
+           listing->next < sluice_subset_rows_count(context->subset_rows, listing->subset);
+}
+
+static struct sluice_wire_sample_info row_of(const struct sluice_manifest *manifest, size_t id)
+{
+    const struct sluice_manifest_entry *entry = &manifest->entries[id];
+    struct sluice_wire_sample_info row = {
+        .sample_id = id,
+        .path = (char *)entry->path,
+        .bytes = entry->bytes,
+        .label = entry->label,
+        .is_val = entry->subset == SLUICE_SUBSET_VAL,
+        .width = entry->width,
+        .height = entry->height,
+        .coding = entry->coding,
+        .has_hash = entry->has_hash,
+    };
+    if (entry->has_hash)
+        sluice_hash128_bytes(entry->hash, row.hash);
+    return row;
+}
+
+static sluice_status put_rows(struct sluice_context *context, struct listing *listing,
+                              struct sluice_message *reply, struct sluice_err *err)
+{
+    const struct sluice_manifest *manifest = context->manifest;
+    struct sluice_wire_sample_info *rows = calloc(LIST_ROWS, sizeof(*rows));
+    size_t *ids = calloc(LIST_ROWS, sizeof(*ids));
+    if (!rows || !ids) {
+        free(rows);
+        free(ids);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to list samples");
+    }
+
+    struct sluice_wire_list list = {.samples = rows, .first_row = listing->next, .has_hash = true};
+    if (!listing->is_started) {
+        /* The struct owns its strings where it is received; here it borrows them. */
+        list.classes = (char **)manifest->classes;
+        list.num_classes = manifest->num_classes;
+        list.num_samples = sluice_subset_rows_count(context->subset_rows, listing->subset);
+        memcpy(list.dataset_id, context->dataset_id, sizeof(list.dataset_id));
+    }
+    const size_t found = sluice_subset_rows_get(context->subset_rows, listing->subset,
+                                                listing->next, LIST_ROWS, ids, NULL);
+    for (size_t bytes = 0; list.num_samples_here < found && bytes < LIST_BYTES;) {
+        struct sluice_wire_sample_info *row = &rows[list.num_samples_here];
+        *row = row_of(manifest, ids[list.num_samples_here++]);
+        bytes += strlen(row->path) + ROW_BYTES;
+    }
+    const sluice_status status = sluice_wire_put_list_reply(&list, reply, err);
+    listing->next += list.num_samples_here;
+    listing->is_started = true;
+    free(rows);
+    free(ids);
+    return status;
+}
+
+/* Sends one message.  on_writable comes here for the next one. */
+static void list_more(struct sluice_context *context, struct sluice_rpc_call *call)
+{
+    struct listing *listing = sluice_rpc_call_state(call);
+    if (!listing || !has_more(context, listing))
+        return;
+    struct sluice_message reply = {0};
+    struct sluice_err err = {0};
+    sluice_status status = put_rows(context, listing, &reply, &err);
+    const bool is_last = !has_more(context, listing);
+    if (status == SLUICE_OK)
+        status = sluice_rpc_call_send(call, &reply);
+    sluice_message_clear(&reply);
+    if (status != SLUICE_OK || is_last)
+        sluice_rpc_call_finish(call, sluice_rpc_code_from_status(status), err.text);
+}
+
+static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_message *message)
+{
+    struct sluice_context *context = ctx;
+    struct sluice_err err = {0};
+    char *subset;
+    uint64_t first_row;
+    if (sluice_rpc_call_state(call))
+        return;
+    const sluice_status status = sluice_wire_get_list_request(message, &subset, &first_row, &err);
+    if (status != SLUICE_OK) {
+        sluice_rpc_call_finish(call, sluice_rpc_code_of_request(status), err.text);
+        return;
+    }
+
+    static const char *const names[] = {
+        [SLUICE_ROWS_ALL] = "", [SLUICE_ROWS_TRAIN] = "train", [SLUICE_ROWS_VAL] = "val"};
+    size_t found = 0;
+    while (found < SLUICE_ARRAY_LEN(names) && strcmp(subset, names[found]) != 0)
+        found++;
+    struct listing *listing = NULL;
+    if (found == SLUICE_ARRAY_LEN(names)) {
+        sluice_fail(&err, SLUICE_E_INVALID, "subset '%s' is none of train, val and empty", subset);
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
+    } else if (first_row > sluice_subset_rows_count(context->subset_rows, found)) {
+        sluice_fail(&err, SLUICE_E_INVALID, "row %llu of %zu", (unsigned long long)first_row,
+                    sluice_subset_rows_count(context->subset_rows, found));
+        sluice_rpc_call_finish(call, SLUICE_RPC_OUT_OF_RANGE, err.text);
+    } else if (!(listing = calloc(1, sizeof(*listing)))) {
+        sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to list samples");
+    } else {
+        listing->subset = (enum sluice_rows_of)found;
+        listing->next = (size_t)first_row;
+        sluice_rpc_call_set_state(call, listing);
+        list_more(context, call);
+    }
+    free(subset);
+}
+
+/* A call that half-closes without its one message.  If it was finished before, this does nothing.
+ */
+static void on_half_close(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    if (!sluice_rpc_call_state(call))
+        sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, "a request is missing");
+}
+
+static void on_writable(void *ctx, struct sluice_rpc_call *call)
+{
+    list_more(ctx, call);
+}
+
+static void on_done(void *ctx, struct sluice_rpc_call *call)
+{
+    (void)ctx;
+    free(sluice_rpc_call_state(call));
+}
+
+struct sluice_method_list sluice_list_methods(void)
+{
+    static const struct sluice_rpc_method methods[] = {
+        {.path = SLUICE_METHOD_LIST_SAMPLES,
+         .is_unary = true,
+         .on_message = on_list,
+         .on_half_close = on_half_close,
+         .on_writable = on_writable,
+         .on_done = on_done},
+    };
+    return (struct sluice_method_list){methods, SLUICE_ARRAY_LEN(methods)};
+}
