@@ -125,9 +125,9 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
         return;
     struct sluice_err err = {0};
     struct sluice_wire_fetch_request request = {0};
-    const sluice_status status = sluice_wire_get_fetch_request(message, &request, &err);
-    if (status != SLUICE_OK) {
-        sluice_fetch_stream_end(s, sluice_rpc_code_of_request(status), err.text);
+    const sluice_status read = sluice_wire_get_fetch_request(message, &request, &err);
+    if (read != SLUICE_OK) {
+        sluice_fetch_stream_end(s, sluice_rpc_code_of_request(read), err.text);
         return;
     }
     if (request.open.is_present && !open_stream(s, &request.open)) {

@@ -136,7 +136,12 @@ void sluice_rpc_process_init(void)
 
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status)
 {
-    if (status == SLUICE_E_NO_MEMORY)
+    switch (status) {
+    case SLUICE_E_NO_MEMORY:
         return SLUICE_RPC_RESOURCE_EXHAUSTED;
-    return status == SLUICE_E_IO ? SLUICE_RPC_DATA_LOSS : SLUICE_RPC_INVALID_ARGUMENT;
+    case SLUICE_E_IO: /* damaged on its way */
+        return SLUICE_RPC_DATA_LOSS;
+    default:
+        return SLUICE_RPC_INVALID_ARGUMENT;
+    }
 }

@@ -40,8 +40,8 @@ sluice_status sluice_rpc_code_to_status(enum sluice_rpc_code code);
 /* The other way: a status and the code made from it mean the same again, but SLUICE_E_AGAIN
  * and SLUICE_E_CLOSED travel as UNAVAILABLE, which is SLUICE_E_IO at the other end. */
 enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
-/* Of a request that could not be read: its own fault, or memory is short now, or it was damaged on
- * its way (SLUICE_E_IO). */
+/* Of a request that could not be read: its own fault, damaged on its way, or memory is short now.
+ */
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status);
 
 /* Once per process, before threads start and before the library does.  Tunes malloc for megabyte
