@@ -127,7 +127,8 @@ static void stop(struct ending *ending, struct sluice_last_words *words,
     pthread_mutex_unlock(&ending->lock);
     tell_unanswered(ending->num_unanswered);
     print_stats(server);
-    sluice_last_words_at(words, sluice_clock_ns() + LEAVE_NS);
+    if (sluice_server_num_hanging(server))
+        sluice_last_words_at(words, sluice_clock_ns() + LEAVE_NS);
 }
 
 static struct sluice_wire_stats read_stats(void *ctx)

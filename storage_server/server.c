@@ -296,6 +296,11 @@ uint64_t sluice_server_num_unanswered(struct sluice_server *server)
            atomic_load(&server->context.open_transfers);
 }
 
+unsigned sluice_server_num_hanging(struct sluice_server *server)
+{
+    return sluice_watchdog_num_stuck(server->context.watchdog);
+}
+
 void sluice_server_destroy(struct sluice_server *server)
 {
     if (!server)

@@ -40,6 +40,9 @@ void sluice_server_stop(struct sluice_server *server);
 /* Requests that were accepted and are not answered; after a stop those that were cut off. */
 uint64_t sluice_server_num_unanswered(struct sluice_server *server);
 
+/* Workers that hang (watchdog.h): destroy would wait for them. */
+unsigned sluice_server_num_hanging(struct sluice_server *server);
+
 /* Stops it unless that was done.  NULL is allowed. */
 void sluice_server_destroy(struct sluice_server *server);
 

@@ -152,11 +152,11 @@
 
 /* ns after --grace at which the process ends, whatever it does: what cancelling and joining take on
  * a busy machine. */
-#define END_NS 600000000u
+#define END_NS 400000000u
 
 /* ns that the last lines may take; with END_NS less than the second after --grace that is
  * promised. */
-#define LAST_WORDS_NS 200000000u
+#define LAST_WORDS_NS 500000000u
 
 /* ns that an orderly end may take once everything is answered and counted, before workers that hang
  * are left behind. */

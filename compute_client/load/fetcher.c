@@ -28,7 +28,7 @@
 /* How often a sample is blamed for the end of a stream (fetcher.h) until it is asked for as a file,
  * and until it is given up.  With a link that is cut within one in seven of its replies, as where
  * it is cut every 4 MB and a sample has 600 kB, five times in a row hit one lone sample in 17,000;
- * where the last three are files of 100 kB, one in 800,000. */
+ * where the last three are files of 100 kB, one in 3,000,000. */
 #define BLAMES_BEFORE_RAW 2
 #define BLAMES_BEFORE_END 5
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A disk that fails while the folder is listed: an error that names the place, never a smaller dataset."""
+"""A disk that fails while the folder is listed: an error that names it, never a smaller dataset."""
 import subprocess
 import unittest
 

@@ -1,27 +1,8 @@
 #!/usr/bin/env python3
 """One read that never returns: its sample is named in time, the others come, and the program ends."""
-import os
 import unittest
 
 import torture
-
-
-class BadServer(torture.Server):
-    """offload_server on a disk that keeps these rules; it may hang, so it is killed."""
-
-    def __init__(self, root, *rules):
-        saved = dict(os.environ)
-        os.environ.update(torture.bad_disk(*rules))
-        try:
-            super().__init__(root)
-        finally:
-            os.environ.clear()
-            os.environ.update(saved)
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate()
-        self.log.close()
 
 
 @unittest.skipUnless(torture.BAD_DISK, "no bad_disk was built")
@@ -53,7 +34,7 @@ class HangingRead(unittest.TestCase):
         self.assertIn("cat/0003.jpg", done.stderr)
 
     def remote(self, rule, *flags):
-        server = BadServer(self.root, rule)
+        server = torture.BadServer(self.root, rule)
         try:
             return torture.train("--host", server.address, "--dataset-mode", "remote_piloff", "-b", 8,
                                  "--sample-timeout", 1, "--retry-for", 2, *flags, check=False)

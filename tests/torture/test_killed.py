@@ -11,7 +11,7 @@ import unittest
 import torture
 
 SEED = int(os.environ.get("SLUICE_TEST_SEED", random.randrange(1 << 30)))
-EPOCHS = torture.rounds(2, 3)
+EPOCHS = torture.rounds(2, 16)
 EVERY = 4  # batches; the last of an epoch is one of them
 BATCHES = 40  # of an epoch
 FLAGS = ["--device", "cpu", "-a", "small_cnn", "--image-size", "16", "--train-threads", "1", "--lr",
@@ -39,7 +39,8 @@ class Killed(unittest.TestCase):
 
     def finish(self, path, *flags):
         """Goes on to the end; the weights are those of the run that nobody disturbed."""
-        process = start(*flags, "--resume", path, "--checkpoint", path)
+        resume = ["--resume", path] if path.exists() else []
+        process = start(*flags, *resume, "--checkpoint", path)
         _, err = process.communicate(timeout=torture.TIMEOUT_S)
         self.assertEqual(process.returncode, 0, err[-2000:])
         self.assertEqual(path.read_bytes(), self.whole.read_bytes())
@@ -64,7 +65,7 @@ class Killed(unittest.TestCase):
             is_resumed = path.exists()
             process = start(*flags, *(["--resume", path] if is_resumed else []), "--batch-log", log)
             first, last = 0, 0
-            wanted = rng.randint(1, max(2, EPOCHS * BATCHES // torture.rounds(4, 40)))
+            wanted = rng.randint(1, torture.rounds(20, 12))
             count = 0
             for line in process.stderr:
                 if ": going on at epoch" in line:
@@ -82,6 +83,8 @@ class Killed(unittest.TestCase):
                 break
             self.assertEqual(code, -signal.SIGKILL)
             seen.append((first, last))
+        print(f"{len(seen)} kills", end=" ")
+        self.assertGreater(len(seen), 0)
         for (_, told), (first, _) in zip(seen, seen[1:]):
             # What was told of and is done again.  The checkpoint comes right after its batch.
             self.assertLessEqual(told - first, EVERY, f"seed {SEED}: {seen}")

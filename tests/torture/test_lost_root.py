@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The dataset's folder is renamed, deleted or replaced in mid-run: health says so, no sample is taken
-for one that never was, and all is well when the folder is back."""
+"""The dataset's folder is renamed, deleted or replaced in mid-run: health says so, no sample is
+taken for one that never was, and all is well when the folder is back."""
 import shutil
 import subprocess
 import unittest

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""SIGTERM ends the server within --grace and a second, whatever its workers and clients do; the exit
-code says whether requests were left without an answer."""
+"""SIGTERM ends the server within --grace and a second, whatever its workers and clients do; the
+exit code says whether requests were left without an answer."""
 import json
 import os
 import signal

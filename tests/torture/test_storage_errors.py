@@ -1,24 +1,9 @@
 #!/usr/bin/env python3
 """A disk or a system that says no for a while: every sample comes in the end, and the digest is the
 same.  One that says no for ever: the samples are named after --retry-for, and nothing is silent."""
-import os
-import subprocess
 import unittest
 
 import torture
-
-
-class BadServer(torture.Server):
-    """offload_server on a disk that keeps these rules."""
-
-    def __init__(self, root, *rules):
-        saved = dict(os.environ)
-        os.environ.update(torture.bad_disk(*rules))
-        try:
-            super().__init__(root)
-        finally:
-            os.environ.clear()
-            os.environ.update(saved)
 
 
 @unittest.skipUnless(torture.BAD_DISK, "no bad_disk was built")
@@ -30,7 +15,7 @@ class StorageErrors(unittest.TestCase):
         cls.digest = good["digest"]
 
     def remote(self, rule, *flags, mode="remote_nooff"):
-        server = BadServer(self.root, rule)
+        server = torture.BadServer(self.root, rule)
         try:
             return torture.train("--host", server.address, "--dataset-mode", mode, "-b", 16, *flags)
         finally:

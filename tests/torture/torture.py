@@ -43,6 +43,25 @@ def reports(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+class BadServer(Server):
+    """offload_server on a disk that keeps these rules (tests/support/bad_disk.c)."""
+
+    def __init__(self, root, *rules):
+        saved = dict(os.environ)
+        os.environ.update(bad_disk(*rules))
+        try:
+            super().__init__(root)
+        finally:
+            os.environ.clear()
+            os.environ.update(saved)
+
+    def kill(self):
+        """For one that may hang."""
+        self.process.kill()
+        self.process.communicate()
+        self.log.close()
+
+
 def train(*flags, env=None, timeout=TIMEOUT_S, check=True):
     """Runs offload_train --json without a device; its epochs as dicts, and the finished process."""
     done = subprocess.run(
