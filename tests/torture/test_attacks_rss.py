@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ten attacks on the server's memory, one after the other, each on a server of its own: what it
+"""Eleven attacks on the server's memory, one after the other, each on a server of its own: what it
 takes beside what it had at its start is at most --memory-limit and a tenth, and it serves on."""
 import itertools
 import os
@@ -196,6 +196,22 @@ class Attacks(unittest.TestCase):
                 for _ in range(2 * MANY):
                     call(connect(), FETCH, asks(20, 3, 3, form))
         self.bounded("decode bombs", attack, root)
+
+    def test_floods_of_lists(self):
+        root = harness.temporary_folder("long")
+        folder = root / "train" / "cat"
+        folder.mkdir(parents=True)
+        image = next(self.root.glob("train/*/*.jpg")).read_bytes()
+        (folder / "0.jpg").write_bytes(image)
+        for i in range(1, 5000 * MANY):
+            os.link(folder / "0.jpg", folder / f"{i}{'x' * 100}.jpg")
+
+        def attack(connect):
+            for _ in range(4 * MANY):
+                connection = connect()
+                for _ in range(100):
+                    call(connection, LIST, b"")
+        self.bounded("lists that are never read", attack, root)
 
     def test_oversized_messages(self):
         def attack(connect):
