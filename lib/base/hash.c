@@ -2,6 +2,9 @@
 
 #define XXH_STATIC_LINKING_ONLY /* for the size of XXH3_state_t */
 #include <xxhash.h>
+#ifdef SLUICE_HAS_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* the same names, by AVX2 or AVX-512 where the CPU has them */
+#endif
 
 #include <stdio.h>
 

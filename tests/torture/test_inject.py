@@ -272,6 +272,7 @@ SCENARIOS = {"index": (Index, "alloc thread open read readdir write sync rename 
 
 
 @unittest.skipUnless(BAD_DISK and INJECT, "no bad_disk and inject were built")
+@unittest.skipIf(os.environ.get("SLUICE_SANITIZE"), "a sanitizer has malloc for itself")
 class Inject(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
