@@ -10,6 +10,7 @@
 #include "bench/bench.h"
 #include "wire/wire.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,7 @@ static void work(const struct payloads *p, size_t i, bool is_check)
 
 static double measure_us(const struct payloads *p, bool is_check, unsigned repeats)
 {
+    assert(p->count > 0);
     double times[100];
     for (size_t i = 0; i < p->count; i++)
         work(p, i, is_check);

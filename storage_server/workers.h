@@ -74,7 +74,7 @@ SLUICE_MUST_USE sluice_status sluice_workers_try(struct sluice_workers *workers,
  * SLUICE_JOB_CANCEL, on this thread and without a lock; returns their number.  Jobs that have
  * started are not found.  is_meant() is called under the lock. */
 size_t sluice_workers_cancel(struct sluice_workers *workers, struct sluice_work_client *client,
-                             enum sluice_worker_group group,
+                             enum sluice_worker_group which,
                              bool (*is_meant)(const struct sluice_job *job, const void *ctx),
                              const void *ctx);
 
@@ -85,7 +85,7 @@ SLUICE_MUST_USE sluice_status sluice_workers_stand_in(struct sluice_workers *wor
                                                       unsigned num_stuck, struct sluice_err *err);
 
 /* Cancels every job that waits for the group, of all clients.  Returns their number. */
-size_t sluice_workers_expire(struct sluice_workers *workers, enum sluice_worker_group group);
+size_t sluice_workers_expire(struct sluice_workers *workers, enum sluice_worker_group which);
 
 /* Every job that runs calls this first: there is room in the queue. */
 void sluice_workers_started(struct sluice_workers *workers);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/quit.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +160,14 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
                                struct sluice_err *err)
 {
     struct run *run = measuring->run;
+    const size_t count = measuring->count;
+    assert(count > 0);
     measuring->mix = mix;
     measuring->seen = seen;
     *seen = (struct sluice_transport_seen){0};
     for (size_t i = 0; i < num_items; i++)
         measuring->items[i] = (struct sluice_sampler_item){
-            .position = measuring->positions[measuring->first + i % measuring->count],
+            .position = measuring->positions[measuring->first + i % count],
             .draw_epoch = (uint32_t)run->options->start_epoch,
         };
     const struct sluice_epoch epoch = {
@@ -178,8 +181,8 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
         .num_items = num_items,
         .has_max_errors = true,
         /* Of samples that come several times. */
-        .max_errors = sluice_options_max_errors(run->options, measuring->count) *
-                      ((num_items + measuring->count - 1) / measuring->count),
+        .max_errors =
+            sluice_options_max_errors(run->options, count) * ((num_items + count - 1) / count),
     };
     double server_before_s, server_after_s;
     sluice_status status = server_cpu(run, &server_before_s, err);

@@ -72,7 +72,7 @@ struct sluice_hash128 sluice_hasher_digest(const struct sluice_hasher *hasher)
 }
 
 _Static_assert(sizeof(XXH3_state_t) <= sizeof(struct sluice_hasher64) &&
-                   _Alignof(XXH3_state_t) <= _Alignof(struct sluice_hasher64),
+                   _Alignof(struct sluice_hasher64) % _Alignof(XXH3_state_t) == 0,
                "struct sluice_hasher64 holds the library's state");
 
 static XXH3_state_t *state64_of(struct sluice_hasher64 *hasher)

@@ -58,8 +58,8 @@ enum sluice_wire_hash sluice_wire_check_hash(uint32_t number, const struct sluic
 /* What a `get` returns for a message whose hash is wrong: SLUICE_E_IO. */
 SLUICE_MUST_USE sluice_status sluice_wire_damaged(const char *name, struct sluice_err *err);
 
-/* The field for a FetchReply, whose hash leaves payloads out: samples, and behind them `tail`. */
-void sluice_wire_put_fetch_reply_hash(const struct sluice_message *samples, const uint8_t *tail,
+/* The field for a FetchReply, whose hash leaves payloads out: the message, and behind it `tail`. */
+void sluice_wire_put_fetch_reply_hash(const struct sluice_message *message, const uint8_t *tail,
                                       size_t len, uint8_t field[SLUICE_WIRE_HASH_BYTES]);
 
 #endif

@@ -2,11 +2,11 @@
 import os
 import socket
 
-BAD_DISK = os.environ.get("SLUICE_BAD_DISK")  # tests/support/bad_disk.c, built
+BAD_DISK = os.environ.get("SLUICE_BAD_DISK")  # tests/preload/bad_disk.c, built
 
 
 def bad_disk(*rules):
-    """The environment of a program whose disk keeps these rules (tests/support/bad_disk.c)."""
+    """The environment of a program whose disk keeps these rules (tests/preload/bad_disk.c)."""
     return {**os.environ, "LD_PRELOAD": BAD_DISK, "BAD_DISK": ";".join(rules),
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 

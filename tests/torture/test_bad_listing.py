@@ -5,7 +5,7 @@ import unittest
 
 import torture
 
-# What fails, by the rule of tests/support/bad_disk.c, and what the error must name.
+# What fails, by the rule of tests/preload/bad_disk.c, and what the error must name.
 RULES = {
     "the end of a folder": ("call=readdir,path=cat,after=5,do=eio", "train/cat"),
     "the top": ("call=readdir,path=bad-listing,do=eio", "bad-listing"),

@@ -18,7 +18,7 @@ import unittest
 import torture
 from torture import BAD_DISK, BIN
 
-INJECT = os.environ.get("SLUICE_INJECT")  # tests/support/inject.c, built
+INJECT = os.environ.get("SLUICE_INJECT")  # tests/preload/inject.c, built
 HANG_S = 30  # no run here takes a second
 SAMPLES = torture.rounds(1, None)  # of the calls of each kind; None: all
 ONLY = os.environ.get("SLUICE_INJECT_ONLY", "").split("/")

@@ -9,7 +9,7 @@ import http2
 import torture
 from attacked import Attacked
 
-DEAF = os.environ.get("SLUICE_DEAF")  # tests/support/deaf.c, built
+DEAF = os.environ.get("SLUICE_DEAF")  # tests/preload/deaf.c, built
 
 
 @unittest.skipUnless(DEAF, "no deaf was built")

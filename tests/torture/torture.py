@@ -44,7 +44,7 @@ def reports(text):
 
 
 class BadServer(Server):
-    """offload_server on a disk that keeps these rules (tests/support/bad_disk.c)."""
+    """offload_server on a disk that keeps these rules (tests/preload/bad_disk.c)."""
 
     def __init__(self, root, *rules):
         saved = dict(os.environ)

@@ -88,16 +88,10 @@ static void an_escaped_line_is_cut_between_characters(void)
 {
     static const char text[] = "a\x1b\xc3\xbc"
                                "b";
-    static const char *const lines[] = {"",
-                                        "a",
-                                        "a",
-                                        "a",
-                                        "a",
-                                        "a\\x1b",
-                                        "a\\x1b",
-                                        "a\\x1b\xc3\xbc",
-                                        "a\\x1b\xc3\xbc"
-                                        "b"};
+    /* clang-format off */
+    static const char *const lines[] = {
+        "", "a", "a", "a", "a", "a\\x1b", "a\\x1b", ("a\\x1b\xc3\xbc"), ("a\\x1b\xc3\xbc" "b")};
+    /* clang-format on */
     for (size_t i = 0; i < SLUICE_TEST_COUNT(lines); i++) {
         char line[16];
         memset(line, 'x', sizeof(line));
