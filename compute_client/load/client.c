@@ -24,7 +24,7 @@ struct sluice_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopped;
-    bool has_told; /* that the server sends no hashes */
+    bool has_told;                      /* that the server sends no hashes */
     struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
     /* Constant. */

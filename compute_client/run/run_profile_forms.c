@@ -170,6 +170,8 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
             .position = measuring->positions[measuring->first + i % count],
             .draw_epoch = (uint32_t)run->options->start_epoch,
         };
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): asserted above */
+    const size_t num_repeats = (num_items + count - 1) / count; /* of each sample, at most */
     const struct sluice_epoch epoch = {
         .source = run->train.source,
         .pipeline = run->train.pipeline,
@@ -180,9 +182,7 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
         .items = measuring->items,
         .num_items = num_items,
         .has_max_errors = true,
-        /* Of samples that come several times. */
-        .max_errors =
-            sluice_options_max_errors(run->options, count) * ((num_items + count - 1) / count),
+        .max_errors = sluice_options_max_errors(run->options, count) * num_repeats,
     };
     double server_before_s, server_after_s;
     sluice_status status = server_cpu(run, &server_before_s, err);
