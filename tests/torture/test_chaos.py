@@ -62,8 +62,11 @@ class Draw:
         self.is_stale = self.is_indexed and rng.random() < 0.3
         self.kills_server = rng.random() < 0.25
         self.hangs = any("hang" in rule for rule in self.disk)
-        # What is stale, or whose read never returns, is asked for so long, and then named.
-        self.retry_for_s = 2 if self.is_stale else 8 if self.hangs else 60
+        # What is stale, or whose read never returns, is asked for so long, and then named.  A
+        # connection that never answers takes 5 s of that.
+        is_mute = any("mute" in rule for rule in self.link)
+        patience_s = 12 if is_mute else 2
+        self.retry_for_s = patience_s if self.is_stale else 8 if self.hangs else 60
         self.form = rng.choice(("auto", "jpeg_crop", "u8_packed", "raw"))
 
     def fill(self, rule):
@@ -169,7 +172,8 @@ class Chaos(unittest.TestCase):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             if draw.kills_server:
-                proxy.wait_for("down", draw.rng.randint(1000, 200000), torture.TIMEOUT_S)
+                # Of the 80 kB and more that an epoch has.
+                proxy.wait_for("down", draw.rng.randint(1000, 60000), torture.TIMEOUT_S)
                 node.kill()
                 node.start()
             out, err = client.communicate(timeout=torture.TIMEOUT_S)
