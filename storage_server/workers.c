@@ -287,6 +287,20 @@ static void unref(struct sluice_workers *w, struct sluice_work_client *client)
 #endif
 }
 
+/* Under the lock, which may be released between two calls: the client after this one (NULL: the
+ * first), with a reference; this one's is given back.  Clients come and go meanwhile: new ones join
+ * in front, and one that is referenced stays in the list. */
+static struct sluice_work_client *next_client(struct sluice_workers *w,
+                                              struct sluice_work_client *client)
+{
+    struct sluice_work_client *next = client ? client->next : w->clients;
+    if (next)
+        next->refs++;
+    if (client)
+        unref(w, client);
+    return next;
+}
+
 void sluice_workers_hear_worth(struct sluice_workers *w, struct sluice_work_client *client,
                                double worth)
 {
@@ -424,21 +438,11 @@ static bool is_any(const struct sluice_job *job, const void *ctx)
 size_t sluice_workers_expire(struct sluice_workers *w, enum sluice_worker_group which)
 {
     size_t count = 0;
-    /* Clients come and go meanwhile: new ones join in front, and one that is referenced stays in
-     * the list. */
     pthread_mutex_lock(&w->lock);
-    struct sluice_work_client *client = w->clients;
-    if (client)
-        client->refs++;
-    while (client) {
+    for (struct sluice_work_client *c = next_client(w, NULL); c; c = next_client(w, c)) {
         pthread_mutex_unlock(&w->lock);
-        count += sluice_workers_cancel(w, client, which, is_any, NULL);
+        count += sluice_workers_cancel(w, c, which, is_any, NULL);
         pthread_mutex_lock(&w->lock);
-        struct sluice_work_client *next = client->next;
-        if (next)
-            next->refs++;
-        unref(w, client);
-        client = next;
     }
     pthread_mutex_unlock(&w->lock);
     return count;
@@ -479,17 +483,8 @@ static void call_waiters(struct sluice_workers *w, struct sluice_work_client *cl
 static void call_all_waiters(struct sluice_workers *w, bool to_the_last)
 {
     pthread_mutex_lock(&w->lock);
-    struct sluice_work_client *client = w->clients;
-    if (client)
-        client->refs++;
-    while (client) {
-        call_waiters(w, client, to_the_last);
-        struct sluice_work_client *next = client->next;
-        if (next)
-            next->refs++;
-        unref(w, client);
-        client = next;
-    }
+    for (struct sluice_work_client *c = next_client(w, NULL); c; c = next_client(w, c))
+        call_waiters(w, c, to_the_last);
     pthread_mutex_unlock(&w->lock);
 }
 

@@ -238,17 +238,24 @@ static double quota_of(int version, const char *folder)
     return is_read && us[0] > 0 && us[1] > 0 ? (double)us[0] / (double)us[1] : INFINITY;
 }
 
+/* To the group above; false: there is none that can be seen. */
+static bool go_up(struct sluice_cgroup *group)
+{
+    if (strlen(group->folder) <= strlen(group->mount))
+        return false;
+    *strrchr(group->folder, '/') = '\0';
+    return true;
+}
+
 double sluice_cgroup_quota(const char *root, pid_t tid)
 {
     struct sluice_cgroup group;
     if (sluice_cgroup_find(root, "cpu", tid, &group, NULL) != SLUICE_OK)
         return INFINITY;
-    const size_t mount_len = strlen(group.mount);
-    double least = quota_of(group.version, group.folder);
-    while (strlen(group.folder) > mount_len) {
-        *strrchr(group.folder, '/') = '\0';
+    double least = INFINITY;
+    do
         least = fmin(least, quota_of(group.version, group.folder));
-    }
+    while (go_up(&group));
     return least;
 }
 
@@ -267,13 +274,11 @@ uint64_t sluice_cgroup_memory(const char *root, pid_t tid)
     struct sluice_cgroup group;
     if (sluice_cgroup_find(root, "memory", tid, &group, NULL) != SLUICE_OK)
         return UINT64_MAX;
-    const size_t mount_len = strlen(group.mount);
-    uint64_t least = memory_of(group.version, group.folder);
-    while (strlen(group.folder) > mount_len) {
-        *strrchr(group.folder, '/') = '\0';
+    uint64_t least = UINT64_MAX;
+    do {
         const uint64_t its = memory_of(group.version, group.folder);
         least = its < least ? its : least;
-    }
+    } while (go_up(&group));
     return least;
 }
 
