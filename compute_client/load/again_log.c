@@ -1,11 +1,9 @@
 #include "compute_client/load/again_log.h"
 
 #include "base/log.h"
+#include "compute_client/load/tuning.h"
 
 #include <stdio.h>
-
-/* Between two lines.  Often enough that a person who watches does not take the run for dead. */
-#define INTERVAL_NS 5000000000ull
 
 void sluice_again_note(struct sluice_again_log *again, sluice_status status, const char *text)
 {
@@ -19,7 +17,7 @@ uint64_t sluice_again_due_ns(const struct sluice_again_log *again)
 {
     if (again->status == SLUICE_OK)
         return 0;
-    return again->told_ns ? again->told_ns + INTERVAL_NS : 1;
+    return again->told_ns ? again->told_ns + TUNING_TELL_AGAIN_NS : 1;
 }
 
 bool sluice_again_take(struct sluice_again_log *again, uint64_t now_ns,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "compute_client/load/choice.h"
 #include "compute_client/load/fetcher_state.h"
+#include "compute_client/load/tuning.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +14,6 @@
 
 /* A message of ours holds at most this much, or one reply that is larger (docs/PROTOCOL.md). */
 #define SHARED_MESSAGE_BYTES (1u << 20)
-
-/* bytes/s: 1 Mbit/s.  A link below it needs a longer --sample-timeout: what comes of a message
- * before its end is not seen. */
-#define SLOWEST_LINK_BYTES_PER_S 125000
-
-/* A person who watches is told of a silence, and then as often again. */
-#define TELL_QUIET_NS 10000000000ull
-
-/* The owner looks so often within a timeout whether a request was passed: replies need not wake it
- * then, and it acts by a tenth of the timeout late at most. */
-#define LOOKS_IN_TIMEOUT 10
 
 /* How often a sample is blamed for the end of a stream (fetcher.h) until it is asked for as a file,
  * and until it is given up.  With a link that is cut within one in seven of its replies, as where
@@ -330,7 +320,7 @@ static uint64_t silence_end_ns(const struct fetcher *f)
     if (bytes > f->pending.sent_bytes)
         bytes = f->pending.sent_bytes;
     return f->quiet_since_ns + f->timeout_ns +
-           (uint64_t)((double)bytes * 1e9 / SLOWEST_LINK_BYTES_PER_S);
+           (uint64_t)((double)bytes * 1e9 / TUNING_SLOWEST_LINK_BYTES_PER_S);
 }
 
 /* Called and left under the lock: acts if the server owes an answer for too long (fetcher.h), and
@@ -341,7 +331,7 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
     if (!oldest || f->credit_bytes <= 0)
         return false;
     const uint64_t now = sluice_clock_ns();
-    const uint64_t tell_ns = later(f->quiet_since_ns, f->quiet_told_ns) + TELL_QUIET_NS;
+    const uint64_t tell_ns = later(f->quiet_since_ns, f->quiet_told_ns) + TUNING_TELL_QUIET_NS;
     if (now >= tell_ns) {
         const double quiet_s = (double)(now - f->quiet_since_ns) * 1e-9;
         const size_t count = f->pending.num_sent;
@@ -367,7 +357,7 @@ static bool watch_stream(struct fetcher *f, uint64_t *until_ns)
                  (double)(now - f->quiet_since_ns) * 1e-9);
         return true;
     }
-    const uint64_t look_ns = now + f->timeout_ns / LOOKS_IN_TIMEOUT;
+    const uint64_t look_ns = now + f->timeout_ns / TUNING_LOOKS_IN_TIMEOUT;
     if (look_ns < *until_ns)
         *until_ns = look_ns;
     return false;

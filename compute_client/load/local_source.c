@@ -9,6 +9,7 @@
 #include "base/worker_pool.h"
 #include "compute_client/load/again_log.h"
 #include "compute_client/load/retry.h"
+#include "compute_client/load/tuning.h"
 #include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "datasets/jpeg_index_file.h"
@@ -27,10 +28,6 @@
 /* Threads that may be stuck in a read at a time.  A disk that has lost some files can be worked
  * with; one that answers nothing can not. */
 #define MAX_STUCK 64
-
-/* The warden looks so often within a timeout whether a read is stuck: readers need not wake it
- * then, and a read is given up by a tenth of the timeout late at most. */
-#define LOOKS_IN_TIMEOUT 10
 
 /* close() waits so long for reads under way before it takes them for stuck. */
 #define CLOSE_WAIT_NS 500000000ull
@@ -398,8 +395,8 @@ static void *warden_main(void *ctx)
             continue;
         }
         uint64_t until_ns = wake_delayed(local, now);
-        if (local->timeout_ns && now + local->timeout_ns / LOOKS_IN_TIMEOUT < until_ns)
-            until_ns = now + local->timeout_ns / LOOKS_IN_TIMEOUT;
+        if (local->timeout_ns && now + local->timeout_ns / TUNING_LOOKS_IN_TIMEOUT < until_ns)
+            until_ns = now + local->timeout_ns / TUNING_LOOKS_IN_TIMEOUT;
         const uint64_t tell_ns = sluice_again_due_ns(&local->again);
         if (tell_ns && tell_ns < until_ns)
             until_ns = tell_ns;

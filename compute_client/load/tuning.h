@@ -105,4 +105,25 @@ const struct sluice_tuning *sluice_tuning_default(void);
 const char *sluice_tuning_name(size_t index);
 double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 
+/* --- patience: of the fetcher, the local source and the client's calls ---
+ *
+ * Chosen by reasoning, not swept: the simulator has no failures.  "Half" and "twice" say what half
+ * and twice the value do. */
+
+/* Looks at what is overdue within one --sample-timeout: what is late is given up by a tenth of the
+ * timeout late at most, and what arrives need not wake who looks.  Half: a fifth; twice: more
+ * wake-ups. */
+#define TUNING_LOOKS_IN_TIMEOUT 10
+
+/* bytes/s: 1 Mbit/s, the slowest link on which --sample-timeout keeps its meaning, as what comes of
+ * a message before its end is not seen.  Half: a silence is noticed later where messages are large;
+ * twice: slower links need a longer timeout. */
+#define TUNING_SLOWEST_LINK_BYTES_PER_S 125000
+
+/* ns between two lines of the log: of samples that are asked for again, and of a silence.  Often
+ * enough that a person who watches does not take the run for dead.  Half: more lines; twice: fewer.
+ */
+#define TUNING_TELL_AGAIN_NS 5000000000ull
+#define TUNING_TELL_QUIET_NS 10000000000ull
+
 #endif
