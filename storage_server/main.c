@@ -82,11 +82,19 @@ static int exit_code(uint64_t num_unanswered)
     return num_unanswered ? EXIT_CUT_OFF : 0;
 }
 
+#define UNANSWERED "%llu requests were not answered within --grace"
+
 static void tell_unanswered(uint64_t count)
 {
     if (count)
-        sluice_log(SLUICE_LOG_ERROR, "%llu requests were not answered within --grace",
-                   (unsigned long long)count);
+        sluice_log(SLUICE_LOG_ERROR, UNANSWERED, (unsigned long long)count);
+}
+
+static void write_log_now(char *line, size_t room, enum sluice_log_level level, const char *text)
+{
+    const size_t len = sluice_log_line(line, room, level, text);
+    line[len - 1] = '\0'; /* its newline */
+    (void)sluice_write_line_now(STDERR_FILENO, line);
 }
 
 /* At the deadline.  What it writes must not wait for anybody. */
@@ -99,15 +107,12 @@ static int speak(void *ctx)
     char *json = NULL;
     if (server && !ending->has_stats && sluice_server_stats_json(server, &json, NULL) == SLUICE_OK)
         (void)sluice_write_line_now(STDOUT_FILENO, json);
+    char text[128], line[256];
     if (server && count) {
-        char line[128];
-        snprintf(line, sizeof(line),
-                 "offload_server: error: %llu requests were not answered within --grace",
-                 (unsigned long long)count);
-        (void)sluice_write_line_now(STDERR_FILENO, line);
+        snprintf(text, sizeof(text), UNANSWERED, (unsigned long long)count);
+        write_log_now(line, sizeof(line), SLUICE_LOG_ERROR, text);
     }
-    (void)sluice_write_line_now(STDERR_FILENO,
-                                "offload_server: ending, though threads are still at work");
+    write_log_now(line, sizeof(line), SLUICE_LOG_WARN, "ending, though threads are still at work");
     return exit_code(count);
 }
 

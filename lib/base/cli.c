@@ -17,13 +17,14 @@
 /* The options that every program has, behind its own in one array of pointers. */
 struct table {
     const struct sluice_cli *cli;
-    struct sluice_option common[5];
+    struct sluice_option common[6];
     size_t num_common;
     bool is_help, is_version, is_print_config, is_json;
-    const char *log_level;
+    const char *log_level, *log_format;
 };
 
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
+static const char *const log_formats[] = {"text", "json", NULL};
 
 static void table_init(struct table *table, const struct sluice_cli *cli)
 {
@@ -31,7 +32,7 @@ static void table_init(struct table *table, const struct sluice_cli *cli)
     for (size_t i = 0; i < cli->num_options; i++)
         is_h_taken = is_h_taken || cli->options[i].short_name == 'h';
 
-    *table = (struct table){.cli = cli, .log_level = "info"};
+    *table = (struct table){.cli = cli, .log_level = "info", .log_format = "text"};
     const struct sluice_option common[] = {
         {.name = "json",
          .type = SLUICE_OPTION_FLAG,
@@ -43,6 +44,13 @@ static void table_init(struct table *table, const struct sluice_cli *cli)
          .arg = "LEVEL",
          .help = "The least severe messages to log on standard error.",
          .choices = log_levels},
+        {.name = "log-format",
+         .type = SLUICE_OPTION_CHOICE,
+         .value = &table->log_format,
+         .arg = "FORMAT",
+         .help = "Format of these messages; json: one object a line, with time, level, program and "
+                 "message.",
+         .choices = log_formats},
         {.name = "print-config",
          .type = SLUICE_OPTION_FLAG,
          .value = &table->is_print_config,
@@ -546,6 +554,9 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
     enum sluice_log_level level = SLUICE_LOG_INFO;
     if (sluice_log_level_parse(parser.table.log_level, &level, NULL) == SLUICE_OK)
         sluice_log_set_level(level);
+    enum sluice_log_format format = SLUICE_LOG_TEXT;
+    if (sluice_log_format_parse(parser.table.log_format, &format, NULL) == SLUICE_OK)
+        sluice_log_set_format(format);
     result.is_json = parser.table.is_json;
 
     if (parser.table.is_help) {

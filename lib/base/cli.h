@@ -10,7 +10,7 @@
 /* Command lines from one table, which also makes --help (in 80 columns) and --print-config.
  *
  * Every program has --help (-h, unless the table uses it), --version,
- * --print-config, --json and --log-level beside its own options.  "--name value",
+ * --print-config, --json, --log-level and --log-format beside its own options.  "--name value",
  * "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options;
  * a value that itself begins with "--" must be given as "--name=value".  Of an
  * option given twice the last counts.  A usage error is one line on stderr and

@@ -5,8 +5,13 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Lines for the person who runs a program, on stderr.
+ *
+ *     2026-11-22T23:51:08.123Z offload_train warning: no checkpoint ...
+ *     23:51:08 warning: no checkpoint ...                  (on a terminal, local time)
+ *     {"time":"2026-11-22T23:51:08.123Z","level":"warning","program":"offload_train","message":...}
  *
  * One line is one write, so lines of different threads never mix.  Whatever is in a text, such as
  * the name that a client gave itself, it stays one line (sluice_escape_line).  Results go to stdout
@@ -28,8 +33,27 @@ SLUICE_MUST_USE sluice_status sluice_log_level_parse(const char *text, enum slui
 void sluice_log_set_level(enum sluice_log_level level);
 bool sluice_log_is_enabled(enum sluice_log_level level); /* would a line of this level show? */
 
-/* Lines begin with "<program>: " once a name is set.  Borrows `name` for good. */
+enum sluice_log_format { SLUICE_LOG_TEXT, SLUICE_LOG_JSON };
+
+/* "text" or "json". */
+SLUICE_MUST_USE sluice_status sluice_log_format_parse(const char *text,
+                                                      enum sluice_log_format *format,
+                                                      struct sluice_err *err);
+void sluice_log_set_format(enum sluice_log_format format);
+
+/* Lines name the program once this is set.  Borrows `name` for good. */
 void sluice_log_set_program(const char *name);
+
+/* One line that stays at the bottom of the terminal, below what is logged, until the next call;
+ * NULL or "": none.  Does nothing where stderr is no terminal or the level hides info.  Keep it
+ * shorter than the terminal is wide.  Take it away before writing to stdout. */
+void sluice_log_set_status(const char *text);
+
+/* Whether somebody looks on who likes a status line: stderr is a terminal and takes text. */
+bool sluice_log_has_terminal(void);
+
+/* What sluice_log() would write, with its newline, for writers of their own; returns the length. */
+size_t sluice_log_line(char *out, size_t room, enum sluice_log_level level, const char *text);
 
 void sluice_log(enum sluice_log_level level, const char *fmt, ...) SLUICE_PRINTF(2, 3);
 

@@ -5,7 +5,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define TERMINAL_INTERVAL_NS 100000000u /* ten times a second: smooth, and not worth measuring */
 #define PLAIN_INTERVAL_NS 5000000000u
@@ -18,12 +17,6 @@ static void format_seconds(uint64_t seconds, char out[32])
     else
         snprintf(out, 32, "%llu:%02llu", (unsigned long long)(seconds / 60),
                  (unsigned long long)(seconds % 60));
-}
-
-static void write_stderr(const char *text, size_t len)
-{
-    const ssize_t written = write(STDERR_FILENO, text, len);
-    (void)written; /* as in log.c: nothing can be done about it */
 }
 
 static size_t append(char *line, size_t size, size_t len, const char *fmt, ...) SLUICE_PRINTF(4, 5);
@@ -47,7 +40,7 @@ void sluice_progress_start(struct sluice_progress *progress, const char *what, u
         .total = total,
         .started_ns = now,
         .last_ns = now,
-        .is_terminal = isatty(STDERR_FILENO) == 1,
+        .is_terminal = sluice_log_has_terminal(),
     };
 }
 
@@ -83,17 +76,14 @@ void sluice_progress_update(struct sluice_progress *progress, uint64_t done, con
         sluice_log(SLUICE_LOG_INFO, "%s", line);
         return;
     }
-    char out[sizeof(line) + 8];
-    /* Go to the first column, print the line, and erase what is left of a longer earlier one. */
-    const int bytes = snprintf(out, sizeof(out), "\r%.*s\x1b[K", (int)len, line);
-    write_stderr(out, (size_t)bytes);
+    sluice_log_set_status(line);
     progress->is_shown = true;
 }
 
 void sluice_progress_end(struct sluice_progress *progress, uint64_t done)
 {
     if (progress->is_shown)
-        write_stderr("\r\x1b[K", 4);
+        sluice_log_set_status(NULL);
     progress->is_shown = false;
     const double seconds = (double)(sluice_clock_ns() - progress->started_ns) / 1e9;
     if (progress->total) {

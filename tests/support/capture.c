@@ -1,5 +1,6 @@
 #include "support/capture.h"
 
+#include <ctype.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,27 @@ void sluice_test_capture_begin(void)
     }
 }
 
+/* Takes the time away that log lines begin with. */
+static void drop_times(char *text)
+{
+    static const char shape[] = "0000-00-00T00:00:00.000Z ";
+    char *out = text;
+    for (char *line = text; *line;) {
+        size_t same = 0;
+        while (shape[same] && (shape[same] == '0' ? isdigit((unsigned char)line[same]) != 0
+                                                  : line[same] == shape[same]))
+            same++;
+        if (!shape[same])
+            line += same;
+        const size_t len = strcspn(line, "\n");
+        const size_t whole = len + (line[len] == '\n');
+        memmove(out, line, whole);
+        out += whole;
+        line += whole;
+    }
+    *out = '\0';
+}
+
 void sluice_test_capture_end(struct sluice_test_output *output)
 {
     char *const texts[2] = {output->out, output->err};
@@ -40,6 +62,7 @@ void sluice_test_capture_end(struct sluice_test_output *output)
         close(saved[i]);
         fclose(files[i]);
     }
+    drop_times(output->err);
 }
 
 int sluice_test_child(int (*fn)(void *ctx), void *ctx, struct sluice_test_output *output)

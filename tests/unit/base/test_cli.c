@@ -438,7 +438,8 @@ static void print_config_prints_final_values(void)
     CU_ASSERT_STRING_EQUAL(output.out, "root =\nworkers = 9\nbig = 10\nseed = 0\ncache = 1M\n"
                                        "digest = true\nquiet = false\nlearning-rate = 0.1\n"
                                        "ratio = 0\nlink-limit = 500mbit\nmode = local\nhost = a\n"
-                                       "host = b\njson = false\nlog-level = info\n");
+                                       "host = b\njson = false\nlog-level = info\n"
+ "log-format = text\n");
 }
 
 static void print_config_checks_like_a_real_run(void)

@@ -3,8 +3,15 @@
 #include "support/capture.h"
 #include "support/test.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 static struct sluice_test_output output;
 
@@ -49,8 +56,8 @@ static void goes_to_stderr_with_program_and_mark(void)
     sluice_log(SLUICE_LOG_INFO, "%s", "fine");
     sluice_test_capture_end(&output);
     CU_ASSERT_STRING_EQUAL(output.out, "");
-    CU_ASSERT_STRING_EQUAL(output.err,
-                           "no name yet\nprog: error: bad 1\nprog: warning: odd\nprog: fine\n");
+    CU_ASSERT_STRING_EQUAL(
+        output.err, "info: no name yet\nprog error: bad 1\nprog warning: odd\nprog info: fine\n");
     reset();
 }
 
@@ -81,8 +88,8 @@ static void a_long_line_is_cut_but_ends(void)
     sluice_test_capture_end(&output);
     const size_t len = strcspn(output.err, "\n");
     CU_ASSERT(len > 500);
-    CU_ASSERT_EQUAL(strspn(output.err, "x"), len);
-    CU_ASSERT_STRING_EQUAL(output.err + len, "\nnext\n");
+    CU_ASSERT_EQUAL(6 + strspn(output.err + 6, "x"), len);
+    CU_ASSERT_STRING_EQUAL(output.err + len, "\ninfo: next\n");
 }
 
 static void stays_one_line_whatever_is_in_it(void)
@@ -92,9 +99,120 @@ static void stays_one_line_whatever_is_in_it(void)
     sluice_test_capture_begin();
     sluice_log(SLUICE_LOG_WARN, "refused %s: %s", "x\nprog: all is well", "\x1b[1A\xff");
     sluice_test_capture_end(&output);
-    CU_ASSERT_STRING_EQUAL(output.err, "prog: warning: refused x\\nprog: all is well: "
+    CU_ASSERT_STRING_EQUAL(output.err, "prog warning: refused x\\nprog: all is well: "
                                        "\\x1b[1A\\xff\n");
     reset();
+}
+
+/* What stderr takes, times and all. */
+static void read_raw(enum sluice_log_level level, const char *text, char out[4096])
+{
+    const size_t len = sluice_log_line(out, 4096, level, text);
+    CU_ASSERT_EQUAL(strlen(out), len);
+}
+
+static void text_begins_with_the_time_in_utc(void)
+{
+    char line[4096];
+    reset();
+    sluice_log_set_program("prog");
+    const time_t before = time(NULL);
+    read_raw(SLUICE_LOG_WARN, "odd", line);
+    struct tm tm = {0};
+    const char *rest = strptime(line, "%Y-%m-%dT%H:%M:%S", &tm);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rest);
+    const time_t then = timegm(&tm);
+    CU_ASSERT(before <= then && then <= time(NULL));
+    CU_ASSERT_STRING_EQUAL(rest + 5, " prog warning: odd\n");
+    CU_ASSERT(rest[0] == '.' && rest[4] == 'Z');
+    reset();
+}
+
+static void json_is_one_object_a_line_whatever_is_in_it(void)
+{
+    char line[4096];
+    reset();
+    sluice_log_set_program("prog");
+    sluice_log_set_format(SLUICE_LOG_JSON);
+    read_raw(SLUICE_LOG_ERROR, "say \"a\\b\"\n\x01\xff \xc3\xa9", line);
+    sluice_log_set_format(SLUICE_LOG_TEXT);
+    CU_ASSERT_EQUAL(strncmp(line, "{\"time\":\"2", 10), 0);
+    const char *rest = strstr(line, "\"level\"");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(rest);
+    CU_ASSERT_STRING_EQUAL(rest, "\"level\":\"error\",\"program\":\"prog\",\"message\":"
+                                 "\"say \\\"a\\\\b\\\"\\\\n\\\\x01\\\\xff \xc3\xa9\"}\n");
+    enum sluice_log_format format = SLUICE_LOG_JSON;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_log_format_parse("xml", &format, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "'xml'"));
+    CU_ASSERT_EQUAL(format, SLUICE_LOG_JSON);
+    reset();
+}
+
+static void no_status_line_where_nobody_looks_on(void)
+{
+    reset();
+    sluice_test_capture_begin();
+    CU_ASSERT_FALSE(sluice_log_has_terminal());
+    sluice_log_set_status("half done");
+    sluice_log(SLUICE_LOG_INFO, "line");
+    sluice_log_set_status(NULL);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.err, "info: line\n");
+}
+
+/* Runs `child` with a terminal as its stderr, and returns what it showed. */
+static size_t show(void (*child)(void), char *text, size_t room)
+{
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        /* As in a chroot without /dev/pts. */
+        printf("(left out: there is no pseudo terminal: %s) ", strerror(errno));
+        return 0;
+    }
+    const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    CU_ASSERT_FATAL(slave >= 0);
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        dup2(slave, STDERR_FILENO);
+        child();
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    CU_ASSERT_EQUAL(status, 0);
+    const ssize_t len = read(master, text, room - 1);
+    text[len < 0 ? 0 : len] = '\0';
+    close(slave);
+    close(master);
+    return strlen(text);
+}
+
+static void log_over_a_status(void)
+{
+    sluice_log_set_status("one");
+    sluice_log(SLUICE_LOG_WARN, "a line");
+    sluice_log_set_status("t\nwo");
+    sluice_log_set_status(NULL);
+    sluice_log_set_status(NULL);
+    sluice_log(SLUICE_LOG_INFO, "the end");
+}
+
+static void lines_go_above_the_status(void)
+{
+    char text[4096], times[2][9] = {{0}};
+    reset();
+    if (show(log_over_a_status, text, sizeof(text)) == 0)
+        return;
+    /* The terminal adds \r before each \n. */
+    const int got = sscanf(
+        text,
+        "\rone\x1b[K\r\x1b[K%8s warning: a line\r\none\rt\\nwo\x1b[K\r\x1b[K%8s info: the end",
+        times[0], times[1]);
+    CU_ASSERT_EQUAL(got, 2);
+    CU_ASSERT_EQUAL(times[0][2], ':');
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "warning: a line\r\none\rt\\nwo\x1b[K\r\x1b[K"));
 }
 
 #define NUM_THREADS 4
@@ -124,6 +242,8 @@ static void lines_of_threads_never_mix(void)
 
     int num_lines = 0;
     for (const char *p = output.err; *p; num_lines++) {
+        CU_ASSERT_EQUAL_FATAL(strncmp(p, "info: ", 6), 0);
+        p += 6;
         const char same[] = {*p, 0};
         CU_ASSERT_EQUAL_FATAL(strspn(p, same), 40);
         CU_ASSERT_EQUAL_FATAL(p[40], '\n');
@@ -140,6 +260,10 @@ int main(void)
         SLUICE_TEST(shows_lines_up_to_the_level),
         SLUICE_TEST(a_long_line_is_cut_but_ends),
         SLUICE_TEST(stays_one_line_whatever_is_in_it),
+        SLUICE_TEST(text_begins_with_the_time_in_utc),
+        SLUICE_TEST(json_is_one_object_a_line_whatever_is_in_it),
+        SLUICE_TEST(no_status_line_where_nobody_looks_on),
+        SLUICE_TEST(lines_go_above_the_status),
         SLUICE_TEST(lines_of_threads_never_mix),
     };
     return sluice_test_run("log", tests, SLUICE_TEST_COUNT(tests));

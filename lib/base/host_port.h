@@ -1,0 +1,29 @@
+#ifndef SLUICE_BASE_HOST_PORT_H
+#define SLUICE_BASE_HOST_PORT_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+/* Addresses as people write them: "host:50051", "10.0.0.1:50051", "[::1]:50051", ":50051".
+ *
+ * Threads: pure functions. */
+
+struct sluice_host_port {
+    char host[256]; /* without the brackets of an IPv6 address; "": every address of this machine */
+    uint16_t port;
+};
+
+/* Takes the whole text or none of it.  `default_port`: for a text without a port; below 0: a port
+ * is needed.  SLUICE_E_INVALID says what is wrong: no port, a port that is not 0 to 65535, an IPv6
+ * address without brackets. */
+SLUICE_MUST_USE sluice_status sluice_host_port_parse(const char *text, int default_port,
+                                                     struct sluice_host_port *address,
+                                                     struct sluice_err *err);
+
+/* "host:port", with brackets around an IPv6 address; an empty host becomes `any_host`. */
+#define SLUICE_HOST_PORT_BYTES 272
+void sluice_host_port_format(const struct sluice_host_port *address, const char *any_host,
+                             char out[SLUICE_HOST_PORT_BYTES]);
+
+#endif
