@@ -116,6 +116,9 @@ sluice_status run_open_data(struct run *run, struct sluice_err *err)
     sluice_status status = run->options->mode == SLUICE_MODE_LOCAL
                                ? sluice_manifest_open(run->options->dir, &run->manifest, err)
                                : open_remote(run, err);
+    if (status == SLUICE_OK && run->options->mode == SLUICE_MODE_LOCAL)
+        status = sluice_manifest_check_passed_over(run->manifest, run->options->dir,
+                                                   run->options->is_strict, err);
     if (status != SLUICE_OK)
         return status;
     if (run->manifest->num_entries > UINT32_MAX)
