@@ -234,6 +234,7 @@ static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *ba
         .disk_ns = row->result.disk_ns,
         .storage_ns = row->result.storage_ns,
         .queue_ns = row->result.storage_queue_ns,
+        .is_local = loader->epoch.source->is_local,
     };
     sluice_stall_attribute(&times, from, to, batch->stall_ns);
     for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
