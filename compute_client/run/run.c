@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/quit.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -133,6 +134,7 @@ int sluice_run(const struct sluice_options *options)
         .train.name = "train",
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
+        .live = {.loss = NAN, .top1 = NAN},
     };
     sluice_cond_init(&run.staged);
     struct sluice_err err = {0};

@@ -231,6 +231,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
         .measures_ops = o->is_profiling,
         .max_image_pixels = run->info.max_image_pixels,
         .pool = run->pool,
+        .live = &run->live,
         .alloc = alloc_pinned,
         .free = free_pinned,
         .memory_ctx = run->trainer,
@@ -272,6 +273,7 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
         .sample_timeout_s = o->sample_timeout_s,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = run->info.max_image_pixels,
+        .live = &run->live,
         .events = sluice_loader_events(run->loader),
     };
     return sluice_fetcher_create(&options, &part->source, err);
