@@ -83,6 +83,7 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
                       ? NULL
                       : "--host HOST[:PORT] names a server, a folder as DIR needs none",
         .retry_for_s = run->options->retry_for_s,
+        .live = &run->live,
     };
     struct sluice_client *client = NULL;
     sluice_status status = sluice_client_create(&options, &client, err);
