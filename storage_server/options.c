@@ -230,6 +230,12 @@ static const struct sluice_option table[] = {
      .value = &given.should_verify,
      .help = "Compare the content of every file that is read with the hash that offload_dataset "
              "index wrote. Without: length and time, and the content if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_strict,
+     .help = "End with an error if files may be images and are not read, as .webp, "
+             "instead of a warning that counts them."},
     {.name = "grace",
      .group = WATCH,
      .type = SLUICE_OPTION_DOUBLE,

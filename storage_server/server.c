@@ -162,6 +162,9 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status == SLUICE_OK)
         status = sluice_manifest_open(options->root, &s->manifest, err);
     if (status == SLUICE_OK)
+        status =
+            sluice_manifest_check_passed_over(s->manifest, options->root, options->is_strict, err);
+    if (status == SLUICE_OK)
         status = sluice_jpeg_index_file_choose(options->jpeg_index, options->root,
                                                &s->context.jpeg_indexes, err);
     if (status != SLUICE_OK)

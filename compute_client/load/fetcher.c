@@ -519,6 +519,7 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     f->follows_price = options->follows_price;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
+    f->live = options->live;
     f->retry = sluice_retry_init(sluice_client_retry_for_s(f->client),
                                  sluice_clock_ns() ^ (uint64_t)getpid());
     pthread_mutex_init(&f->lock, NULL);

@@ -189,6 +189,8 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_lock(&f->lock);
     f->stats.wire_bytes += message->len;
     pthread_mutex_unlock(&f->lock);
+    if (f->live)
+        sluice_live_add(&f->live->wire_bytes, message->len);
     if (f->broken.text[0])
         return;
     /* A message that cannot be read ends the stream; what it did not answer is requested again. */

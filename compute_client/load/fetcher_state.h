@@ -69,6 +69,7 @@ struct fetcher {
     bool follows_price;
     double storage_worth; /* as the last item said */
     struct sluice_source_events events;
+    struct sluice_live *live; /* or NULL */
     bool is_owner_started;
     bool is_joined;
 };

@@ -116,6 +116,9 @@ sluice_status run_open_data(struct run *run, struct sluice_err *err)
     sluice_status status = run->options->mode == SLUICE_MODE_LOCAL
                                ? sluice_manifest_open(run->options->dir, &run->manifest, err)
                                : open_remote(run, err);
+    if (status == SLUICE_OK && run->options->mode == SLUICE_MODE_LOCAL)
+        status = sluice_manifest_check_passed_over(run->manifest, run->options->dir,
+                                                   run->options->is_strict, err);
     if (status != SLUICE_OK)
         return status;
     if (run->manifest->num_entries > UINT32_MAX)
@@ -228,6 +231,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
         .measures_ops = o->is_profiling,
         .max_image_pixels = run->info.max_image_pixels,
         .pool = run->pool,
+        .live = &run->live,
         .alloc = alloc_pinned,
         .free = free_pinned,
         .memory_ctx = run->trainer,
@@ -269,6 +273,7 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
         .sample_timeout_s = o->sample_timeout_s,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = run->info.max_image_pixels,
+        .live = &run->live,
         .events = sluice_loader_events(run->loader),
     };
     return sluice_fetcher_create(&options, &part->source, err);
