@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "compute_client/load/client_call.h"
+#include "compute_client/load/outage.h"
 #include "compute_client/load/retry.h"
 #include "wire/wire.h"
 
@@ -24,12 +25,15 @@ struct sluice_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopped;
-    bool has_told;                      /* that the server sends no hashes */
+    bool has_told; /* that the server sends no hashes */
+    struct sluice_outage outage;
+    bool was_there;                     /* the server has answered at least once */
     struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
     /* Constant. */
     char *target;
     double retry_for_s;
+    struct sluice_live *live; /* or NULL */
 };
 
 sluice_status sluice_client_create(const struct sluice_client_options *options,
@@ -44,6 +48,7 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
     }
     c->target = target;
     c->retry_for_s = options->retry_for_s;
+    c->live = options->live;
     const struct sluice_rpc_channel_options channel = {
         .target = target,
         .max_receive_bytes = FIRST_MESSAGE_BYTES,
@@ -122,6 +127,48 @@ const char *sluice_client_target(const struct sluice_client *client)
 double sluice_client_retry_for_s(const struct sluice_client *client)
 {
     return client->retry_for_s;
+}
+
+/* Under the lock. */
+static void show_outage(const struct sluice_client *client)
+{
+    if (!client->live)
+        return;
+    sluice_live_set(&client->live->lost_since_ns, client->outage.since_ns);
+    sluice_live_set(&client->live->outages, client->outage.num);
+}
+
+void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause)
+{
+    uint64_t untold = 0;
+    pthread_mutex_lock(&client->lock);
+    const bool must_tell =
+        !client->is_stopped && sluice_outage_lost(&client->outage, at_ns, &untold);
+    show_outage(client);
+    pthread_mutex_unlock(&client->lock);
+    if (!must_tell)
+        return;
+    char retries[64] = "", before[64] = "";
+    if (client->retry_for_s > 0)
+        snprintf(retries, sizeof(retries), "; retrying for up to %.0f s", client->retry_for_s);
+    if (untold > 0)
+        snprintf(before, sizeof(before), " (it was away %llu time%s more before)",
+                 (unsigned long long)untold, untold == 1 ? "" : "s");
+    sluice_log(SLUICE_LOG_WARN, "%s%s%s", cause, retries, before);
+}
+
+void sluice_client_tell_back(struct sluice_client *client)
+{
+    double away_s = 0;
+    pthread_mutex_lock(&client->lock);
+    const bool was_there = client->was_there;
+    client->was_there = true;
+    const bool must_tell = sluice_outage_back(&client->outage, sluice_clock_ns(), &away_s);
+    show_outage(client);
+    pthread_mutex_unlock(&client->lock);
+    if (must_tell)
+        sluice_log(SLUICE_LOG_INFO, "%s is %s after %.1f s", client->target,
+                   was_there ? "back" : "there", away_s);
 }
 
 bool sluice_client_is_passing(enum sluice_rpc_code code)
@@ -261,20 +308,27 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         bool is_passing = false;
         struct sluice_err cause = {0};
         const sluice_status status = attempt(client, ctx, &is_passing, &cause);
-        if (status == SLUICE_OK)
+        if (status == SLUICE_OK) {
+            sluice_client_tell_back(client);
             return SLUICE_OK;
+        }
         if (sluice_client_is_stopped(client))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
         uint64_t wait = 0;
+        const uint64_t now = sluice_clock_ns();
         sluice_rpc_channel_renew(client->channel);
         refusals = is_passing ? 0 : refusals + 1;
         if (refusals == SLUICE_CLIENT_REFUSALS || patience_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);
-        if (!sluice_retry_failed(&retry, sluice_clock_ns(), &wait))
+        if (!sluice_retry_failed(&retry, now, &wait))
             return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text, patience_s);
-        if (retry.attempt == 1)
-            sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text, patience_s);
+        if (patience_s < client->retry_for_s) { /* the server may be there: it is slow */
+            if (retry.attempt == 1)
+                sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text, patience_s);
+        } else if (is_passing) {
+            sluice_client_tell_lost(client, now, cause.text);
+        }
         if (!wait_ns(client, wait))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);

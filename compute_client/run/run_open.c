@@ -78,6 +78,7 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
     const struct sluice_client_options options = {
         .target = run->options->target,
         .retry_for_s = run->options->retry_for_s,
+        .live = &run->live,
     };
     struct sluice_client *client = NULL;
     sluice_status status = sluice_client_create(&options, &client, err);
