@@ -57,7 +57,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.metrics,
      .arg = "HOST:PORT",
-     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics.",
+     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+             "/healthz. :PORT: at every address; PORT: to this machine alone.",
      .default_text = "not served"},
     {.name = "grpc-workers",
      .group = NET,

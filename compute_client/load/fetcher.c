@@ -7,6 +7,7 @@
 #include "compute_client/load/fetcher_state.h"
 #include "compute_client/load/tuning.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,8 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                                     &events, &stream, err);
     if (status != SLUICE_OK)
         return status;
+    char name[HOST_NAME_MAX + 1] = "";
+    (void)gethostname(name, sizeof(name) - 1); /* without one the server takes the address */
     struct sluice_wire_fetch_request request = {
         .open =
             {
@@ -88,6 +91,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                 .pipeline_fingerprint = sluice_pipeline_fingerprint(f->pipeline),
                 .window_bytes = window,
                 .follows_price = f->follows_price,
+                .client = name,
             },
     };
     memcpy(request.open.dataset_id, f->dataset_id, sizeof(request.open.dataset_id));
