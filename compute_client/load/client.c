@@ -16,6 +16,9 @@
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
 
+/* Between two warnings of one call that keeps failing. */
+#define BETWEEN_WARNINGS_NS 5000000000u
+
 /* Of every message before sluice_client_bound_messages(): those of Hello, ListSamples, Stats and
  * Probe are at most half as large. */
 #define FIRST_MESSAGE_BYTES ((size_t)8 << 20)
@@ -28,7 +31,7 @@ struct sluice_client {
     struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
     /* Constant. */
-    char *target;
+    char *target, *advice;
     double retry_for_s;
 };
 
@@ -37,12 +40,15 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
 {
     struct sluice_client *c = calloc(1, sizeof(*c));
     char *target = strdup(options->target);
-    if (!c || !target) {
+    char *advice = strdup(options->advice ? options->advice : "");
+    if (!c || !target || !advice) {
         free(c);
         free(target);
+        free(advice);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a client");
     }
     c->target = target;
+    c->advice = advice;
     c->retry_for_s = options->retry_for_s;
     const struct sluice_rpc_channel_options channel = {
         .target = target,
@@ -51,6 +57,7 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
     const sluice_status status = sluice_rpc_channel_create(&channel, &c->channel, err);
     if (status != SLUICE_OK) {
         free(target);
+        free(advice);
         free(c);
         return status;
     }
@@ -68,6 +75,7 @@ void sluice_client_destroy(struct sluice_client *client)
     pthread_cond_destroy(&client->changed);
     pthread_mutex_destroy(&client->lock);
     free(client->target);
+    free(client->advice);
     free(client);
 }
 
@@ -185,6 +193,17 @@ static void tell_without_hashes(struct sluice_client *client)
                    client->target);
 }
 
+/* In words of ours where they are known; `text` is the library's or the server's. */
+static sluice_status fail_hello(const struct sluice_client *client, sluice_status status,
+                                enum sluice_rpc_code code, const char *text, struct sluice_err *err)
+{
+    const char *why = sluice_rpc_why_unreachable(code, text);
+    if (!why)
+        return sluice_fail(err, status, "%s: %s", client->target, text);
+    sluice_log(SLUICE_LOG_DEBUG, "%s: %s", client->target, text);
+    return sluice_fail(err, status, "cannot reach %s: %s", client->target, why);
+}
+
 sluice_status sluice_client_hello_once(struct sluice_client *client,
                                        const struct sluice_pipeline *pipeline,
                                        const char *dataset_id, struct sluice_server_info *info,
@@ -212,7 +231,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
     if (status != SLUICE_OK) {
         *is_passing = sluice_client_is_passing(code);
         sluice_message_clear(&reply);
-        return sluice_fail(err, status, "%s: %s", client->target, cause.text);
+        return fail_hello(client, status, code, cause.text, err);
     }
     struct sluice_wire_hello said = {0};
     status = sluice_wire_get_hello_reply(&reply, &said, &cause);
@@ -248,6 +267,34 @@ sluice_status sluice_client_call(struct sluice_client *client, sluice_client_att
     return sluice_client_call_for(client, client->retry_for_s, attempt, ctx, err);
 }
 
+/* What was said of a call that fails. */
+struct complaint {
+    struct sluice_err last;
+    uint64_t since_ns, said_ns;
+};
+
+/* Warns of the first failure, and of one for another reason if the last warning is not of just now.
+ */
+static void complain(const struct sluice_client *client, const struct sluice_err *cause,
+                     double patience_s, struct complaint *complaint)
+{
+    const uint64_t now = sluice_clock_ns();
+    const bool is_first = complaint->said_ns == 0;
+    if (!is_first && (strcmp(complaint->last.text, cause->text) == 0 ||
+                      now - complaint->said_ns < BETWEEN_WARNINGS_NS))
+        return;
+    if (is_first) {
+        complaint->since_ns = now;
+        const char *advice = client->advice;
+        sluice_log(SLUICE_LOG_WARN, "%s (trying for up to %.7g s%s%s)", cause->text, patience_s,
+                   advice[0] ? "; " : "", advice);
+    } else {
+        sluice_log(SLUICE_LOG_WARN, "%s", cause->text);
+    }
+    complaint->said_ns = now;
+    complaint->last = *cause;
+}
+
 sluice_status sluice_client_call_for(struct sluice_client *client, double patience_s,
                                      sluice_client_attempt_fn *attempt, void *ctx,
                                      struct sluice_err *err)
@@ -256,13 +303,18 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         patience_s = client->retry_for_s;
     struct sluice_retry retry =
         sluice_retry_init(patience_s, sluice_clock_ns() ^ (uint64_t)getpid());
+    struct complaint complaint = {.said_ns = 0};
     unsigned refusals = 0;
     for (;;) {
         bool is_passing = false;
         struct sluice_err cause = {0};
         const sluice_status status = attempt(client, ctx, &is_passing, &cause);
-        if (status == SLUICE_OK)
+        if (status == SLUICE_OK) {
+            if (complaint.said_ns)
+                sluice_log(SLUICE_LOG_INFO, "%s answers, after %.1f s", client->target,
+                           (double)(sluice_clock_ns() - complaint.since_ns) * 1e-9);
             return SLUICE_OK;
+        }
         if (sluice_client_is_stopped(client))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
@@ -272,9 +324,8 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         if (refusals == SLUICE_CLIENT_REFUSALS || patience_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);
         if (!sluice_retry_failed(&retry, sluice_clock_ns(), &wait))
-            return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text, patience_s);
-        if (retry.attempt == 1)
-            sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text, patience_s);
+            return sluice_fail(err, status, "%s (tried for %.7g s)", cause.text, patience_s);
+        complain(client, &cause, patience_s, &complaint);
         if (!wait_ns(client, wait))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
