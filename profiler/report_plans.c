@@ -22,7 +22,7 @@ static const char *const resource_titles[SLUICE_NUM_RESOURCES] = {
     [SLUICE_DISK] = "disk",
     [SLUICE_STORAGE_CPU] = "storage CPU",
     [SLUICE_NETWORK] = "network",
-    [SLUICE_RECEIVE] = "receiving thread",
+    [SLUICE_RECEIVE] = "receiver",
     [SLUICE_COMPUTE_CPU] = "compute CPU",
     [SLUICE_PCIE] = "PCIe",
     [SLUICE_GPU] = "GPU",
@@ -353,11 +353,11 @@ static const char *area_colour(unsigned mask)
         {1u << SLUICE_DISK, SLUICE_AREA_VIOLET},
         {1u << SLUICE_STORAGE_CPU, SLUICE_AREA_ORANGE},
         {1u << SLUICE_NETWORK, SLUICE_AREA_BLUE},
-        {1u << SLUICE_RECEIVE, SLUICE_AREA_PINK},
+        {1u << SLUICE_RECEIVE, SLUICE_AREA_OLIVE},
         {1u << SLUICE_COMPUTE_CPU, SLUICE_AREA_GREEN},
         {1u << SLUICE_NETWORK | 1u << SLUICE_STORAGE_CPU, SLUICE_AREA_LILAC},
         {1u << SLUICE_NETWORK | 1u << SLUICE_COMPUTE_CPU, SLUICE_AREA_TEAL},
-        {1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU, SLUICE_AREA_OLIVE},
+        {1u << SLUICE_STORAGE_CPU | 1u << SLUICE_COMPUTE_CPU, SLUICE_AREA_PINK},
         {1u << SLUICE_RECEIVE | 1u << SLUICE_NETWORK, SLUICE_AREA_VIOLET},
         {MANY, SLUICE_AREA_YELLOW},
     };
@@ -475,7 +475,7 @@ static sluice_status draw_map(const struct subject *subject, const struct map *m
     print_labels(&figure, map, 780.0 / COLUMNS / 8);
     fprintf(figure.plot,
             "}\nset key outside bottom center horizontal height 0.5\nif (narrow) { set key "
-            "maxcols 1 } else { set key maxcols 2 }\n"
+            "maxcols 1 samplen 1 } else { set key maxcols 2 }\n"
             "plot $cells using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable notitle");
     print_legend(&figure, map);
     if (isfinite(map->x.here))
