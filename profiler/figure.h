@@ -20,6 +20,8 @@
  * gnuplot's variable `narrow` is 1 in the layout for phones.  Colours are svg.h's.  Text from
  * outside goes through sluice_figure_label().
  *
+ * A figure stays where it was opened: it is not copied.
+ *
  * Threads: one. */
 
 #define SLUICE_FIGURE_WIDTH 860

@@ -123,7 +123,7 @@ static void plot_line(struct sluice_figure *figure, const struct chart *chart,
     else
         fprintf(figure->plot, "linespoints pt %d ps 0.8", run_points[look]);
     fprintf(figure->plot, " lw 2 dt %d lc rgb '%s' ", line + 1, run_colours[look]);
-    char mode[48];
+    char mode[24];
     sluice_figure_label(mode, sizeof(mode), mode_of(runs, run));
     if (!has_many && chart->lines[1].title)
         fprintf(figure->plot, "title '%s'", chart->lines[line].title);

@@ -51,16 +51,18 @@ sluice_status sluice_report_draw_modes(const char *folder, const char *name, con
     figure.height = (unsigned)(90 + 36 * num_bars);
     figure.narrow_height = (unsigned)(2 * (80 + 30 * num_bars));
     double most_s = 0, most_mb = 0;
+    size_t longest = 0;
     fprintf(figure.script, "$bars << EOD\n");
     for (size_t i = 0; i < num_bars; i++) {
         const double mb = bars[i].wire_bytes / 1e6;
-        char label[48], seconds[SLUICE_SHOW_BYTES], mbytes[SLUICE_SHOW_BYTES];
+        char label[24], seconds[SLUICE_SHOW_BYTES], mbytes[SLUICE_SHOW_BYTES];
         sluice_figure_label(label, sizeof(label), bars[i].mode);
         /* The rest of a bar of nothing: its label says "-". */
         fprintf(figure.script, "\"%s\" %.9g %.9g %lu \"%s\" \"%s\"\n", label, bars[i].seconds,
                 isfinite(mb) ? mb : 0,
                 strtoul(sluice_report_look(bars[i].mode).colour + 1, NULL, 16),
                 sluice_show_number(bars[i].seconds, seconds), sluice_show_number(mb, mbytes));
+        longest = strlen(label) > longest ? strlen(label) : longest;
         most_s = fmax(most_s, bars[i].seconds);
         most_mb = fmax(most_mb, isfinite(mb) ? mb : 0);
     }
@@ -68,7 +70,8 @@ sluice_status sluice_report_draw_modes(const char *folder, const char *name, con
                            "unset xtics\nunset grid\nset ytics scale 0\n");
     fprintf(figure.plot,
             "if (narrow) { set multiplot layout 2,1 } else { set multiplot layout 1,2 }\n"
-            "set lmargin 15\nset rmargin 2\n");
+            "set lmargin %zu\nset rmargin 2\n",
+            longest + 2);
     print_panel(figure.plot, "Seconds per epoch", 2, most_s, num_bars);
     print_panel(figure.plot, "MB on the wire per epoch", 3, most_mb, num_bars);
     fprintf(figure.plot, "unset multiplot");

@@ -158,9 +158,9 @@ static void add_digests(struct sluice_page *page, const struct sluice_runs *runs
                          "that can be compared are equal.</p>\n",
                          num_equal);
     if (runs->num_passed_over)
-        sluice_page_html(page,
-                         "<p class=\"bad\">%zu lines are no epochs and were passed over.</p>\n",
-                         runs->num_passed_over);
+        sluice_page_html(
+            page, "<p class=\"bad\">Lines that are no epochs and were passed over: %zu.</p>\n",
+            runs->num_passed_over);
 }
 
 /* --- modes --- */
