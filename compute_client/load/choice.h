@@ -5,6 +5,8 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "plan/choices.h"
+#include "plan/cost_folder.h"
+#include "plan/mode.h"
 #include "plan/sophon.h"
 
 #include <stdbool.h>
@@ -15,19 +17,6 @@
  *
  * Threads: pure functions. */
 
-enum sluice_mode {
-    SLUICE_MODE_LOCAL,
-    SLUICE_MODE_NOOFF,
-    SLUICE_MODE_ALLOFF,
-    SLUICE_MODE_PILOFF,
-    SLUICE_MODE_SOPHON,
-    SLUICE_MODE_AUTO,
-    SLUICE_NUM_MODES,
-};
-
-const char *sluice_mode_name(enum sluice_mode mode); /* "remote_auto" */
-/* False if no mode has that name.  "remote_smartoff" is another name of remote_sophon. */
-bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
 /* Whether a plan decides the choices: true for remote_sophon and remote_auto. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
 
@@ -50,16 +39,14 @@ struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes);
 
-/* SOPHON's plan (plan/sophon.h) for choices[0 .. num_samples), from the profile in `folder`.  The
- * profile has num_samples rows, or num_total rows of which the first num_samples are used.
- * SLUICE_E_INVALID if it has another number of rows, or is of another pipeline. */
+/* SOPHON's plan (plan/sophon.h) for choices[0 .. use.num_used), from the profile in `folder`.
+ * SLUICE_E_INVALID if that is of another pipeline or of other data (plan/cost_folder.h). */
 struct sluice_choice_request {
     const char *folder;
     struct sluice_rates rates;
-    size_t num_samples, num_total;
+    struct sluice_cost_folder_use use;
 };
 SLUICE_MUST_USE sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
-                                                 const struct sluice_pipeline *pipeline,
                                                  struct sluice_choice *choices,
                                                  struct sluice_err *err);
 
