@@ -5,6 +5,7 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
+#include "storage_server/sample_list.h"
 
 #include <stdlib.h>
 
@@ -20,6 +21,7 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_pipeline_destroy(s->pipeline);
+    sluice_sample_list_unref(s->list);
     sluice_workers_leave(s->context->workers, s->client);
     sluice_memory_close(s->memory);
     sluice_rpc_call_unref(s->call);
