@@ -97,6 +97,7 @@ struct sluice_fetch_stream {
         *list; /* a reference; this and the next set with is_open, before any job */
     struct sluice_pipeline *pipeline;
     unsigned num_ops;
+    size_t client_row; /* of the client table, if is_open */
 
     struct sluice_fetch_stream *next, **link; /* under the fetch's lock */
     struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */

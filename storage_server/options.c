@@ -63,7 +63,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.metrics,
      .arg = "HOST:PORT",
-     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics.",
+     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+             "/healthz. :PORT: at every address; PORT: to this machine alone.",
      .default_text = "not served"},
     {.name = "grpc-workers",
      .group = NET,
@@ -243,6 +244,12 @@ static const struct sluice_option table[] = {
      .value = &given.should_verify,
      .help = "Compare the content of every file that is read with the hash that offload_dataset "
              "index wrote. Without: length and time, and the content if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_strict,
+     .help = "End with an error if files may be images and are not read, as .webp, "
+             "instead of a warning that counts them."},
     {.name = "grace",
      .group = WATCH,
      .type = SLUICE_OPTION_DOUBLE,

@@ -52,6 +52,8 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     made->manifest = manifest;
     made->jpeg_indexes = jpeg_indexes;
     made->bytes = bytes_of(manifest);
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        made->dataset_bytes += manifest->entries[i].bytes;
     atomic_init(&made->refs, 1);
     sluice_hash128_hex(sluice_manifest_id(manifest), made->dataset_id);
     struct sluice_subset_rows *rows = NULL;
@@ -93,6 +95,8 @@ sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *so
         status = source->manifest || (source->needs_whole && made_ns)
                      ? sluice_manifest_read(path, &manifest, err)
                      : sluice_manifest_open(source->root, &manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(manifest, source->root, source->is_strict, err);
     if (status == SLUICE_OK)
         status =
             sluice_jpeg_index_file_choose(source->jpeg_index, source->root, &jpeg_indexes, err);

@@ -32,7 +32,8 @@ struct sluice_sample_list {
     char dataset_id[33];
     /* ns since 1970: when the manifest's file was written; 0: the folder was scanned. */
     int64_t made_ns;
-    uint64_t bytes; /* of memory, about */
+    uint64_t dataset_bytes; /* of all files */
+    uint64_t bytes;         /* of memory, about */
 
     /* Private. */
     atomic_uint refs;
@@ -46,6 +47,7 @@ struct sluice_sample_list_source {
     const char *manifest;   /* a file that must be there; NULL: the root's, or else a scan */
     const char *jpeg_index; /* sluice_jpeg_index_file_choose() */
     bool should_verify;     /* sluice_freshness_create() */
+    bool is_strict;         /* sluice_manifest_check_passed_over() */
     bool
         needs_whole; /* a manifest of the root that is damaged is an error, and no reason to scan */
 };

@@ -5,11 +5,14 @@
 #include "base/cpu.h"
 #include "base/disk_clock.h"
 #include "base/log.h"
+#include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/health.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/memory_limit.h"
+#include "storage_server/metrics.h"
 #include "storage_server/peer.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/relist.h"
@@ -35,6 +38,7 @@
 struct sluice_server {
     struct sluice_context context;
     struct sluice_stats stats;
+    struct sluice_client_table clients;
     struct sluice_disk_clock disk;
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
@@ -127,12 +131,14 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     const struct sluice_memory_parts memory = sluice_memory_limit_part(memory_limit);
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&s->stats, now_ns);
+    sluice_client_table_init(&s->clients);
     s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
     sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
     s->grace_ms = (unsigned)(options->grace_s * 1000);
     s->context = (struct sluice_context){
         .store = store,
         .stats = &s->stats,
+        .clients = &s->clients,
         .disk = &s->disk,
         .link = &s->link,
         .max_in_flight = (size_t)options->max_in_flight,
@@ -147,6 +153,7 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .manifest = options->manifest,
         .jpeg_index = options->jpeg_index,
         .should_verify = options->should_verify,
+        .is_strict = options->is_strict,
     };
     struct sluice_sample_list *list = NULL;
     if (!store) {
@@ -285,6 +292,53 @@ sluice_status sluice_server_stats_json(struct sluice_server *server, char **json
     return sluice_stats_json(&stats, json, err);
 }
 
+static void write_metrics(void *ctx, struct sluice_exposition *page)
+{
+    struct sluice_server *server = ctx;
+    struct sluice_context *context = &server->context;
+    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    char reason[SLUICE_HEALTH_REASON];
+    struct sluice_server_counts counts = {
+        .stats = sluice_server_stats(server),
+        .service = sluice_stats_read_service(&server->stats),
+        .connections = sluice_rpc_server_connections(server->rpc),
+        .memory = sluice_memory_stats(context->memory),
+        .resident_bytes = sluice_memory_resident(),
+        .dataset = {.id = list->dataset_id,
+                    .samples = list->manifest->num_entries,
+                    .classes = list->manifest->num_classes,
+                    .bytes = list->dataset_bytes},
+        .groups = {sluice_workers_stats(context->workers, SLUICE_GROUP_PREP),
+                   sluice_workers_stats(context->workers, SLUICE_GROUP_IO)},
+        .unanswered = sluice_server_num_unanswered(server),
+        .timeouts = sluice_watchdog_num_timeouts(context->watchdog),
+        .hanging = sluice_server_num_hanging(server),
+        .is_serving = sluice_health_read(context->health, reason, sizeof(reason)),
+    };
+    counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
+    sluice_metrics_write(&counts, page);
+    sluice_sample_list_unref(list);
+}
+
+static bool is_well(void *ctx, char *reason)
+{
+    const struct sluice_server *server = ctx;
+    return sluice_health_read(server->context.health, reason, SLUICE_HEALTH_REASON);
+}
+
+sluice_status sluice_server_serve_metrics(struct sluice_server *server, const char *listen,
+                                          struct sluice_metrics_server **metrics,
+                                          struct sluice_err *err)
+{
+    const struct sluice_metrics_pages pages = {
+        .program = "offload_server",
+        .write = write_metrics,
+        .is_well = is_well,
+        .ctx = server,
+    };
+    return sluice_metrics_server_create(listen, &pages, metrics, err);
+}
+
 void sluice_server_stop(struct sluice_server *server)
 {
     if (server->is_stopped)
@@ -332,6 +386,7 @@ void sluice_server_destroy(struct sluice_server *server)
         context->store->destroy(context->store);
     sluice_sample_lists_destroy(context->lists);
     sluice_rate_limit_clear(&server->link);
+    sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);
     free(server);
 }

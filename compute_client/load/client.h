@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_LOAD_CLIENT_H
 
 #include "base/error.h"
+#include "compute_client/load/live.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_client.h"
@@ -14,9 +15,12 @@
  * and Probe.
  *
  * If the server cannot be reached, a call is retried with exponential backoff (retry.h) for
- * `retry_for_s` seconds.  If the server answers but does not fit (another protocol, pipeline or
- * dataset), the call is made SLUICE_CLIENT_REFUSALS times in all, as a flipped bit of the request
- * has the same answer; then it fails, and the error gives both sides' values.
+ * `retry_for_s` seconds.  The first failure is a warning at once, another reason for it another
+ * one, and a line says if it answers after all.  What keeps Hello from it is said in words of
+ * ours (sluice_rpc_why_unreachable()), the library's are debug lines.  If the server answers but
+ * does not fit (another protocol, pipeline or dataset), the call is made SLUICE_CLIENT_REFUSALS
+ * times in all, as a flipped bit of the request has the same answer; then it fails, and the error
+ * gives both sides' values.
  *
  * Threads: all functions from any thread. */
 
@@ -26,8 +30,10 @@
 struct sluice_client;
 
 struct sluice_client_options {
-    const char *target; /* "host:port" */
+    const char *target; /* "host:port"; copied, like the other texts */
     double retry_for_s; /* 0: never try again */
+    const char *advice; /* what to do if it cannot be reached, for the first warning; NULL: none */
+    struct sluice_live *live; /* borrowed; or NULL: nobody looks on */
 };
 
 /* What the server says of itself. */
@@ -66,6 +72,11 @@ SLUICE_MUST_USE sluice_status sluice_client_bound_messages(struct sluice_client 
 struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); /* borrowed */
 const char *sluice_client_target(const struct sluice_client *client);
 double sluice_client_retry_for_s(const struct sluice_client *client);
+
+/* The server is away since at_ns, by `cause`, which names it; or it is back.  What is worth a line
+ * is said in the log (outage.h), and sluice_live shows it.  A stopped client says nothing. */
+void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause);
+void sluice_client_tell_back(struct sluice_client *client);
 
 /* Whether the failure is transient: the same call may succeed later. */
 bool sluice_client_is_passing(enum sluice_rpc_code code);

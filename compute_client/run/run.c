@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/quit.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -133,6 +134,7 @@ int sluice_run(const struct sluice_options *options)
         .train.name = "train",
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
+        .live = {.loss = NAN, .top1 = NAN},
     };
     sluice_cond_init(&run.staged);
     struct sluice_err err = {0};
@@ -142,6 +144,8 @@ int sluice_run(const struct sluice_options *options)
         status = run_all(&run, &is_stopped, &err);
     const int exit_code = end_of(&run, status, is_stopped, &err);
     run_enter(&run, CLOSING, exit_code);
+    if (run.client)
+        sluice_client_stop(run.client); /* a fetcher may be on its way to a server that is gone */
     part_close(&run.train);
     part_close(&run.val);
     /* The watcher must not stop what is destroyed. */
