@@ -3,6 +3,7 @@
 #include "base/host_port.h"
 #include "base/text.h"
 #include "datasets/jpeg_index_file.h"
+#include "datasets/manifest.h"
 
 #include <string.h>
 
@@ -202,6 +203,14 @@ static const struct sluice_option table[] = {
      .choices = huffman_choices,
      .help = "Huffman tables of the JPEG crops that are sent. fast: those of the file; optimal: "
              "made for each crop, which is smaller and slower."},
+    {.name = "manifest",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.manifest,
+     .arg = "FILE",
+     .help = "The list of samples that 'offload_dataset index --out FILE' wrote, for a ROOT that "
+             "cannot be written to. SIGHUP reads it again.",
+     .default_text = "ROOT/" SLUICE_MANIFEST_FILE " if it exists, else ROOT is scanned"},
     {.name = "jpeg-index",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
@@ -259,7 +268,8 @@ static const struct sluice_cli cli = {
     .groups = groups,
     .epilog =
         "Prints 'listening on HOST:PORT' when it is ready, and its counters as a line of JSON "
-        "on SIGUSR1 and at the end. SIGTERM stops it: what was accepted is answered within "
+        "on SIGUSR1 and at the end. SIGHUP reads the list of samples again. SIGTERM stops it: what "
+        "was accepted is answered within "
         "--grace, and a second later the process has ended, with exit code 3 if requests were "
         "left without an answer; a second SIGTERM ends it at once.",
 };
