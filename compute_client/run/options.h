@@ -48,6 +48,7 @@ struct sluice_options {
     double checkpoint_s;         /* 0: not by time */
     double max_errors;           /* samples, or a share of an epoch's samples */
     bool is_max_errors_share;
+    bool has_print_freq; /* given: lines by batches, not by time */
     bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;
     bool is_json;
 };

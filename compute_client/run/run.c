@@ -137,6 +137,7 @@ int sluice_run(const struct sluice_options *options)
         .live = {.loss = NAN, .top1 = NAN},
     };
     sluice_cond_init(&run.staged);
+    run_show_init(&run);
     struct sluice_err err = {0};
     bool is_stopped = false;
     sluice_status status = run_start_watcher(&run, &err);
@@ -165,6 +166,7 @@ int sluice_run(const struct sluice_options *options)
     sluice_cost_table_clear(&run.profile);
     sluice_manifest_destroy(run.manifest);
     run_stop_watcher(&run);
+    run_show_clear(&run);
     pthread_cond_destroy(&run.staged);
     pthread_mutex_destroy(&run.lock);
     return exit_code;

@@ -10,6 +10,7 @@
 #include "compute_client/load/live.h"
 #include "compute_client/load/loader.h"
 #include "compute_client/replan/replan.h"
+#include "compute_client/run/live_line.h"
 #include "train/train.h"
 
 #include <pthread.h>
@@ -22,6 +23,7 @@
  *     run_choose.c      the plan: each sample's choice
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
+ *     run_show.c        the thread that shows how an epoch goes
  *     run_profile.c     what --profiling writes
  *     run_profile_forms.c  what --profiling measures after its epoch
  *
@@ -46,6 +48,25 @@ struct place {
     uint64_t errors[SLUICE_NUM_STATUS]; /* samples of this epoch that failed so far */
 };
 
+/* What the terminal, or the log, shows of a pass over samples. */
+struct run_shown {
+    char what[96], what_brief[32]; /* "epoch 0"; for narrow terminals, "": the same */
+    uint64_t first, total;         /* samples: those before the first that comes, and all */
+    uint64_t more;                 /* samples that come after these; for the time that is left */
+    bool continues;                /* the pass before: its rates still hold */
+};
+
+struct run_show {
+    pthread_mutex_t lock;
+    struct run_shown shown;
+    struct sluice_live_meter meter;
+    bool is_over;
+    pthread_cond_t changed; /* is_over */
+
+    pthread_t thread; /* the main thread's */
+    bool has_thread;
+};
+
 struct run {
     const struct sluice_options *options;
     struct sluice_client *client; /* NULL: local */
@@ -62,6 +83,7 @@ struct run {
     struct sluice_line_writer *out;     /* the standard output */
     struct sluice_cost_table profile;
     struct sluice_live live; /* for the terminal and the metrics */
+    struct run_show show;
 
     pthread_t watcher;
     bool has_watcher;
@@ -117,6 +139,16 @@ size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items
  * profile. */
 SLUICE_MUST_USE sluice_status run_profile_write(struct run *run, bool *is_stopped,
                                                 struct sluice_err *err);
+
+/* Shows the epoch of a profile, as the first of its parts. */
+void run_profile_show(struct run *run, uint64_t num_samples);
+
+/* Shows the progress of what comes now, as one live line on a terminal, as a line every few seconds
+ * elsewhere; nothing if nobody wants it (--print-freq, --log-level). */
+void run_show_init(struct run *run);
+void run_show(struct run *run, const struct run_shown *shown);
+void run_show_end(struct run *run); /* before anything else goes to the terminal's stdout */
+void run_show_clear(struct run *run);
 
 /* Evaluates the val subset, and reports. */
 SLUICE_MUST_USE sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
