@@ -289,7 +289,10 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.source.pipeline,
      .arg = "SPEC",
-     .help = "Preprocessing steps that were profiled, from which the crops follow.",
+     .check = sluice_pipeline_check,
+     .help =
+         "Preprocessing steps that were profiled, from which the crops follow; offload_profile run "
+         "--help lists the ops.",
      .default_text = "the folder's, else the default pipeline"},
     {.name = "seed",
      .group = DATA,
