@@ -19,6 +19,7 @@ struct sluice_options {
     const char *host;   /* as given */
     char target[SLUICE_HOST_PORT_BYTES];
     enum sluice_mode mode;
+    const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
     bool has_host;                /* was given */
     bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
