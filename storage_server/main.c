@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "rpc/rpc.h"
@@ -147,6 +148,20 @@ static struct sluice_disk_gate *open_gate(const struct sluice_server_options *op
     return gate;
 }
 
+/* The address as given, with the port that was bound. */
+static void print_address(const char *listen, int port)
+{
+    struct sluice_host_port address;
+    char text[SLUICE_HOST_PORT_BYTES];
+    if (sluice_host_port_parse(listen, -1, &address, NULL) == SLUICE_OK) {
+        address.port = (uint16_t)port;
+        sluice_host_port_format(&address, "0.0.0.0", text);
+        listen = text;
+    }
+    printf("listening on %s\n", listen);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     struct sluice_server_options options = sluice_server_options_init();
@@ -201,11 +216,7 @@ int main(int argc, char **argv)
     if (metrics)
         sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(metrics));
 
-    /* The address as given, with the port that was bound. */
-    const char *colon = strrchr(options.listen, ':');
-    const int host_len = colon ? (int)(colon - options.listen) : (int)strlen(options.listen);
-    printf("listening on %.*s:%d\n", host_len, options.listen, sluice_server_port(server));
-    fflush(stdout);
+    print_address(options.listen, sluice_server_port(server));
 
     for (;;) {
         const enum sluice_quit_event event = sluice_quit_wait(-1);

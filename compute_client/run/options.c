@@ -1,20 +1,12 @@
 #include "compute_client/run/options.h"
 
+#include "base/host_port.h"
 #include "base/parse.h"
 #include "compute_client/run/options_table.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* "host", "host:port", "[v6]", "[v6]:port". */
-static bool make_target(const char *host, char *target, size_t capacity)
-{
-    const char *bracket = strrchr(host, ']');
-    const char *colon = strrchr(bracket ? bracket : host, ':');
-    const int len = snprintf(target, capacity, "%s%s", host, colon ? "" : ":" SLUICE_DEFAULT_PORT);
-    return host[0] && len > 0 && (size_t)len < capacity && (!colon || colon[1]);
-}
 
 static enum sluice_on_error parse_on_error(const char *word)
 {
@@ -98,8 +90,16 @@ static int interpret(struct sluice_given_options *given)
     struct sluice_options *o = &given->options;
     if (!sluice_mode_parse(given->mode, &o->mode))
         return sluice_cli_usage_error(cli, "--dataset-mode: no mode is called %s", given->mode);
-    if (!make_target(o->host, o->target, sizeof(o->target)))
-        return sluice_cli_usage_error(cli, "--host: \"%s\" is no HOST[:PORT]", o->host);
+    o->is_mode_derived = o->dir && !o->has_host && !given->has_mode;
+    if (o->is_mode_derived)
+        o->mode = SLUICE_MODE_LOCAL;
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    if (sluice_host_port_parse(o->host, SLUICE_DEFAULT_PORT, &address, &err) != SLUICE_OK)
+        return sluice_cli_usage_error(cli, "--host: %s", err.text);
+    if (address.port == 0)
+        return sluice_cli_usage_error(cli, "--host: '%s': no server is at port 0", o->host);
+    sluice_host_port_format(&address, "127.0.0.1", o->target);
     if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
         return sluice_cli_usage_error(cli, "--dataset-mode local needs DIR, the dataset");
     /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */

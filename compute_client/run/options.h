@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_H
 #define SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_H
 
+#include "base/host_port.h"
 #include "compute_client/load/batch.h"
 #include "compute_client/load/choice.h"
 
@@ -16,8 +17,10 @@ struct sluice_options {
     const char *arch;   /* "alexnet", ... */
     const char *device; /* "auto", "none", "cpu", "cuda" */
     const char *host;   /* as given */
-    char target[300];   /* host:port */
+    char target[SLUICE_HOST_PORT_BYTES];
     enum sluice_mode mode;
+    bool has_host;                /* was given */
+    bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
     bool should_verify;           /* for mode local: hash the content of every file */
     bool is_strict;               /* for mode local: an image that is passed over is an error */

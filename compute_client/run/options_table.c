@@ -242,6 +242,8 @@ static const struct sluice_option table[] = {
      .value = &given.mode,
      .arg = "MODE",
      .choices = mode_choices,
+     .is_given = &given.has_mode,
+     .default_text = "local for a DIR without --host, else remote_auto",
      .help = "Which preprocessing steps run on the storage server. local: no server, DIR is read; "
              "remote_nooff: none; remote_alloff: all; remote_piloff: decode, crop and flip; "
              "remote_sophon (or remote_smartoff): per sample, by SOPHON's plan; remote_auto: per "
@@ -251,7 +253,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.host,
      .arg = "HOST[:PORT]",
-     .help = "Address of the storage server; port " SLUICE_DEFAULT_PORT " if left out."},
+     .is_given = &given.options.has_host,
+     .help = "Address of the storage server; port 50051 if left out, this machine for :PORT."},
     {.name = "jpeg-index",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
@@ -443,8 +446,9 @@ const struct sluice_cli sluice_options_cli = {
     .options = table,
     .num_options = SLUICE_ARRAY_LEN(table),
     .groups = groups,
-    .epilog = "DIR is the dataset, needed for --dataset-mode local. In the remote modes the server "
-              "lists its samples. Each epoch prints one line on standard output, with --json one "
+    .epilog = "DIR is the dataset, read without a server unless --host or a remote mode is given: "
+              "then the server lists its samples, and DIR is not read. Each epoch prints one line "
+              "on standard output, with --json one "
               "JSON object.",
 };
 
@@ -455,7 +459,7 @@ static struct sluice_given_options defaults(void)
             {
                 .arch = "resnet18",
                 .device = "auto",
-                .host = "127.0.0.1:" SLUICE_DEFAULT_PORT,
+                .host = "127.0.0.1:50051",
                 .batch_size = 256,
                 .workers = (uint64_t)ceil(sluice_cgroup_cores()),
                 .epochs = 1,

@@ -63,19 +63,29 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     return SLUICE_OK;
 }
 
+static struct sluice_cost_folder_use use_of_profile(const struct run *run)
+{
+    return (struct sluice_cost_folder_use){
+        .pipeline = run->train.pipeline,
+        .manifest = run->manifest,
+        .ids = run->train.ids,
+        .num_used = run->train.num_ids,
+        .num_total = run->train.num_total,
+    };
+}
+
 /* Plans by SOPHON's greedy rule, once for all epochs. */
 static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
 {
     struct sluice_choice_request request = {
         .folder = run->options->profile_folder,
-        .num_samples = run->train.num_ids,
-        .num_total = run->train.num_total,
+        .use = use_of_profile(run),
     };
     struct sluice_transport_cost transport = {0}; /* not used by SOPHON's rule */
     sluice_status status = first_rates(run, &request.rates, &transport, err);
     request.rates.compute_cores = (double)run->options->workers;
     if (status == SLUICE_OK)
-        status = sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
+        status = sluice_choice_plan(&request, run->train.choices, err);
     return status;
 }
 
@@ -139,18 +149,10 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
-    sluice_status status = sluice_cost_folder_check(folder, run->train.pipeline, err);
-    if (status == SLUICE_OK)
-        status = sluice_cost_table_read(folder, run->train.pipeline, &table, err);
+    const struct sluice_cost_folder_use use = use_of_profile(run);
+    sluice_status status = sluice_cost_folder_read(folder, &use, &table, err);
     if (status != SLUICE_OK)
         return status;
-    if (table.num_rows != run->train.num_ids && table.num_rows != run->train.num_total) {
-        status = sluice_fail(err, SLUICE_E_INVALID,
-                             "the profile in %s has %zu samples and the training subset %zu: it "
-                             "was made for other data",
-                             folder, table.num_rows, run->train.num_total);
-        goto end;
-    }
     status = sluice_model_file_read(folder, &model->choices, &file, &cause);
     if (status == SLUICE_OK) {
         *model = file.model;
@@ -165,7 +167,6 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     } else {
         (void)sluice_fail(err, status, "%s", cause.text);
     }
-end:
     sluice_cost_table_clear(&table);
     return status;
 }

@@ -4,9 +4,11 @@
 #include "compute_client/load/fetcher.h"
 #include "compute_client/load/local_source.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MIN_SLOTS 3
 #define MAX_SLOTS 256
@@ -77,6 +79,9 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
 {
     const struct sluice_client_options options = {
         .target = run->options->target,
+        .advice = run->options->has_host
+                      ? NULL
+                      : "--host HOST[:PORT] names a server, a folder as DIR needs none",
         .retry_for_s = run->options->retry_for_s,
         .live = &run->live,
     };
@@ -112,14 +117,42 @@ static sluice_status pick_subset(const struct run *run, struct part *part,
     return SLUICE_OK;
 }
 
+/* Where samples come from, if the command line leaves that in doubt. */
+static void tell_where_from(const struct sluice_options *o)
+{
+    if (o->is_mode_derived)
+        sluice_log(SLUICE_LOG_INFO,
+                   "%s is read here, without a server (--dataset-mode local): no --host is given",
+                   o->dir);
+    else if (o->mode != SLUICE_MODE_LOCAL && o->dir)
+        sluice_log(SLUICE_LOG_INFO, "%s is not read: the server at %s lists its samples (mode %s)",
+                   o->dir, o->target, sluice_mode_name(o->mode));
+    else if (o->mode == SLUICE_MODE_LOCAL && o->has_host)
+        sluice_log(SLUICE_LOG_INFO, "no server is asked, whatever --host says: mode local reads %s",
+                   o->dir);
+}
+
+static sluice_status open_local(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    struct stat st;
+    const char *advice = o->is_mode_derived ? "; a server is named by --host" : "";
+    if (stat(o->dir, &st) != 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "DIR %s: %s%s",
+                           o->dir, strerror(errno), advice);
+    if (!S_ISDIR(st.st_mode))
+        return sluice_fail(err, SLUICE_E_INVALID, "DIR %s is no folder%s", o->dir, advice);
+    sluice_status status = sluice_manifest_open(o->dir, &run->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(run->manifest, o->dir, o->is_strict, err);
+    return status;
+}
+
 sluice_status run_open_data(struct run *run, struct sluice_err *err)
 {
-    sluice_status status = run->options->mode == SLUICE_MODE_LOCAL
-                               ? sluice_manifest_open(run->options->dir, &run->manifest, err)
-                               : open_remote(run, err);
-    if (status == SLUICE_OK && run->options->mode == SLUICE_MODE_LOCAL)
-        status = sluice_manifest_check_passed_over(run->manifest, run->options->dir,
-                                                   run->options->is_strict, err);
+    tell_where_from(run->options);
+    sluice_status status =
+        run->options->mode == SLUICE_MODE_LOCAL ? open_local(run, err) : open_remote(run, err);
     if (status != SLUICE_OK)
         return status;
     if (run->manifest->num_entries > UINT32_MAX)

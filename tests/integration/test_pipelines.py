@@ -143,6 +143,42 @@ class PipelinesTest(unittest.TestCase):
                          fingerprint):
                 self.assertIn(part, err)
 
+    def test_a_profile_of_other_data_is_refused(self):
+        folder = pathlib.Path(self.folder.name, "other data")
+        other = pathlib.Path(self.folder.name, "other")
+        size = "decode,random_resized_crop=128,to_tensor"
+        self.run_program("offload_dataset", "synth", other, "-n", NUM_TRAIN, "--num-val", "2",
+                         "--classes", "2", "--seed", "7")
+        self.run_program("offload_profile", "run", other, "--out", folder, "--pipeline", size)
+        model = folder / "cost_model.json"
+        theirs = json.loads(model.read_text())["dataset"]
+        for mode in ("remote_sophon", "remote_auto"):
+            _, err = self.train(mode, "fewer ops", "--profile-folder", folder, code=1)
+            self.assertRegex(err, f"{folder} is of the dataset {theirs}, and this is [0-9a-f]{{32}}")
+        # What does not say its dataset is told by the lengths of the files.
+        model.write_text(model.read_text().replace(f'"dataset": "{theirs}"', '"x": 0'))
+        for mode in ("remote_sophon", "remote_auto"):
+            _, err = self.train(mode, "fewer ops", "--profile-folder", folder, code=1)
+            self.assertIn("made for other data", err)
+
+    def test_tables_without_a_name_are_taken_with_one_line(self):
+        folder = pathlib.Path(self.folder.name, "nameless")
+        default = "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"
+        self.run_program("offload_profile", "run", self.root, "--out", folder, "--pipeline",
+                         default)
+        (folder / "cost_model.json").unlink()
+        flags = ("--dataset-mode", "remote_auto", "--device", "none", "-p", "0", "--image-size",
+                 "64", "--host", self.server.address, "--profile-folder", folder)
+        _, err = self.run_program("offload_train", *flags)
+        self.assertEqual(err.count("more cannot be checked"), 1, err)
+        sizes = folder / "prep_sizes.csv"
+        floats = str(64 * 64 * 12)
+        sizes.write_text(sizes.read_text().replace(floats, str(96 * 96 * 12)))
+        _, err = self.run_program("offload_train", *flags, code=1)
+        self.assertIn(f"makes {floats}", err)
+        _, err = self.plan(folder, code=1)
+        self.assertIn(f"makes {floats}", err)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -99,10 +99,8 @@ static void a_host_without_a_port_gets_the_default(void)
     static const struct {
         const char *host, *target;
     } cases[] = {
-        {"node", "node:50051"},
-        {"node:7", "node:7"},
-        {"[::1]", "[::1]:50051"},
-        {"[::1]:7", "[::1]:7"},
+        {"node", "node:50051"}, {"node:7", "node:7"},  {"[::1]", "[::1]:50051"},
+        {"[::1]:7", "[::1]:7"}, {":7", "127.0.0.1:7"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char line[100];
@@ -112,6 +110,30 @@ static void a_host_without_a_port_gets_the_default(void)
         CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
         CU_ASSERT_STRING_EQUAL(o.target, cases[i].target);
     }
+}
+
+static struct sluice_options options_of(const char *flags)
+{
+    char line[200];
+    snprintf(line, sizeof(line), "%s", flags);
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    return o;
+}
+
+static void a_dir_without_a_host_is_local(void)
+{
+    CU_ASSERT_EQUAL(options_of("set").mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_TRUE(options_of("set").is_mode_derived);
+    CU_ASSERT_EQUAL(options_of("set --profiling --write-profile-folder p").mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_EQUAL(options_of("set --host h").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_EQUAL(options_of("set --dataset-mode remote_nooff").mode, SLUICE_MODE_NOOFF);
+    CU_ASSERT_EQUAL(options_of("--host h").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_EQUAL(options_of("--lr 1").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_STRING_EQUAL(options_of("--lr 1").target, "127.0.0.1:50051");
+    CU_ASSERT_FALSE(options_of("set --dataset-mode local").is_mode_derived);
+    CU_ASSERT_FALSE(options_of("--lr 1").has_host);
 }
 
 static enum sluice_form form_of(const char *flags)
@@ -166,6 +188,11 @@ static void what_does_not_fit_is_a_usage_error(void)
         "--profiling --write-profile-folder p --evaluate",
         "--dataset-mode remote_nooff --host :",
         "--dataset-mode remote_nooff --host h:",
+        "--host h:99999",
+        "--host h:0",
+        "--host h:-1",
+        "--host ::1",
+        "--host http://h:1",
         "--dataset-mode nowhere",
         "--max-errors many",
         "--max-errors -1",
@@ -198,6 +225,7 @@ int main(void)
         SLUICE_TEST(errors_may_be_a_number_or_a_share),
         SLUICE_TEST(checkpoints_come_after_batches_or_time),
         SLUICE_TEST(a_host_without_a_port_gets_the_default),
+        SLUICE_TEST(a_dir_without_a_host_is_local),
         SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
         SLUICE_TEST(profiling_is_without_offload),
         SLUICE_TEST(what_does_not_fit_is_a_usage_error),
