@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
+#include "metrics/metrics_server.h"
 
 #include <string.h>
 
@@ -296,17 +297,25 @@ struct sluice_server_options sluice_server_options_init(void)
     };
 }
 
-/* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
-static bool is_address(const char *name, const char *text)
+static bool is_metrics_address(const char *text)
 {
     struct sluice_host_port address;
     struct sluice_err err = {0};
-    const bool may_be_unix = strcmp(name, "listen") == 0;
-    if ((may_be_unix &&
-         (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:"))) ||
+    if (!text || sluice_metrics_listen_parse(text, &address, &err) == SLUICE_OK)
+        return true;
+    sluice_cli_usage_error(&cli, "--metrics: %s", err.text);
+    return false;
+}
+
+/* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
+static bool is_listen_address(const char *text)
+{
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    if (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:") ||
         sluice_host_port_parse(text, -1, &address, &err) == SLUICE_OK)
         return true;
-    sluice_cli_usage_error(&cli, "--%s: %s", name, err.text);
+    sluice_cli_usage_error(&cli, "--listen: %s", err.text);
     return false;
 }
 
@@ -315,8 +324,8 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
 {
     given = *options;
     struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
-    if (!result.should_exit && (!is_address("listen", given.listen) ||
-                                (given.metrics && !is_address("metrics", given.metrics)))) {
+    if (!result.should_exit &&
+        (!is_listen_address(given.listen) || !is_metrics_address(given.metrics))) {
         result.should_exit = true;
         result.exit_code = 2;
     }

@@ -3,6 +3,7 @@
 #include "base/host_port.h"
 #include "base/parse.h"
 #include "compute_client/run/options_table.h"
+#include "metrics/metrics_server.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -112,6 +113,8 @@ static int interpret(struct sluice_given_options *given)
     if (address.port == 0)
         return sluice_cli_usage_error(cli, "--host: '%s': no server is at port 0", o->host);
     sluice_host_port_format(&address, "127.0.0.1", o->target);
+    if (o->metrics && sluice_metrics_listen_parse(o->metrics, &address, &err) != SLUICE_OK)
+        return sluice_cli_usage_error(cli, "--metrics: %s", err.text);
     if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
         return sluice_cli_usage_error(cli, "--dataset-mode local needs DIR, the dataset");
     /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */

@@ -45,6 +45,7 @@ struct sluice_options {
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
     const char *resume, *checkpoint, *batch_log;
+    const char *metrics;         /* "127.0.0.1:9464"; NULL: none are served */
     uint64_t checkpoint_batches; /* 0: not by batches */
     double checkpoint_s;         /* 0: not by time */
     double max_errors;           /* samples, or a share of an epoch's samples */

@@ -145,6 +145,15 @@ static const struct sluice_option table[] = {
      .value = &given.options.batch_log,
      .arg = "FILE",
      .help = "Write what the trainer waited for before each batch to this CSV file."},
+    {.name = "metrics",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.metrics,
+     .arg = "HOST:PORT",
+     .help =
+         "Serve the run's counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+         "/healthz. :PORT: at every address; PORT: to this machine alone.",
+     .default_text = "not served"},
     {.name = "image-size",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,

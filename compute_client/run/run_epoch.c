@@ -136,7 +136,11 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             log_progress(run, part, epoch, num_batches, pass, samples,
                          (double)(sluice_clock_ns() - start) * 1e-9, &totals);
         }
+        uint64_t wait_ns = 0;
+        for (int i = 0; i < SLUICE_NUM_RESOURCES; i++)
+            wait_ns += entry.stall_ns[i];
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
+        run_note_batch(run, wait_ns, entry.stall_ns[SLUICE_GPU]);
         trainer_ns += entry.stall_ns[SLUICE_GPU];
         sluice_live_add(&run->live.batches, 1);
         sluice_live_add(&run->live.stall_ns[SLUICE_GPU], entry.stall_ns[SLUICE_GPU]);

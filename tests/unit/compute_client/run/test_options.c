@@ -242,6 +242,8 @@ static void what_does_not_fit_is_a_usage_error(void)
         "--profiling --write-profile-folder p --evaluate",
         "--dataset-mode remote_nooff --host :",
         "--dataset-mode remote_nooff --host h:",
+        "--metrics 99999",
+        "--metrics h",
         "--host h:99999",
         "--host h:0",
         "--host h:-1",
