@@ -143,6 +143,23 @@ static int check_profiling(const struct sluice_options *o)
     return 0;
 }
 
+/* --pipeline says the size, so --image-size may only agree. */
+static int check_image_size(const struct sluice_given_options *given)
+{
+    const struct sluice_options *o = &given->options;
+    struct sluice_pipeline *pipeline = NULL;
+    if (!o->pipeline || !given->has_image_size ||
+        sluice_pipeline_parse(o->pipeline, &pipeline, NULL) != SLUICE_OK)
+        return 0;
+    const uint32_t size = sluice_pipeline_output_size(pipeline);
+    sluice_pipeline_destroy(pipeline);
+    if (size == 0 || size == o->image_size)
+        return 0;
+    return sluice_cli_usage_error(&sluice_options_cli,
+                                  "--image-size %llu: --pipeline ends at %u x %u; leave one out",
+                                  (unsigned long long)o->image_size, size, size);
+}
+
 static int check_run(const struct sluice_given_options *given)
 {
     const struct sluice_cli *cli = &sluice_options_cli;
@@ -175,6 +192,8 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
     *exit_code = interpret(&given);
     if (*exit_code == 0)
         *exit_code = check_profiling(&given.options);
+    if (*exit_code == 0)
+        *exit_code = check_image_size(&given);
     if (*exit_code == 0)
         *exit_code = check_run(&given);
     if (*exit_code != 0)

@@ -143,6 +143,27 @@ class PipelinesTest(unittest.TestCase):
                          fingerprint):
                 self.assertIn(part, err)
 
+    def test_val_follows_the_size_of_training(self):
+        flags = ("--device", "none", "--json", "-p", "0", "-b", "8", self.root)
+        val = "decode,resize=110,center_crop=96,to_tensor,normalize=imagenet"
+        spec = "decode,random_resized_crop=96,hflip=0.5,to_tensor,normalize=imagenet"
+        evaluations = [self.run_program("offload_train", *flags, "--evaluate", *more)[0][0]
+                       for more in (("--pipeline", spec), ("--image-size", "96"),
+                                    ("--pipeline", spec, "--image-size", "96"),
+                                    ("--pipeline", spec, "--val-pipeline", val))]
+        self.assertEqual({report["samples"] for report in evaluations}, {2})
+        self.assertEqual(len({report["digest"] for report in evaluations}), 1)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", spec, "--val-pipeline",
+                                  val.replace("96", "64"), code=1)
+        self.assertIn("random_resized_crop=96:", err)
+        self.assertIn("center_crop=64", err)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", spec, "--image-size", "64",
+                                  code=2)
+        self.assertIn("--image-size 64", err)
+        self.assertIn("96 x 96", err)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", "decode,resize=96", code=1)
+        self.assertIn("decode,resize=96", err)
+
     def test_a_profile_of_other_data_is_refused(self):
         folder = pathlib.Path(self.folder.name, "other data")
         other = pathlib.Path(self.folder.name, "other")
