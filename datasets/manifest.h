@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "datasets/passed_over.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +39,9 @@ struct sluice_manifest {
     size_t num_entries;
     const char **classes;
     size_t num_classes;
-    void *storage; /* private: the memory behind the strings */
+    struct sluice_passed_over
+        *passed_over; /* by the walk; NULL: this comes from a file or a wire */
+    void *storage;    /* private: the memory behind the strings */
 };
 
 /* Walks the root without following links out of it.  What is no sample by its name or kind is
@@ -69,6 +72,15 @@ SLUICE_MUST_USE sluice_status sluice_manifest_write(const struct sluice_manifest
 SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);
+
+/* Says in one line of the log which files in `root` are no samples because of their suffix: a
+ * warning if some may be images, info if all are side files, nothing if there are none.  With
+ * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
+ * first.  A manifest that comes from a file knows none of this: no line; is_strict has the folder
+ * walked for it, with what that returns. */
+SLUICE_MUST_USE sluice_status
+sluice_manifest_check_passed_over(const struct sluice_manifest *manifest, const char *root,
+                                  bool is_strict, struct sluice_err *err);
 
 /* Reads ROOT/sluice-manifest.tsv if it is there and whole, else scans. */
 SLUICE_MUST_USE sluice_status sluice_manifest_open(const char *root,

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,14 +22,19 @@
 
 static bool is_png(const char *name)
 {
-    const char *dot = strrchr(name, '.');
-    return dot && !strcasecmp(dot, ".png");
+    return sluice_has_suffix(name, ".png");
 }
 
 static bool has_image_suffix(const char *name)
 {
-    const char *dot = strrchr(name, '.');
-    return is_png(name) || (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg")));
+    return is_png(name) || sluice_has_suffix(name, ".jpg") || sluice_has_suffix(name, ".jpeg");
+}
+
+/* Files that our own programs write beside the images. */
+static bool is_our_own(const char *path)
+{
+    return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+           sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
 }
 
 /* Stats the target of a symbolic link, if it lies beneath the root; else errno says why not. */
@@ -56,6 +60,7 @@ static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
 
 struct walk {
     struct sluice_manifest_builder *builder;
+    struct sluice_passed_over *passed;
     const char *root;
     int root_fd;
     char path[SLUICE_MAX_PATH_BYTES]; /* of the folder or file at hand, relative to the root */
@@ -63,6 +68,8 @@ struct walk {
 
 static void pass_over(const struct walk *walk, const char *why)
 {
+    if (has_image_suffix(walk->path))
+        sluice_passed_over_add_image(walk->passed, walk->path);
     sluice_log(SLUICE_LOG_WARN, "%s/%s: %s; passed over", walk->root, walk->path, why);
 }
 
@@ -124,8 +131,11 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
             return SLUICE_OK;
         }
     }
-    if (!is_image)
+    if (!is_image) {
+        if (S_ISREG(st.st_mode) && !is_our_own(walk->path))
+            sluice_passed_over_add(walk->passed, walk->path);
         return SLUICE_OK;
+    }
     if (!S_ISREG(st.st_mode)) {
         pass_over(walk, "not a regular file");
         return SLUICE_OK;
@@ -278,6 +288,11 @@ sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **ma
         return status;
 
     struct walk walk = {.builder = &builder, .root = root};
+    walk.passed = builder.manifest->passed_over = calloc(1, sizeof(*walk.passed));
+    if (!walk.passed) {
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
+        goto fail;
+    }
     walk.root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (walk.root_fd < 0) {
         status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
@@ -289,8 +304,11 @@ sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **ma
     if (status != SLUICE_OK)
         goto fail;
     if (builder.manifest->num_entries == 0) {
-        status = sluice_fail(err, SLUICE_E_NOT_FOUND,
-                             "%s: no .jpg, .jpeg or .png file in it or below", root);
+        char text[256];
+        status = sluice_fail(
+            err, SLUICE_E_NOT_FOUND, "%s: no .jpg, .jpeg or .png file in it or below%s%s", root,
+            sluice_passed_over_text(walk.passed, text, sizeof(text)) ? "; passed over: " : "",
+            text);
         goto fail;
     }
     qsort(builder.manifest->entries, builder.manifest->num_entries,
@@ -303,5 +321,36 @@ sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **ma
 
 fail:
     sluice_manifest_destroy(builder.manifest);
+    return status;
+}
+
+sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *manifest,
+                                                const char *root, bool is_strict,
+                                                struct sluice_err *err)
+{
+    struct sluice_manifest *walked = NULL;
+    if (!manifest->passed_over) {
+        if (!is_strict)
+            return SLUICE_OK;
+        const sluice_status status = sluice_manifest_scan(root, &walked, err);
+        if (status != SLUICE_OK)
+            return status;
+        manifest = walked;
+    }
+    const struct sluice_passed_over *passed = manifest->passed_over;
+    char text[400];
+    if (sluice_passed_over_text(passed, text, sizeof(text)))
+        sluice_log(passed->num_images ? SLUICE_LOG_WARN : SLUICE_LOG_INFO,
+                   "%s: passed over: %s; only .jpg, .jpeg and .png are read", root, text);
+    sluice_status status = SLUICE_OK;
+    if (is_strict && passed->num_images)
+        status = sluice_fail(
+            err, SLUICE_E_UNSUPPORTED,
+            "--strict: %llu %s of %s may be images and are not read: %.100s%s%.100s%s%.100s%s",
+            (unsigned long long)passed->num_images, passed->num_images == 1 ? "file" : "files",
+            root, passed->images[0], passed->images[1][0] ? ", " : "", passed->images[1],
+            passed->images[2][0] ? ", " : "", passed->images[2],
+            passed->num_images > SLUICE_PASSED_NAMES ? ", ..." : "");
+    sluice_manifest_destroy(walked);
     return status;
 }

@@ -112,6 +112,8 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
         return status;
     table.num_stages = sluice_pipeline_num_ops(run.pipeline) + 1;
     status = sluice_manifest_open(options->root, &manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(manifest, options->root, false, err);
     if (status == SLUICE_OK) {
         table.rows = calloc(manifest->num_entries, sizeof(*table.rows));
         if (!table.rows)

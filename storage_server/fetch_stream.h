@@ -94,6 +94,7 @@ struct sluice_fetch_stream {
     struct sluice_memory_holder *memory;
     struct sluice_pipeline *pipeline; /* set with is_open, before any job */
     unsigned num_ops;
+    size_t client_row; /* of the client table, if is_open */
 
     struct sluice_fetch_stream *next, **link; /* under the fetch's lock */
     struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */

@@ -1,6 +1,10 @@
 #include "storage_server/options.h"
 
+#include "base/host_port.h"
+#include "base/text.h"
 #include "datasets/jpeg_index_file.h"
+
+#include <string.h>
 
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
 static const char *const sched_choices[] = {"normal", "idle", NULL};
@@ -32,7 +36,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.listen,
      .arg = "HOST:PORT",
-     .help = "Address to serve on; port 0 takes a free one."},
+     .help = "Address to serve on. Without a HOST (\":50051\") all of this machine; port 0 takes a "
+             "free one."},
     {.name = "max-connections",
      .group = NET,
      .type = SLUICE_OPTION_UINT,
@@ -57,7 +62,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.metrics,
      .arg = "HOST:PORT",
-     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics.",
+     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+             "/healthz. :PORT: at every address; PORT: to this machine alone.",
      .default_text = "not served"},
     {.name = "grpc-workers",
      .group = NET,
@@ -229,6 +235,12 @@ static const struct sluice_option table[] = {
      .value = &given.should_verify,
      .help = "Compare the content of every file that is read with the hash that offload_dataset "
              "index wrote. Without: length and time, and the content if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_strict,
+     .help = "End with an error if files may be images and are not read, as .webp, "
+             "instead of a warning that counts them."},
     {.name = "grace",
      .group = WATCH,
      .type = SLUICE_OPTION_DOUBLE,
@@ -275,11 +287,30 @@ struct sluice_server_options sluice_server_options_init(void)
     };
 }
 
+/* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
+static bool is_address(const char *name, const char *text)
+{
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    const bool may_be_unix = strcmp(name, "listen") == 0;
+    if ((may_be_unix &&
+         (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:"))) ||
+        sluice_host_port_parse(text, -1, &address, &err) == SLUICE_OK)
+        return true;
+    sluice_cli_usage_error(&cli, "--%s: %s", name, err.text);
+    return false;
+}
+
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
                                                      int argc, char **argv)
 {
     given = *options;
-    const struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
+    struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
+    if (!result.should_exit && (!is_address("listen", given.listen) ||
+                                (given.metrics && !is_address("metrics", given.metrics)))) {
+        result.should_exit = true;
+        result.exit_code = 2;
+    }
     *options = given;
     return result;
 }

@@ -9,10 +9,12 @@
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/health.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/memory_limit.h"
+#include "storage_server/metrics.h"
 #include "storage_server/peer.h"
 #include "storage_server/rate_limit.h"
 #include "storage_server/root_watch.h"
@@ -39,6 +41,8 @@ struct sluice_server {
     struct sluice_manifest *manifest;
     struct sluice_subset_rows *subset_rows;
     struct sluice_stats stats;
+    struct sluice_client_table clients;
+    uint64_t dataset_bytes;
     struct sluice_disk_clock disk;
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
@@ -130,12 +134,14 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     const struct sluice_memory_parts memory = sluice_memory_limit_part(memory_limit);
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&s->stats, now_ns);
+    sluice_client_table_init(&s->clients);
     s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
     sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
     s->grace_ms = (unsigned)(options->grace_s * 1000);
     s->context = (struct sluice_context){
         .store = store,
         .stats = &s->stats,
+        .clients = &s->clients,
         .disk = &s->disk,
         .link = &s->link,
         .max_in_flight = (size_t)options->max_in_flight,
@@ -156,11 +162,16 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status == SLUICE_OK)
         status = sluice_manifest_open(options->root, &s->manifest, err);
     if (status == SLUICE_OK)
+        status =
+            sluice_manifest_check_passed_over(s->manifest, options->root, options->is_strict, err);
+    if (status == SLUICE_OK)
         status = sluice_jpeg_index_file_choose(options->jpeg_index, options->root,
                                                &s->context.jpeg_indexes, err);
     if (status != SLUICE_OK)
         goto fail;
     s->context.manifest = s->manifest;
+    for (size_t i = 0; i < s->manifest->num_entries; i++)
+        s->dataset_bytes += s->manifest->entries[i].bytes;
     status =
         sluice_freshness_create(s->manifest, options->should_verify, &s->context.freshness, err);
     if (status != SLUICE_OK)
@@ -279,6 +290,51 @@ sluice_status sluice_server_stats_json(struct sluice_server *server, char **json
     return sluice_stats_json(&stats, json, err);
 }
 
+static void write_metrics(void *ctx, struct sluice_exposition *page)
+{
+    struct sluice_server *server = ctx;
+    struct sluice_context *context = &server->context;
+    char reason[SLUICE_HEALTH_REASON];
+    struct sluice_server_counts counts = {
+        .stats = sluice_server_stats(server),
+        .service = sluice_stats_read_service(&server->stats),
+        .connections = sluice_rpc_server_connections(server->rpc),
+        .memory = sluice_memory_stats(context->memory),
+        .resident_bytes = sluice_memory_resident(),
+        .dataset = {.id = context->dataset_id,
+                    .samples = server->manifest->num_entries,
+                    .classes = server->manifest->num_classes,
+                    .bytes = server->dataset_bytes},
+        .groups = {sluice_workers_stats(context->workers, SLUICE_GROUP_PREP),
+                   sluice_workers_stats(context->workers, SLUICE_GROUP_IO)},
+        .unanswered = sluice_server_num_unanswered(server),
+        .timeouts = sluice_watchdog_num_timeouts(context->watchdog),
+        .hanging = sluice_server_num_hanging(server),
+        .is_serving = sluice_health_read(context->health, reason, sizeof(reason)),
+    };
+    counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
+    sluice_metrics_write(&counts, page);
+}
+
+static bool is_well(void *ctx, char *reason)
+{
+    const struct sluice_server *server = ctx;
+    return sluice_health_read(server->context.health, reason, SLUICE_HEALTH_REASON);
+}
+
+sluice_status sluice_server_serve_metrics(struct sluice_server *server, const char *listen,
+                                          struct sluice_metrics_server **metrics,
+                                          struct sluice_err *err)
+{
+    const struct sluice_metrics_pages pages = {
+        .program = "offload_server",
+        .write = write_metrics,
+        .is_well = is_well,
+        .ctx = server,
+    };
+    return sluice_metrics_server_create(listen, &pages, metrics, err);
+}
+
 void sluice_server_stop(struct sluice_server *server)
 {
     if (server->is_stopped)
@@ -328,6 +384,7 @@ void sluice_server_destroy(struct sluice_server *server)
     sluice_freshness_destroy(context->freshness);
     sluice_manifest_destroy(server->manifest);
     sluice_rate_limit_clear(&server->link);
+    sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);
     free(server);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
@@ -146,6 +147,18 @@ static sluice_status preprocess(struct transfer *t, struct sluice_scratch *scrat
     return status;
 }
 
+static void count(struct sluice_context *context, struct sluice_rpc_call *call,
+                  sluice_status status, unsigned split, enum sluice_form form, uint64_t bytes)
+{
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(sluice_rpc_call_peer(call), host);
+    sluice_stats_count_transfer(context->stats, status, split, form, bytes);
+    const size_t row = sluice_client_table_join(context->clients, NULL, host);
+    sluice_client_table_count(context->clients, row, status == SLUICE_OK, bytes,
+                              status != SLUICE_OK);
+    sluice_client_table_leave(context->clients, row);
+}
+
 static sluice_status send_response(struct transfer *t, const struct sluice_sample *sample,
                                    struct sluice_err *err)
 {
@@ -177,7 +190,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
     const enum sluice_form form = sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
                                   : sample->kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
                                                                    : SLUICE_FORM_F32;
-    sluice_stats_count_transfer(t->context->stats, SLUICE_OK, t->split, form, sample->data->len);
+    count(t->context, t->call, SLUICE_OK, t->split, form, sample->data->len);
     sluice_rpc_call_send(t->call, &message);
     return SLUICE_OK;
 }
@@ -194,7 +207,7 @@ static void end_transfer(struct transfer *t)
 static void give_answer(struct sluice_late_answer *base)
 {
     struct transfer_answer *answer = SLUICE_CONTAINER_OF(base, struct transfer_answer, answer);
-    sluice_stats_count_transfer(answer->context->stats, SLUICE_E_IO, 0, SLUICE_FORM_RAW, 0);
+    count(answer->context, answer->call, SLUICE_E_IO, 0, SLUICE_FORM_RAW, 0);
     sluice_rpc_call_finish(answer->call, code_of(SLUICE_E_IO), answer->text);
     sluice_rpc_call_unref(answer->call);
     free(answer);
@@ -272,7 +285,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     if (!is_ours) {
         /* The watchdog has finished the call. */
     } else if (status != SLUICE_OK) {
-        sluice_stats_count_transfer(t->context->stats, status, 0, SLUICE_FORM_RAW, 0);
+        count(t->context, t->call, status, 0, SLUICE_FORM_RAW, 0);
         struct sluice_err named = {0};
         sluice_fail(&named, status, "%.120s: %.120s", t->path, err.text);
         sluice_rpc_call_finish(t->call, code, named.text);

@@ -3,32 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const mode_names[SLUICE_NUM_MODES] = {
-    [SLUICE_MODE_LOCAL] = "local",          [SLUICE_MODE_NOOFF] = "remote_nooff",
-    [SLUICE_MODE_ALLOFF] = "remote_alloff", [SLUICE_MODE_PILOFF] = "remote_piloff",
-    [SLUICE_MODE_SOPHON] = "remote_sophon", [SLUICE_MODE_AUTO] = "remote_auto",
-};
-
-const char *sluice_mode_name(enum sluice_mode mode)
-{
-    return mode_names[mode];
-}
-
-bool sluice_mode_parse(const char *text, enum sluice_mode *mode)
-{
-    if (strcmp(text, "remote_smartoff") == 0) {
-        *mode = SLUICE_MODE_SOPHON;
-        return true;
-    }
-    for (int m = 0; m < SLUICE_NUM_MODES; m++) {
-        if (strcmp(text, mode_names[m]) == 0) {
-            *mode = (enum sluice_mode)m;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool sluice_mode_is_planned(enum sluice_mode mode)
 {
     return mode == SLUICE_MODE_SOPHON || mode == SLUICE_MODE_AUTO;

@@ -6,6 +6,7 @@
 #include "pipeline/pipeline.h"
 #include "plan/choices.h"
 #include "plan/cost_folder.h"
+#include "plan/mode.h"
 #include "plan/sophon.h"
 
 #include <stdbool.h>
@@ -16,19 +17,6 @@
  *
  * Threads: pure functions. */
 
-enum sluice_mode {
-    SLUICE_MODE_LOCAL,
-    SLUICE_MODE_NOOFF,
-    SLUICE_MODE_ALLOFF,
-    SLUICE_MODE_PILOFF,
-    SLUICE_MODE_SOPHON,
-    SLUICE_MODE_AUTO,
-    SLUICE_NUM_MODES,
-};
-
-const char *sluice_mode_name(enum sluice_mode mode); /* "remote_auto" */
-/* False if no mode has that name.  "remote_smartoff" is another name of remote_sophon. */
-bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
 /* Whether a plan decides the choices: true for remote_sophon and remote_auto. */
 bool sluice_mode_is_planned(enum sluice_mode mode);
 

@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "compute_client/load/client_call.h"
+#include "compute_client/load/outage.h"
 #include "compute_client/load/retry.h"
 #include "wire/wire.h"
 
@@ -16,7 +17,7 @@
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
 
-/* Between two warnings of one call that keeps failing. */
+/* Between two warnings of one outage, whose cause has changed. */
 #define BETWEEN_WARNINGS_NS 5000000000u
 
 /* Of every message before sluice_client_bound_messages(): those of Hello, ListSamples, Stats and
@@ -27,12 +28,17 @@ struct sluice_client {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_stopped;
-    bool has_told;                      /* that the server sends no hashes */
+    bool has_told; /* that the server sends no hashes */
+    struct sluice_outage outage;
+    struct sluice_err told; /* the cause of the last warning, at told_ns */
+    uint64_t told_ns;
+    bool was_there;                     /* the server has answered at least once */
     struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
     /* Constant. */
     char *target, *advice;
     double retry_for_s;
+    struct sluice_live *live; /* or NULL */
 };
 
 sluice_status sluice_client_create(const struct sluice_client_options *options,
@@ -50,6 +56,7 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
     c->target = target;
     c->advice = advice;
     c->retry_for_s = options->retry_for_s;
+    c->live = options->live;
     const struct sluice_rpc_channel_options channel = {
         .target = target,
         .max_receive_bytes = FIRST_MESSAGE_BYTES,
@@ -130,6 +137,64 @@ const char *sluice_client_target(const struct sluice_client *client)
 double sluice_client_retry_for_s(const struct sluice_client *client)
 {
     return client->retry_for_s;
+}
+
+/* Under the lock. */
+static void show_outage(const struct sluice_client *client)
+{
+    if (!client->live)
+        return;
+    sluice_live_set(&client->live->lost_since_ns, client->outage.since_ns);
+    sluice_live_set(&client->live->outages, client->outage.num);
+}
+
+/* Under the lock, in an outage that was told: whether it has another cause now, and the last line
+ * is not of just now. */
+static bool has_new_cause(const struct sluice_client *client, const char *cause, uint64_t now_ns)
+{
+    return client->outage.is_told && strcmp(client->told.text, cause) != 0 &&
+           now_ns - client->told_ns >= BETWEEN_WARNINGS_NS;
+}
+
+void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause)
+{
+    uint64_t untold = 0;
+    const uint64_t now = sluice_clock_ns();
+    pthread_mutex_lock(&client->lock);
+    const bool is_first =
+        !client->is_stopped && sluice_outage_lost(&client->outage, at_ns, &untold);
+    const bool must_tell = is_first || (!client->is_stopped && has_new_cause(client, cause, now));
+    if (must_tell) {
+        snprintf(client->told.text, sizeof(client->told.text), "%s", cause);
+        client->told_ns = now;
+    }
+    const char *advice = client->was_there ? "" : client->advice;
+    show_outage(client);
+    pthread_mutex_unlock(&client->lock);
+    if (!must_tell)
+        return;
+    char retries[300] = "", before[64] = "";
+    if (is_first && client->retry_for_s > 0)
+        snprintf(retries, sizeof(retries), " (trying for up to %.7g s%s%s)", client->retry_for_s,
+                 advice[0] ? "; " : "", advice);
+    if (untold > 0)
+        snprintf(before, sizeof(before), " (it was away %llu time%s more before)",
+                 (unsigned long long)untold, untold == 1 ? "" : "s");
+    sluice_log(SLUICE_LOG_WARN, "%s%s%s", cause, retries, before);
+}
+
+void sluice_client_tell_back(struct sluice_client *client)
+{
+    double away_s = 0;
+    pthread_mutex_lock(&client->lock);
+    const bool was_there = client->was_there;
+    client->was_there = true;
+    const bool must_tell = sluice_outage_back(&client->outage, sluice_clock_ns(), &away_s);
+    show_outage(client);
+    pthread_mutex_unlock(&client->lock);
+    if (must_tell)
+        sluice_log(SLUICE_LOG_INFO, "%s is %s after %.1f s", client->target,
+                   was_there ? "back" : "there", away_s);
 }
 
 bool sluice_client_is_passing(enum sluice_rpc_code code)
@@ -267,34 +332,6 @@ sluice_status sluice_client_call(struct sluice_client *client, sluice_client_att
     return sluice_client_call_for(client, client->retry_for_s, attempt, ctx, err);
 }
 
-/* What was said of a call that fails. */
-struct complaint {
-    struct sluice_err last;
-    uint64_t since_ns, said_ns;
-};
-
-/* Warns of the first failure, and of one for another reason if the last warning is not of just now.
- */
-static void complain(const struct sluice_client *client, const struct sluice_err *cause,
-                     double patience_s, struct complaint *complaint)
-{
-    const uint64_t now = sluice_clock_ns();
-    const bool is_first = complaint->said_ns == 0;
-    if (!is_first && (strcmp(complaint->last.text, cause->text) == 0 ||
-                      now - complaint->said_ns < BETWEEN_WARNINGS_NS))
-        return;
-    if (is_first) {
-        complaint->since_ns = now;
-        const char *advice = client->advice;
-        sluice_log(SLUICE_LOG_WARN, "%s (trying for up to %.7g s%s%s)", cause->text, patience_s,
-                   advice[0] ? "; " : "", advice);
-    } else {
-        sluice_log(SLUICE_LOG_WARN, "%s", cause->text);
-    }
-    complaint->said_ns = now;
-    complaint->last = *cause;
-}
-
 sluice_status sluice_client_call_for(struct sluice_client *client, double patience_s,
                                      sluice_client_attempt_fn *attempt, void *ctx,
                                      struct sluice_err *err)
@@ -303,29 +340,32 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         patience_s = client->retry_for_s;
     struct sluice_retry retry =
         sluice_retry_init(patience_s, sluice_clock_ns() ^ (uint64_t)getpid());
-    struct complaint complaint = {.said_ns = 0};
     unsigned refusals = 0;
     for (;;) {
         bool is_passing = false;
         struct sluice_err cause = {0};
         const sluice_status status = attempt(client, ctx, &is_passing, &cause);
         if (status == SLUICE_OK) {
-            if (complaint.said_ns)
-                sluice_log(SLUICE_LOG_INFO, "%s answers, after %.1f s", client->target,
-                           (double)(sluice_clock_ns() - complaint.since_ns) * 1e-9);
+            sluice_client_tell_back(client);
             return SLUICE_OK;
         }
         if (sluice_client_is_stopped(client))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);
         uint64_t wait = 0;
+        const uint64_t now = sluice_clock_ns();
         sluice_rpc_channel_renew(client->channel);
         refusals = is_passing ? 0 : refusals + 1;
         if (refusals == SLUICE_CLIENT_REFUSALS || patience_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);
-        if (!sluice_retry_failed(&retry, sluice_clock_ns(), &wait))
+        if (!sluice_retry_failed(&retry, now, &wait))
             return sluice_fail(err, status, "%s (tried for %.7g s)", cause.text, patience_s);
-        complain(client, &cause, patience_s, &complaint);
+        if (patience_s < client->retry_for_s) { /* the server may be there: it is slow */
+            if (retry.attempt == 1)
+                sluice_log(SLUICE_LOG_WARN, "%s (trying for up to %.7g s)", cause.text, patience_s);
+        } else if (is_passing) {
+            sluice_client_tell_lost(client, now, cause.text);
+        }
         if (!wait_ns(client, wait))
             return sluice_fail(err, SLUICE_E_CLOSED, "stopped while waiting for %s",
                                client->target);

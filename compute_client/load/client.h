@@ -2,6 +2,7 @@
 #define SLUICE_COMPUTE_CLIENT_LOAD_CLIENT_H
 
 #include "base/error.h"
+#include "compute_client/load/live.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_client.h"
@@ -32,6 +33,7 @@ struct sluice_client_options {
     const char *target; /* "host:port"; copied, like the other texts */
     double retry_for_s; /* 0: never try again */
     const char *advice; /* what to do if it cannot be reached, for the first warning; NULL: none */
+    struct sluice_live *live; /* borrowed; or NULL: nobody looks on */
 };
 
 /* What the server says of itself. */
@@ -70,6 +72,11 @@ SLUICE_MUST_USE sluice_status sluice_client_bound_messages(struct sluice_client 
 struct sluice_rpc_channel *sluice_client_channel(struct sluice_client *client); /* borrowed */
 const char *sluice_client_target(const struct sluice_client *client);
 double sluice_client_retry_for_s(const struct sluice_client *client);
+
+/* The server is away since at_ns, by `cause`, which names it; or it is back.  What is worth a line
+ * is said in the log (outage.h), and sluice_live shows it.  A stopped client says nothing. */
+void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause);
+void sluice_client_tell_back(struct sluice_client *client);
 
 /* Whether the failure is transient: the same call may succeed later. */
 bool sluice_client_is_passing(enum sluice_rpc_code code);

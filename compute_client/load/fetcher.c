@@ -7,6 +7,7 @@
 #include "compute_client/load/fetcher_state.h"
 #include "compute_client/load/tuning.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,8 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                                     &events, &stream, err);
     if (status != SLUICE_OK)
         return status;
+    char name[HOST_NAME_MAX + 1] = "";
+    (void)gethostname(name, sizeof(name) - 1); /* without one the server takes the address */
     struct sluice_wire_fetch_request request = {
         .open =
             {
@@ -88,6 +91,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                 .pipeline_fingerprint = sluice_pipeline_fingerprint(f->pipeline),
                 .window_bytes = window,
                 .follows_price = f->follows_price,
+                .client = name,
             },
     };
     memcpy(request.open.dataset_id, f->dataset_id, sizeof(request.open.dataset_id));
@@ -101,6 +105,8 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
         return status;
     }
     f->stream = stream;
+    f->should_reopen = false;
+    sluice_client_tell_back(f->client);
     return SLUICE_OK;
 }
 
@@ -122,12 +128,27 @@ static bool connect_or_wait(struct fetcher *f)
     if (status == SLUICE_OK)
         return true;
     sluice_rpc_channel_renew(sluice_client_channel(f->client));
+    pthread_mutex_lock(&f->lock);
+    const bool is_needed = !sluice_pending_is_empty(&f->pending);
+    pthread_mutex_unlock(&f->lock);
     if (is_refused(f, is_passing)) {
+        if (!is_needed) { /* whoever needs it will see */
+            f->should_reopen = false;
+            f->refusals = 0;
+            return true;
+        }
         give_up(f, status, err.text);
         return false;
     }
     uint64_t wait = 0;
     const uint64_t now = sluice_clock_ns();
+    if (is_passing) {
+        char cause[sizeof(err.text) + 8];
+        snprintf(cause, sizeof(cause), "lost %s", err.text);
+        sluice_client_tell_lost(f->client, now, cause);
+    }
+    if (!is_needed)
+        f->retry.since_ns = 0; /* time counts from when somebody waits */
     if (!sluice_retry_failed(&f->retry, now, &wait)) {
         char text[sizeof(err.text) + 64];
         snprintf(text, sizeof(text), "%s (tried for %.0f s)", err.text,
@@ -194,8 +215,9 @@ static bool after_loss(struct fetcher *f)
     pthread_mutex_lock(&f->lock);
     const bool is_silent = f->is_silent;
     const enum sluice_rpc_code code = f->lost_code;
-    char text[320];
+    char text[320], cause[sizeof(text) + 8];
     snprintf(text, sizeof(text), "%s: %s", sluice_client_target(f->client), f->lost_text);
+    snprintf(cause, sizeof(cause), "lost %s", text);
     if (is_silent) {
         struct sluice_pending *pending;
         while ((pending = sluice_pending_oldest(&f->pending)))
@@ -212,6 +234,7 @@ static bool after_loss(struct fetcher *f)
     f->stats.repeated += sluice_pending_lose(&f->pending);
     f->stats.lost_streams++;
     f->may_send = 1;
+    const uint64_t lost_ns = f->lost_ns;
     pthread_mutex_unlock(&f->lock);
 
     if (is_silent) {
@@ -223,11 +246,12 @@ static bool after_loss(struct fetcher *f)
         give_up(f, sluice_rpc_code_to_status(code), text);
         return false;
     }
+    sluice_client_tell_lost(f->client, lost_ns, cause);
+    f->should_reopen = sluice_client_retry_for_s(f->client) > 0;
     if (!is_needed)
         return true;
     uint64_t wait = 0;
     const uint64_t now = sluice_clock_ns();
-    const bool is_first = f->retry.since_ns == 0;
     if (!sluice_retry_failed(&f->retry, now, &wait)) {
         if (sluice_client_retry_for_s(f->client) > 0)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), " (tried for %.0f s)",
@@ -235,9 +259,6 @@ static bool after_loss(struct fetcher *f)
         give_up(f, SLUICE_E_IO, text);
         return false;
     }
-    if (is_first && !sluice_client_is_stopped(f->client))
-        sluice_log(SLUICE_LOG_WARN, "lost the stream to %s; trying for up to %.0f s", text,
-                   sluice_client_retry_for_s(f->client));
     wait_closed(f, now + wait);
     return true;
 }
@@ -382,7 +403,7 @@ static void *owner_main(void *ctx)
         }
         tell_again(f);
         const uint64_t next_due = sluice_pending_wake(&f->pending, sluice_clock_ns());
-        if (!f->stream && sluice_pending_has_unsent(&f->pending)) {
+        if (!f->stream && (f->should_reopen || sluice_pending_has_unsent(&f->pending))) {
             pthread_mutex_unlock(&f->lock);
             if (!connect_or_wait(f))
                 return NULL;
@@ -515,6 +536,7 @@ sluice_status sluice_fetcher_create(const struct sluice_fetcher_options *options
     f->follows_price = options->follows_price;
     f->max_image_pixels = options->max_image_pixels ? options->max_image_pixels : UINT64_MAX;
     f->events = options->events;
+    f->live = options->live;
     f->retry = sluice_retry_init(sluice_client_retry_for_s(f->client),
                                  sluice_clock_ns() ^ (uint64_t)getpid());
     pthread_mutex_init(&f->lock, NULL);

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "compute_client/load/client.h"
+#include "compute_client/load/live.h"
 #include "compute_client/load/source.h"
 
 #include <stddef.h>
@@ -69,6 +70,7 @@ struct sluice_fetcher_options {
     double sample_timeout_s;                /* 0: wait for ever */
     bool follows_price;                     /* the chooser plans by the server's CPU price */
     uint64_t max_image_pixels;              /* for checking what arrives; 0: no limit */
+    struct sluice_live *live;               /* borrowed; or NULL: nobody looks on */
     struct sluice_source_events events;
 };
 

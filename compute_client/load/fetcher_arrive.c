@@ -189,6 +189,8 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
     pthread_mutex_lock(&f->lock);
     f->stats.wire_bytes += message->len;
     pthread_mutex_unlock(&f->lock);
+    if (f->live)
+        sluice_live_add(&f->live->wire_bytes, message->len);
     if (f->broken.text[0])
         return;
     /* A message that cannot be read ends the stream; what it did not answer is requested again. */
@@ -213,6 +215,7 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
     if (f->broken.text[0]) {
         pthread_mutex_lock(&f->lock);
         f->is_stream_lost = true;
+        f->lost_ns = sluice_clock_ns();
         f->lost_code = SLUICE_RPC_INTERNAL;
         snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
                  f->broken.text);
@@ -227,6 +230,7 @@ void fetcher_on_done(void *ctx, enum sluice_rpc_code code, const char *text)
     pthread_mutex_lock(&f->lock);
     if (!f->is_stream_lost) {
         f->is_stream_lost = true;
+        f->lost_ns = sluice_clock_ns();
         f->lost_code = code;
         snprintf(f->lost_text, sizeof(f->lost_text), "%.*s", (int)sizeof(f->lost_text) - 1,
                  text && text[0] ? text : sluice_rpc_code_name(code));

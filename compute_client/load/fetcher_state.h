@@ -36,6 +36,7 @@ struct fetcher {
     bool is_silent;      /* it was ended here, for its silence */
     enum sluice_rpc_code lost_code;
     char lost_text[200];
+    uint64_t lost_ns;
     bool has_progress; /* a sample was answered since the owner last checked */
     struct sluice_again_log again;
     struct sluice_wire_load heard; /* load, as of the last answer */
@@ -46,7 +47,8 @@ struct fetcher {
     struct sluice_rpc_stream *stream;
     struct sluice_retry retry;
     uint32_t max_in_flight;
-    unsigned refusals;      /* in a row */
+    unsigned refusals;  /* in a row */
+    bool should_reopen; /* the stream was lost: another is opened, even if nobody waits for it */
     uint64_t quiet_told_ns; /* when it last told of the silence */
     struct sluice_wire_sample_request batch[FETCHER_MAX_PER_MESSAGE];
 
@@ -69,6 +71,7 @@ struct fetcher {
     bool follows_price;
     double storage_worth; /* as the last item said */
     struct sluice_source_events events;
+    struct sluice_live *live; /* or NULL */
     bool is_owner_started;
     bool is_joined;
 };

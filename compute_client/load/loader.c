@@ -234,10 +234,14 @@ static void attribute_wait(struct sluice_loader *loader, struct sluice_batch *ba
         .disk_ns = row->result.disk_ns,
         .storage_ns = row->result.storage_ns,
         .queue_ns = row->result.storage_queue_ns,
+        .is_local = loader->epoch.source->is_local,
     };
     sluice_stall_attribute(&times, from, to, batch->stall_ns);
-    for (int i = 0; i < SLUICE_NUM_RESOURCES; i++)
+    for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
         loader->stats.stall_ns[i] += batch->stall_ns[i];
+        if (loader->options.live)
+            sluice_live_add(&loader->options.live->stall_ns[i], batch->stall_ns[i]);
+    }
 }
 
 /* Fails if more samples than allowed failed with one status: "41 not found, 3 corrupt; ...". */
@@ -288,6 +292,8 @@ static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot
                                sluice_status_name(status), row->error);
         stats->errors++;
         loader->errors[status]++;
+        if (loader->options.live)
+            sluice_live_add(&loader->options.live->errors, 1);
         if (stats->num_named < SLUICE_LOADER_MAX_NAMED_ERRORS) {
             struct sluice_loader_error *named = &stats->named[stats->num_named++];
             named->sample_id = row->sample_id;
@@ -298,6 +304,13 @@ static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot
                    sluice_status_name(status), row->error);
     }
     return check_max_errors(loader, err);
+}
+
+/* Under the lock: the trainer waits for a batch from now on, or no longer. */
+static void show_wait(const struct sluice_loader *loader, uint64_t since_ns)
+{
+    if (loader->options.live)
+        sluice_live_set(&loader->options.live->waits_since_ns, since_ns);
 }
 
 sluice_status sluice_loader_next(struct sluice_loader *loader, const struct sluice_batch **batch,
@@ -312,9 +325,13 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
         pthread_mutex_lock(&loader->lock);
         /* A slot in which no row has begun also has num_missing > 0: release() sets it. */
         while (slot->num_missing > 0 && !loader->is_stopped && !loader->has_failed) {
+            if (!has_waited)
+                show_wait(loader, from);
             has_waited = true;
             pthread_cond_wait(&loader->ready, &loader->lock);
         }
+        if (has_waited)
+            show_wait(loader, 0);
         const bool is_ready = slot->num_missing == 0;
         const bool is_stopped = loader->is_stopped;
         pthread_mutex_unlock(&loader->lock);
@@ -348,6 +365,8 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
                 sluice_digest_chain(loader->chain, slot->batch.hashes[i]);
         }
         loader->stats.samples += slot->batch.n;
+        if (loader->options.live)
+            sluice_live_add(&loader->options.live->samples, slot->batch.n);
         *batch = &slot->batch;
         return SLUICE_OK;
     }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compute_client/load/batch.h"
 #include "compute_client/load/chooser.h"
+#include "compute_client/load/live.h"
 #include "compute_client/load/sampler.h"
 #include "compute_client/load/source.h"
 #include "compute_client/load/stall.h"
@@ -52,6 +53,7 @@ struct sluice_loader_options {
     double retry_for_s;           /* how long a sample is tried for which memory is short */
     uint64_t max_image_pixels;    /* 0: the codec's default */
     struct sluice_buf_pool *pool; /* borrowed; where the ops' results live */
+    struct sluice_live *live;     /* borrowed; or NULL: nobody looks on */
 
     /* Allocates the memory of batches, for example as pinned memory; borrowed context. */
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);

@@ -70,6 +70,12 @@ void loader_complete_row(struct row *row, sluice_status status)
     loader->charged_bytes -= row->charged;
     row->charged = 0;
     loader->stats.payload_bytes += payload_bytes;
+    struct sluice_live *live = loader->options.live;
+    if (live) {
+        sluice_live_add(&live->rows, 1);
+        if (status == SLUICE_OK)
+            sluice_live_add(&live->choices[row->ops_done][row->result.form], 1);
+    }
     if (status == SLUICE_OK) {
         loader->stats.choices[row->ops_done][row->result.form]++;
         if (row->ops_done < row->choice.split)

@@ -555,6 +555,7 @@ sluice_status sluice_local_source_create(const struct sluice_local_source_option
     if (!local)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a source");
     local->source = (struct sluice_source){
+        .is_local = true,
         .request = local_request,
         .consumed = local_consumed,
         .wire_bytes = local_wire_bytes,

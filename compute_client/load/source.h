@@ -5,6 +5,7 @@
 #include "base/message.h"
 #include "pipeline/pipeline.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -72,6 +73,7 @@ struct sluice_source_events {
 };
 
 struct sluice_source {
+    bool is_local; /* nothing crosses a network: what is not the disk is this machine's CPU */
     /* SLUICE_E_CLOSED after close or on_failed. */
     sluice_status (*request)(struct sluice_source *source, const struct sluice_source_item *items,
                              size_t num_items);

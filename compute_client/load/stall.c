@@ -5,6 +5,22 @@ const char *sluice_stall_name(enum sluice_resource resource)
     return resource == SLUICE_GPU ? "trainer" : sluice_resource_name(resource);
 }
 
+const char *sluice_stall_words(enum sluice_resource resource)
+{
+    switch (resource) {
+    case SLUICE_STORAGE_CPU:
+        return "storage CPU";
+    case SLUICE_COMPUTE_CPU:
+        return "compute CPU";
+    case SLUICE_RECEIVE:
+        return "receiving";
+    case SLUICE_PCIE:
+        return "PCIe";
+    default:
+        return sluice_stall_name(resource);
+    }
+}
+
 enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES])
 {
     int largest = 0;
@@ -49,12 +65,13 @@ void sluice_stall_attribute(const struct sluice_sample_times *times, uint64_t fr
     const uint64_t step[] = {times->requested_ns, times->requested_ns + worked,
                              times->requested_ns + worked + read, times->arrived_ns,
                              times->done_ns};
-    static const enum sluice_resource cause[] = {SLUICE_STORAGE_CPU, SLUICE_DISK, SLUICE_NETWORK,
-                                                 SLUICE_COMPUTE_CPU};
+    const enum sluice_resource cause[] = {SLUICE_STORAGE_CPU, SLUICE_DISK,
+                                          times->is_local ? SLUICE_COMPUTE_CPU : SLUICE_NETWORK,
+                                          SLUICE_COMPUTE_CPU};
     uint64_t spent[SLUICE_NUM_RESOURCES] = {0}, named = 0;
     for (int i = 0; i < 4; i++) {
         const uint64_t waited = overlap(from, to, step[i], step[i + 1]);
-        spent[cause[i]] = step[i + 1] - step[i];
+        spent[cause[i]] += step[i + 1] - step[i];
         ns[cause[i]] += waited;
         named += waited;
     }

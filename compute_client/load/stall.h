@@ -3,6 +3,7 @@
 
 #include "plan/resource.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Stall attribution: which resource a trainer waited for.
@@ -16,6 +17,9 @@
 /* "disk", "storage_cpu", "network", "compute_cpu", "trainer". */
 const char *sluice_stall_name(enum sluice_resource resource);
 
+/* The same in words: "storage CPU". */
+const char *sluice_stall_words(enum sluice_resource resource);
+
 /* The resource with the largest ns; the first of several equal ones. */
 enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES]);
 
@@ -27,13 +31,16 @@ struct sluice_sample_times {
     uint64_t disk_ns;    /* waited for the disk */
     uint64_t storage_ns; /* waited for a worker of the storage node, and was worked on */
     uint64_t queue_ns;   /* of storage_ns, the wait for a worker */
+    bool is_local;       /* the sample is a file of this machine */
 };
 
 /* Attributes the wait [from, to) for a sample to the resources that the sample waited for:
  *
  *     requested -- storage -- disk -- network -- arrived -- compute CPU -- done
  *
- * - `network` is the rest of the time between request and arrival.
+ * - `network` is the rest of the time between request and arrival.  Of a local sample that is
+ *   compute CPU: opening the file and copying what the page cache has, or the wait for the thread
+ *   that does so.
  * - The wait for a worker is divided between disk and storage CPU as this sample's own time with
  *   the worker is, since workers read files and work on them.
  * - The backlog is divided between storage CPU, disk and network as the rest of the time between

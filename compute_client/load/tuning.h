@@ -126,4 +126,11 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 #define TUNING_TELL_AGAIN_NS 5000000000ull
 #define TUNING_TELL_QUIET_NS 10000000000ull
 
+/* ns: a link that flaps is told of once in this time, in the long run, and so many times at once
+ * before.  A person who reads both lines of an outage misses none that matters; the log of a night
+ * has some thousand lines at most.  Half: twice as many lines; twice: an outage that follows others
+ * is told of later. */
+#define TUNING_TELL_OUTAGE_NS 10000000000ull
+#define TUNING_OUTAGES_AT_ONCE 4
+
 #endif

@@ -262,6 +262,13 @@ static const struct sluice_option table[] = {
      .help = "For --dataset-mode local: compare the content of every file that is read with the "
              "hash that offload_dataset index wrote. Without: length and time, and the content "
              "if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_strict,
+     .help = "For --dataset-mode local: End with an error if files may be images and are not read, "
+             "as .webp, "
+             "instead of a warning that counts them."},
     {.name = "remote-form",
      .group = PLACE,
      .type = SLUICE_OPTION_CHOICE,

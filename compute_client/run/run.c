@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/quit.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -117,7 +119,9 @@ static int end_of(struct run *run, sluice_status status, bool is_stopped, struct
     };
     const struct sluice_err *const causes[] = {&output[0], &output[1], &run->unsaved};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(written); i++) {
-        if (written[i] != SLUICE_OK)
+        /* What a terminal that is gone did not take is nobody's loss. */
+        const bool is_hung_up = number == SIGHUP && causes[i] == &output[0];
+        if (written[i] != SLUICE_OK && !is_hung_up)
             exit_code = sluice_cli_exit_code(written[i], causes[i]);
     }
     return exit_code == 0 && is_stopped ? 128 + number : exit_code;
@@ -130,6 +134,7 @@ int sluice_run(const struct sluice_options *options)
         .train.name = "train",
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
+        .live = {.loss = NAN, .top1 = NAN},
     };
     sluice_cond_init(&run.staged);
     struct sluice_err err = {0};
@@ -139,6 +144,8 @@ int sluice_run(const struct sluice_options *options)
         status = run_all(&run, &is_stopped, &err);
     const int exit_code = end_of(&run, status, is_stopped, &err);
     run_enter(&run, CLOSING, exit_code);
+    if (run.client)
+        sluice_client_stop(run.client); /* a fetcher may be on its way to a server that is gone */
     part_close(&run.train);
     part_close(&run.val);
     /* The watcher must not stop what is destroyed. */

@@ -7,6 +7,7 @@
 #include "compute_client/load/sampler.h"
 #include "compute_client/run/report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,17 @@ static void log_progress(const struct run *run, const struct part *part, uint64_
                (unsigned long long)num_batches, seconds > 0 ? (double)samples / seconds : 0, loss);
 }
 
+/* Sums without waiting for the device (train.h). */
+static sluice_status show_loss(struct run *run, struct sluice_train_totals *totals,
+                               struct sluice_err *err)
+{
+    const sluice_status status = sluice_trainer_progress(run->trainer, totals, err);
+    const double n = (double)totals->samples;
+    run->live.loss = run->learns && n > 0 ? totals->loss_sum / n : NAN;
+    run->live.top1 = run->learns && n > 0 ? (double)totals->top1 / n : NAN;
+    return status;
+}
+
 static void take_place(const struct run *run, struct pass *pass)
 {
     pass->place.batch = pass->first_batch + sluice_loader_position(run->loader);
@@ -46,6 +58,8 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
                              struct sluice_err *err)
 {
     const uint64_t start = sluice_clock_ns();
+    sluice_live_set(&run->live.epoch, epoch);
+    run->live.loss = run->live.top1 = NAN;
     uint64_t trainer_ns = 0, samples = 0;
     sluice_status status = SLUICE_OK;
     for (;;) {
@@ -90,21 +104,21 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         if (status != SLUICE_OK)
             break;
         take_place(run, pass);
-        run->epoch_now = epoch;
-        run->batches_now = pass->place.batch;
-        run->samples_now += batch->n;
+        run->batch_now = pass->place.batch;
         sluice_loader_release(run->loader);
+        struct sluice_train_totals totals = {0};
+        status = show_loss(run, &totals, err);
+        if (status != SLUICE_OK)
+            break;
         if (run->options->print_freq && pass->place.batch % run->options->print_freq == 0 &&
             sluice_log_is_enabled(SLUICE_LOG_INFO)) {
-            struct sluice_train_totals totals = {0};
-            status = sluice_trainer_progress(run->trainer, &totals, err);
-            if (status != SLUICE_OK)
-                break;
             log_progress(run, part, epoch, num_batches, pass, samples,
                          (double)(sluice_clock_ns() - start) * 1e-9, &totals);
         }
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
         trainer_ns += entry.stall_ns[SLUICE_GPU];
+        sluice_live_add(&run->live.batches, 1);
+        sluice_live_add(&run->live.stall_ns[SLUICE_GPU], entry.stall_ns[SLUICE_GPU]);
         sluice_batch_log_add(run->batch_log, &entry);
         if (is_training)
             run_save_in_epoch(run, &pass->place);

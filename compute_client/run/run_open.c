@@ -97,6 +97,7 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
                       ? NULL
                       : "--host HOST[:PORT] names a server, a folder as DIR needs none",
         .retry_for_s = run->options->retry_for_s,
+        .live = &run->live,
     };
     struct sluice_client *client = NULL;
     sluice_status status = sluice_client_create(&options, &client, err);
@@ -155,7 +156,10 @@ static sluice_status open_local(struct run *run, struct sluice_err *err)
                            o->dir, strerror(errno), advice);
     if (!S_ISDIR(st.st_mode))
         return sluice_fail(err, SLUICE_E_INVALID, "DIR %s is no folder%s", o->dir, advice);
-    return sluice_manifest_open(o->dir, &run->manifest, err);
+    sluice_status status = sluice_manifest_open(o->dir, &run->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(run->manifest, o->dir, o->is_strict, err);
+    return status;
 }
 
 sluice_status run_open_data(struct run *run, struct sluice_err *err)
@@ -275,6 +279,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
         .measures_ops = o->is_profiling,
         .max_image_pixels = run->info.max_image_pixels,
         .pool = run->pool,
+        .live = &run->live,
         .alloc = alloc_pinned,
         .free = free_pinned,
         .memory_ctx = run->trainer,
@@ -316,6 +321,7 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
         .sample_timeout_s = o->sample_timeout_s,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = run->info.max_image_pixels,
+        .live = &run->live,
         .events = sluice_loader_events(run->loader),
     };
     return sluice_fetcher_create(&options, &part->source, err);

@@ -7,6 +7,7 @@
 #include "base/line_writer.h"
 #include "compute_client/load/batch_log.h"
 #include "compute_client/load/client.h"
+#include "compute_client/load/live.h"
 #include "compute_client/load/loader.h"
 #include "compute_client/replan/replan.h"
 #include "train/train.h"
@@ -60,11 +61,12 @@ struct run {
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
     struct sluice_line_writer *out;     /* the standard output */
     struct sluice_cost_table profile;
+    struct sluice_live live; /* for the terminal and the metrics */
 
     pthread_t watcher;
     bool has_watcher;
-    _Atomic uint64_t epoch_now, batches_now, samples_now; /* for SIGUSR1; each by itself */
-    pthread_mutex_t lock; /* client, loader and what follows, for the watcher */
+    _Atomic uint64_t batch_now; /* of the epoch that live tells; for SIGUSR1 */
+    pthread_mutex_t lock;       /* client, loader and what follows, for the watcher */
     bool is_stopping;
     enum stage stage;
     int exit_code;         /* in stage CLOSING */

@@ -62,8 +62,9 @@ static void *watcher_main(void *ctx)
         }
         if (event == SLUICE_QUIT_REPORT)
             sluice_log(SLUICE_LOG_INFO, "in epoch %llu after batch %llu, %llu samples so far",
-                       (unsigned long long)run->epoch_now, (unsigned long long)run->batches_now,
-                       (unsigned long long)run->samples_now);
+                       (unsigned long long)sluice_live_get(&run->live.epoch),
+                       (unsigned long long)run->batch_now,
+                       (unsigned long long)sluice_live_get(&run->live.samples));
     }
 }
 

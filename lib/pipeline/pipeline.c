@@ -69,8 +69,11 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     text->op_name = text->at;
     text->op_name_len = strcspn(text->at, ",=");
     const struct sluice_op_type *type = sluice_op_type_find(text->op_name, text->op_name_len);
-    if (!type)
-        return sluice_spec_fail(text, err, "there is no such op");
+    if (!type) {
+        char near[300];
+        sluice_op_type_suggest(text->op_name, strcspn(text->op_name, ",=("), near, sizeof(near));
+        return sluice_spec_fail(text, err, "there is no such op%s", near);
+    }
     sluice_status status = check_order(pipeline, type, text, err);
     if (status)
         return status;
@@ -155,6 +158,14 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     }
     *out = pipeline;
     return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    const sluice_status status = sluice_pipeline_parse(spec, &pipeline, err);
+    sluice_pipeline_destroy(pipeline);
+    return status;
 }
 
 void sluice_pipeline_destroy(struct sluice_pipeline *pipeline)

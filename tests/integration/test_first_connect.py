@@ -160,7 +160,7 @@ class FirstConnectTest(unittest.TestCase):
             finally:
                 server.kill()
         self.assertEqual(process.returncode, 0, err)
-        self.assertRegex(err, rf"127.0.0.1:{port} answers, after [0-9.]+ s")
+        self.assertRegex(err, rf"127.0.0.1:{port} is there after [0-9.]+ s")
 
     def test_a_port_that_there_is_not(self):
         for host in ("127.0.0.1:99999", "h:0", "h:", ":", "::1", "http://h:1"):

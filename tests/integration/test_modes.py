@@ -87,6 +87,9 @@ class ModesTest(unittest.TestCase):
                             self.assertEqual(report["errors"], 0)
                             self.assertEqual(sum(report["choices"].values()), NUM_TRAIN)
                             self.assertLessEqual(sum(report["stalls"].values()), 1)
+                            if mode == "local":  # no network, and no storage node
+                                self.assertEqual(report["stalls"]["network"], 0)
+                                self.assertEqual(report["stalls"]["storage_cpu"], 0)
             finally:
                 server.kill()
 

@@ -16,17 +16,8 @@ static struct sluice_pipeline *parse(const char *text)
     return pipeline;
 }
 
-static void every_mode_has_its_name_and_the_originals_alias(void)
+static void plans_decide_in_sophon_and_auto(void)
 {
-    for (int m = 0; m < SLUICE_NUM_MODES; m++) {
-        enum sluice_mode mode = SLUICE_NUM_MODES;
-        CU_ASSERT_TRUE(sluice_mode_parse(sluice_mode_name((enum sluice_mode)m), &mode));
-        CU_ASSERT_EQUAL((int)mode, m);
-    }
-    enum sluice_mode mode;
-    CU_ASSERT_TRUE(sluice_mode_parse("remote_smartoff", &mode));
-    CU_ASSERT_EQUAL(mode, SLUICE_MODE_SOPHON);
-    CU_ASSERT_FALSE(sluice_mode_parse("remote", &mode));
     CU_ASSERT_TRUE(sluice_mode_is_planned(SLUICE_MODE_AUTO));
     CU_ASSERT_FALSE(sluice_mode_is_planned(SLUICE_MODE_PILOFF));
 }
@@ -190,7 +181,7 @@ static void a_profile_of_other_data_or_ops_is_refused(void)
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(every_mode_has_its_name_and_the_originals_alias),
+        SLUICE_TEST(plans_decide_in_sophon_and_auto),
         SLUICE_TEST(fixed_modes_ask_for_what_their_name_says),
         SLUICE_TEST(only_files_before_a_crop_are_asked_for_cut),
         SLUICE_TEST(packed_pixels_are_asked_for_where_pixels_come),

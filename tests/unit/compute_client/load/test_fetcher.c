@@ -2,12 +2,14 @@
 
 #include "base/log.h"
 #include "fake_server.h"
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -104,6 +106,7 @@ struct bench {
     struct sluice_client *client;
     struct sluice_source *source;
     struct record record;
+    struct sluice_live live;
 };
 
 static double sample_timeout_s;  /* of the next bench */
@@ -113,7 +116,9 @@ static uint64_t listed_bytes;    /* of the next items' files; 0: not known */
 static void bench_open_at(struct bench *b, const char *target, double retry_for_s,
                           uint64_t window_bytes)
 {
-    const struct sluice_client_options client = {.target = target, .retry_for_s = retry_for_s};
+    b->live = (struct sluice_live){0};
+    const struct sluice_client_options client = {
+        .target = target, .retry_for_s = retry_for_s, .live = &b->live};
     CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &b->client, NULL), SLUICE_OK);
     if (max_message_bytes)
         CU_ASSERT_EQUAL_FATAL(sluice_client_bound_messages(b->client, max_message_bytes, NULL),
@@ -513,6 +518,46 @@ static void a_restarted_server_costs_time_only(void)
     bench_close(&b);
 }
 
+static size_t count_in(const char *text, const char *word)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        count++;
+    return count;
+}
+
+static void a_server_that_nobody_waits_for_is_said_to_be_lost_and_back(void)
+{
+    struct bench b;
+    const int port = sluice_test_port();
+    static struct sluice_test_output output;
+    sluice_log_set_level(SLUICE_LOG_INFO);
+    sluice_test_capture_begin();
+    bench_open(&b, &(struct fake_server_options){.port = port}, 30, 1 << 20);
+    CU_ASSERT_EQUAL(ask(&b, 0, 10, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 10));
+    fake_server_stop(b.server); /* nothing is asked for meanwhile */
+    while (sluice_live_get(&b.live.lost_since_ns) == 0)
+        sched_yield();
+    b.server = fake_server_start(&(struct fake_server_options){.dataset = &dataset, .port = port});
+    while (sluice_live_get(&b.live.lost_since_ns) != 0)
+        sched_yield();
+    CU_ASSERT_EQUAL(ask(&b, 10, 10, 3), SLUICE_OK);
+    CU_ASSERT_TRUE(wait_answers(&b.record, 20));
+    b.source->close(b.source);
+    sluice_test_capture_end(&output);
+    sluice_log_set_level(SLUICE_LOG_ERROR);
+    CU_ASSERT_EQUAL(sluice_live_get(&b.live.outages), 1);
+    char lost[64], back[64];
+    snprintf(lost, sizeof(lost), "lost 127.0.0.1:%d: ", port);
+    snprintf(back, sizeof(back), "127.0.0.1:%d is back after ", port);
+    CU_ASSERT_EQUAL(count_in(output.err, lost), 1);
+    CU_ASSERT_EQUAL(count_in(output.err, " (trying for up to 30 s)"), 1);
+    CU_ASSERT_EQUAL(count_in(output.err, back), 1);
+    check_each_once(&b, 20);
+    bench_close(&b);
+}
+
 static void another_dataset_after_a_restart_is_refused(void)
 {
     struct bench b;
@@ -883,6 +928,7 @@ int main(void)
         SLUICE_TEST(a_new_streams_window_leaves_out_what_is_still_held),
         SLUICE_TEST(counts_the_messages_bytes),
         SLUICE_TEST(a_restarted_server_costs_time_only),
+        SLUICE_TEST(a_server_that_nobody_waits_for_is_said_to_be_lost_and_back),
         SLUICE_TEST(another_dataset_after_a_restart_is_refused),
         SLUICE_TEST(a_server_that_keeps_refusing_the_stream_is_believed),
         SLUICE_TEST(gives_up_when_nothing_was_answered_for_so_long),

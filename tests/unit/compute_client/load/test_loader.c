@@ -139,6 +139,7 @@ static void net_open(struct net *net, struct fake_server_options server,
         .pipeline = pipeline,
         .dataset_id = "",
         .max_items = sluice_loader_max_items(net->loader),
+        .live = options.live,
         .window_bytes = 1 << 20,
         .events = sluice_loader_events(net->loader),
     };
@@ -231,6 +232,35 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
         }
         net_close(&net);
     }
+}
+
+static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
+{
+    struct sluice_live live = {0};
+    const unsigned splits[] = {3, 0};
+    const struct drawn drawn = draw_by_turns(2, splits, 2);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){.live = &live});
+    start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
+    const struct sluice_batch *batch = NULL;
+    do {
+        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(net.loader, &batch, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL(sluice_live_get(&live.waits_since_ns), 0);
+        if (batch)
+            sluice_loader_release(net.loader);
+    } while (batch);
+    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.samples), stats.samples);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.rows), NUM_SAMPLES);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 0);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.wire_bytes), stats.wire_bytes);
+    for (int s = 0; s <= SLUICE_MAX_OPS; s++) {
+        for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+            CU_ASSERT_EQUAL(sluice_live_get(&live.choices[s][f]), stats.choices[s][f]);
+    }
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        CU_ASSERT_EQUAL(sluice_live_get(&live.stall_ns[r]), stats.stall_ns[r]);
+    net_close(&net);
 }
 
 static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
@@ -901,6 +931,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_choice_delivers_the_same_bytes_in_the_samplers_order),
+        SLUICE_TEST(whoever_looks_on_sees_the_same_sums_as_the_epoch),
         SLUICE_TEST(lost_streams_and_reversed_repeated_answers_change_nothing),
         SLUICE_TEST(a_broken_off_epoch_goes_on_at_its_batch),
         SLUICE_TEST(a_bad_sample_is_counted_named_and_the_same_in_every_mode),

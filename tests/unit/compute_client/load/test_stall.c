@@ -3,6 +3,8 @@
 #include "base/rng.h"
 #include "support/test.h"
 
+#include <string.h>
+
 /* Asked for at 1000, here at 2000, done at 2200. */
 static struct sluice_sample_times times(uint64_t backlog, uint64_t storage, uint64_t disk)
 {
@@ -82,6 +84,32 @@ static void what_a_server_claims_is_taken_up_to_what_fits(void)
     expect(&backlog, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[N] = 1000});
 }
 
+static void a_local_sample_waits_for_no_network_and_no_storage_cpu(void)
+{
+    struct sluice_sample_times t = times(0, 0, 300);
+    t.is_local = true;
+    expect(&t, 1000, 2200, (uint64_t[SLUICE_NUM_RESOURCES]){[D] = 300, [C] = 900});
+    t = times(0, 0, 0); /* from the page cache */
+    t.is_local = true;
+    expect(&t, 0, 2200, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 2200});
+    t = times(UINT64_MAX, 0, 0);
+    t.is_local = true;
+    expect(&t, 1000, 2000, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 1000});
+    /* 500 from request to arrival, 450 of them the disk's, and 480 of work: the CPU had most. */
+    t = (struct sluice_sample_times){
+        .arrived_ns = 500, .done_ns = 980, .disk_ns = 450, .is_local = true};
+    expect(&t, 980, 1080, (uint64_t[SLUICE_NUM_RESOURCES]){[C] = 100});
+}
+
+static void every_resource_has_words_that_a_person_reads(void)
+{
+    CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_STORAGE_CPU), "storage CPU");
+    CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_COMPUTE_CPU), "compute CPU");
+    CU_ASSERT_STRING_EQUAL(sluice_stall_words(SLUICE_GPU), "trainer");
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        CU_ASSERT_PTR_NULL(strchr(sluice_stall_words((enum sluice_resource)r), '_'));
+}
+
 static void nothing_is_added_twice_or_lost(void)
 {
     struct sluice_rng rng = sluice_rng_init(sluice_test_seed(), 0, 0, 0);
@@ -93,6 +121,7 @@ static void nothing_is_added_twice_or_lost(void)
         t.storage_ns = sluice_rng_below(&rng, 1200);
         t.disk_ns = sluice_rng_below(&rng, 1200);
         t.queue_ns = sluice_rng_below(&rng, 1200);
+        t.is_local = i % 2;
         const uint64_t from = sluice_rng_below(&rng, 3000),
                        to = from + sluice_rng_below(&rng, 3000);
         uint64_t ns[SLUICE_NUM_RESOURCES] = {0}, sum = 0;
@@ -124,6 +153,8 @@ int main(void)
         SLUICE_TEST(a_wait_for_a_worker_was_for_what_workers_do),
         SLUICE_TEST(time_before_the_request_goes_to_where_the_sample_spent_most),
         SLUICE_TEST(what_a_server_claims_is_taken_up_to_what_fits),
+        SLUICE_TEST(a_local_sample_waits_for_no_network_and_no_storage_cpu),
+        SLUICE_TEST(every_resource_has_words_that_a_person_reads),
         SLUICE_TEST(nothing_is_added_twice_or_lost),
         SLUICE_TEST(the_largest_of_equals_is_the_first),
     };

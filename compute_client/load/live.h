@@ -1,0 +1,54 @@
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_LIVE_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_LIVE_H
+
+#include "pipeline/pipeline.h"
+#include "plan/resource.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* What a run does right now, for whoever looks on: the line on a terminal, the page of metrics.
+ * Counters only grow, from the program's start, over all epochs and both subsets.
+ *
+ * Loader, fetcher, client and the loop over batches write; a pointer to it may be NULL in their
+ * options.  Relaxed atomics: each value stands by itself, and nothing is published through it.
+ *
+ * Threads: any; reading takes no lock and waits for nobody. */
+
+struct sluice_live {
+    /* Counters. */
+    _Atomic uint64_t samples;    /* that the trainer got */
+    _Atomic uint64_t batches;    /* that the trainer is done with */
+    _Atomic uint64_t errors;     /* samples that failed, in delivered batches */
+    _Atomic uint64_t rows;       /* samples that are ready, or failed: ahead of `samples` */
+    _Atomic uint64_t wire_bytes; /* of the messages received */
+    _Atomic uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived */
+    /* The trainer's waits for batches, by the resource that they waited for; [SLUICE_GPU]: the
+     * time that it did not wait. */
+    _Atomic uint64_t stall_ns[SLUICE_NUM_RESOURCES];
+    _Atomic uint64_t outages; /* times that the server was lost */
+
+    /* States. */
+    _Atomic uint64_t waits_since_ns; /* the trainer waits for a batch; 0: it does not */
+    _Atomic uint64_t lost_since_ns;  /* the server is lost; 0: it is not */
+    _Atomic uint64_t epoch;
+    /* Of this epoch so far; NaN: nothing was learned yet. */
+    _Atomic double loss, top1;
+};
+
+static inline void sluice_live_add(_Atomic uint64_t *counter, uint64_t amount)
+{
+    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+static inline void sluice_live_set(_Atomic uint64_t *state, uint64_t value)
+{
+    atomic_store_explicit(state, value, memory_order_relaxed);
+}
+
+static inline uint64_t sluice_live_get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+#endif

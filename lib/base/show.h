@@ -1,0 +1,33 @@
+#ifndef SLUICE_BASE_SHOW_H
+#define SLUICE_BASE_SHOW_H
+
+/* Figures as people read them, with one set of units everywhere: SI bytes, Mbit/s, seconds.
+ * Three significant digits, no digits behind the point from 100 on.  What parse.h writes is for
+ * programs: exact, and read back.
+ *
+ * Each writes to out[] and returns it, so that a call can stand among printf's arguments.
+ * What is no number is "-"; neither "inf" nor "nan" is ever written.
+ *
+ * Threads: pure functions. */
+
+#define SLUICE_SHOW_BYTES 32
+
+/* "0 B", "812 B", "12.4 MB", "1.50 TB": powers of 1000. */
+const char *sluice_show_bytes(double bytes, char out[SLUICE_SHOW_BYTES]);
+
+/* "500 Mbit/s", "0.80 Mbit/s"; infinite: "no limit". */
+const char *sluice_show_rate(double bytes_per_s, char out[SLUICE_SHOW_BYTES]);
+
+/* A time that is compared: "123 us", "12.3 ms", "4.56 s", "1234 s". */
+const char *sluice_show_seconds(double seconds, char out[SLUICE_SHOW_BYTES]);
+
+/* A time that passes: "0:07", "1:23", "2:05:09", rounded to whole seconds. */
+const char *sluice_show_clock(double seconds, char out[SLUICE_SHOW_BYTES]);
+
+/* A share: "0%", "<1%", "18%", "100%".  What lies outside is cut; only all is 100%. */
+const char *sluice_show_share(double share, char out[SLUICE_SHOW_BYTES]);
+
+/* "0", "4.20", "1234": of what has no unit here, or whose unit stands elsewhere. */
+const char *sluice_show_number(double number, char out[SLUICE_SHOW_BYTES]);
+
+#endif

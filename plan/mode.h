@@ -1,0 +1,40 @@
+#ifndef SLUICE_PLAN_MODE_H
+#define SLUICE_PLAN_MODE_H
+
+#include <stdbool.h>
+
+/* The modes, and the one name that each has in options, tables, figures and texts.
+ *
+ * A mode says which ops run on the storage node.  A planner is called as the mode that goes by its
+ * plan.  Older and shorter names are read, too; what was typed is reported.
+ *
+ * Threads: pure functions. */
+
+enum sluice_mode {
+    SLUICE_MODE_LOCAL,
+    SLUICE_MODE_NOOFF,
+    SLUICE_MODE_ALLOFF,
+    SLUICE_MODE_PILOFF,
+    SLUICE_MODE_SOPHON,
+    SLUICE_MODE_AUTO,
+    SLUICE_NUM_MODES,
+};
+
+/* "remote_auto". */
+const char *sluice_mode_name(enum sluice_mode mode);
+
+/* A few words on what runs where, for a legend or a table. */
+const char *sluice_mode_words(enum sluice_mode mode);
+
+/* Takes the name, what stands in it after "remote_", and the older names: "no-off", "all-off",
+ * "resize-off", "smartoff", "remote_smartoff", "greedy", "lp".  False: no mode is called that. */
+bool sluice_mode_parse(const char *text, enum sluice_mode *mode);
+
+/* The name of the mode that is called `text`; `text` itself if none is. */
+const char *sluice_mode_canonical(const char *text);
+
+/* All names, in the order above, then those that are read, too; each list ends with NULL. */
+extern const char *const sluice_mode_names[];
+extern const char *const sluice_mode_aliases[];
+
+#endif

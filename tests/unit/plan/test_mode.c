@@ -1,0 +1,66 @@
+#include "plan/mode.h"
+
+#include "support/test.h"
+
+#include <string.h>
+
+static void every_mode_is_read_by_its_name(void)
+{
+    for (int m = 0; m < SLUICE_NUM_MODES; m++) {
+        enum sluice_mode mode = SLUICE_NUM_MODES;
+        CU_ASSERT_TRUE(sluice_mode_parse(sluice_mode_name((enum sluice_mode)m), &mode));
+        CU_ASSERT_EQUAL((int)mode, m);
+        CU_ASSERT_TRUE(strlen(sluice_mode_words((enum sluice_mode)m)) > 0);
+    }
+    CU_ASSERT_PTR_NULL(sluice_mode_names[SLUICE_NUM_MODES]);
+}
+
+static void the_part_after_remote_is_a_name_too(void)
+{
+    for (int m = SLUICE_MODE_NOOFF; m < SLUICE_NUM_MODES; m++) {
+        enum sluice_mode mode = SLUICE_NUM_MODES;
+        CU_ASSERT_TRUE(
+            sluice_mode_parse(sluice_mode_name((enum sluice_mode)m) + strlen("remote_"), &mode));
+        CU_ASSERT_EQUAL((int)mode, m);
+    }
+}
+
+static void older_names_are_read(void)
+{
+    static const struct {
+        const char *alias, *name;
+    } cases[] = {
+        {"no-off", "remote_nooff"},    {"all-off", "remote_alloff"},
+        {"smartoff", "remote_sophon"}, {"remote_smartoff", "remote_sophon"},
+        {"greedy", "remote_sophon"},   {"resize-off", "remote_piloff"},
+        {"lp", "remote_auto"},
+    };
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(cases); i++)
+        CU_ASSERT_STRING_EQUAL(sluice_mode_canonical(cases[i].alias), cases[i].name);
+    for (size_t i = 0; sluice_mode_aliases[i]; i++) {
+        enum sluice_mode mode;
+        CU_ASSERT_TRUE(sluice_mode_parse(sluice_mode_aliases[i], &mode));
+    }
+}
+
+static void other_words_are_no_mode(void)
+{
+    static const char *const others[] = {"", "remote", "remote_", "AUTO", "autos", "remote_local"};
+    for (size_t i = 0; i < SLUICE_TEST_COUNT(others); i++) {
+        enum sluice_mode mode = SLUICE_NUM_MODES;
+        CU_ASSERT_FALSE(sluice_mode_parse(others[i], &mode));
+        CU_ASSERT_EQUAL((int)mode, SLUICE_NUM_MODES);
+        CU_ASSERT_PTR_EQUAL(sluice_mode_canonical(others[i]), others[i]);
+    }
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(every_mode_is_read_by_its_name),
+        SLUICE_TEST(the_part_after_remote_is_a_name_too),
+        SLUICE_TEST(older_names_are_read),
+        SLUICE_TEST(other_words_are_no_mode),
+    };
+    return sluice_test_run("mode", tests, SLUICE_TEST_COUNT(tests));
+}
