@@ -159,6 +159,44 @@ static int check_profiling(const struct sluice_options *o)
     return 0;
 }
 
+/* What is not set in a script ("$CKPT") is no name of a file. */
+static int check_files(const struct sluice_options *o)
+{
+    const struct {
+        const char *option, *file;
+    } given[] = {
+        {"checkpoint", o->checkpoint},
+        {"resume", o->resume},
+        {"batch-log", o->batch_log},
+        {"profile-folder", o->profile_folder},
+        {"write-profile-folder", o->write_profile_folder},
+        {"DIR", o->dir},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(given); i++) {
+        if (given[i].file && !given[i].file[0])
+            return sluice_cli_usage_error(&sluice_options_cli, "%s%s: an empty name",
+                                          given[i].option[0] == 'D' ? "" : "--", given[i].option);
+    }
+    return 0;
+}
+
+/* --pipeline says the size, so --image-size may only agree. */
+static int check_image_size(const struct sluice_given_options *given)
+{
+    const struct sluice_options *o = &given->options;
+    struct sluice_pipeline *pipeline = NULL;
+    if (!o->pipeline || !given->has_image_size ||
+        sluice_pipeline_parse(o->pipeline, &pipeline, NULL) != SLUICE_OK)
+        return 0;
+    const uint32_t size = sluice_pipeline_output_size(pipeline);
+    sluice_pipeline_destroy(pipeline);
+    if (size == 0 || size == o->image_size)
+        return 0;
+    return sluice_cli_usage_error(&sluice_options_cli,
+                                  "--image-size %llu: --pipeline ends at %u x %u; leave one out",
+                                  (unsigned long long)o->image_size, size, size);
+}
+
 static int check_run(const struct sluice_given_options *given)
 {
     const struct sluice_cli *cli = &sluice_options_cli;
@@ -193,6 +231,10 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         *exit_code = interpret(&given);
     if (*exit_code == 0)
         *exit_code = check_profiling(&given.options);
+    if (*exit_code == 0)
+        *exit_code = check_files(&given.options);
+    if (*exit_code == 0)
+        *exit_code = check_image_size(&given);
     if (*exit_code == 0)
         *exit_code = check_run(&given);
     if (*exit_code != 0)

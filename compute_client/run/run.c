@@ -59,8 +59,8 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     struct place place = {.epoch = o->start_epoch};
     run->saved = place; /* what a new run begins with */
     sluice_status status = run_make_pipelines(run, err);
-    if (status == SLUICE_OK && o->checkpoint)
-        status = run_try_checkpoint(run, err);
+    if (status == SLUICE_OK)
+        status = run_try_checkpoints(run, err);
     if (status == SLUICE_OK)
         status = run_open_data(run, err);
     if (status == SLUICE_OK)

@@ -134,8 +134,9 @@ SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err
 SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,
                                               struct sluice_err *err);
 
-/* Before training: whether --checkpoint's file can be written where it is. */
-SLUICE_MUST_USE sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err);
+/* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
+ * where it is. */
+SLUICE_MUST_USE sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err);
 /* Writes the checkpoint if there is something to save.  A failure is a warning, is tried again, and
  * is left in run->unsaved. */
 void run_save(struct run *run, const struct place *place);

@@ -190,6 +190,15 @@ static void a_dir_without_a_host_is_local(void)
     CU_ASSERT_FALSE(options_of("--lr 1").has_host);
 }
 
+static void the_size_may_be_said_twice_if_it_is_one(void)
+{
+    CU_ASSERT_EQUAL(options_of("--image-size 96").image_size, 96);
+    CU_ASSERT_EQUAL(
+        options_of("--image-size 96 --pipeline decode,random_resized_crop=96").image_size, 96);
+    /* What is no pipeline is for its own error. */
+    CU_ASSERT_EQUAL(options_of("--image-size 96 --pipeline decod").image_size, 96);
+}
+
 static enum sluice_form form_of(const char *flags)
 {
     char line[200];
@@ -252,6 +261,7 @@ static void what_does_not_fit_is_a_usage_error(void)
         "--dataset-mode nowhere",
         "--planner remote_nooff",
         "--pipeline decode,hflp",
+        "--image-size 64 --pipeline decode,random_resized_crop=96",
         "--max-errors many",
         "--max-errors -1",
         "--max-errors 101%",
@@ -286,6 +296,7 @@ int main(void)
         SLUICE_TEST(checkpoints_come_after_batches_or_time),
         SLUICE_TEST(a_host_without_a_port_gets_the_default),
         SLUICE_TEST(a_dir_without_a_host_is_local),
+        SLUICE_TEST(the_size_may_be_said_twice_if_it_is_one),
         SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
         SLUICE_TEST(profiling_is_without_offload),
         SLUICE_TEST(what_does_not_fit_is_a_usage_error),
