@@ -12,11 +12,17 @@
 /* What a dataset holds: every image under a root, in one order that all nodes
  * agree on.
  *
- * Layouts: ROOT/class/.../file, ROOT/file (class ""), or ROOT/{train,val}/class/.../file
- * where nothing stands beside train/ and val/.  A sample is a regular file whose name ends in .jpg,
- * .jpeg or .png in any case; names that begin with a dot are passed over, as is lost+found at the
- * top.  Samples are ordered by path, bytewise; a sample's id is its place in that order.  Classes
- * are the sorted names over the whole dataset, train and val alike.
+ * Classes are as torchvision's ImageFolder has them: the folders in the root, also those that are
+ * links, sorted by name; an image beside them is no sample; one without samples keeps its label, as
+ * with allow_empty=True.  The same holds for ROOT/{train,val}/class, with the classes of both
+ * together, where no other folder in the root holds an image.  A root in which no folder holds an
+ * image has one class, "".
+ *
+ * A sample is a regular file whose name ends in .jpg, .jpeg or .png in any case.  Links are
+ * followed as long as they stay beneath the root, are relative, and do not lead to a folder that
+ * they lie in. Names that begin with a dot are passed over, except for class folders that hold
+ * images, as is lost+found at the top.  Samples are ordered by path, bytewise; a sample's id is its
+ * place in that order.
  *
  * Threads: immutable once made. */
 

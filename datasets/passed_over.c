@@ -95,6 +95,8 @@ static int compare_suffixes(const void *a, const void *b)
     const struct sluice_passed_suffix *x = a, *y = b;
     if (x->is_image != y->is_image)
         return x->is_image ? -1 : 1;
+    if (!x->text[0] != !y->text[0])
+        return x->text[0] ? -1 : 1;
     if (x->num_files != y->num_files)
         return x->num_files > y->num_files ? -1 : 1;
     return strcmp(x->text, y->text);
@@ -112,9 +114,10 @@ size_t sluice_passed_over_text(const struct sluice_passed_over *passed, char *ou
         const unsigned long long count = is_rest ? passed->num_rest : sorted[i].num_files;
         if (count == 0)
             continue;
-        const char *what = is_rest             ? "with other suffixes"
-                           : sorted[i].text[0] ? sorted[i].text
-                                               : "without suffix";
+        const char *what = is_rest              ? "with other suffixes"
+                           : sorted[i].text[0]  ? sorted[i].text
+                           : sorted[i].is_image ? "without suffix"
+                                                : "at the top without suffix";
         len += (size_t)snprintf(out + len, room - len, "%s%llu %s", len ? ", " : "", count, what);
     }
     return len < room ? len : room - 1;

@@ -44,7 +44,7 @@ static void a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder(void
     sluice_passed_over_add(passed, "cat.d/n01440764_1");
     CU_ASSERT_EQUAL(passed->num_images, 1);
     CU_ASSERT_STRING_EQUAL(passed->images[0], "cat.d/n01440764_1");
-    assert_text(passed, "1 without suffix, 2 without suffix");
+    assert_text(passed, "1 without suffix, 2 at the top without suffix");
     free(passed);
 }
 
