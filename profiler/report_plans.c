@@ -515,9 +515,11 @@ static void print_spread(struct sluice_figure *figure, size_t line, const struct
         return;
     qsort(bytes, num, sizeof(*bytes), compare_bytes);
     fprintf(figure->script, "$line%zu << EOD\n", line);
-    for (size_t point = 0; point <= NUM_POINTS; point++)
-        fprintf(figure->script, "%.3f %.4f\n", (double)bytes[(num - 1) * point / NUM_POINTS] / 1e3,
+    for (size_t point = 0; point <= NUM_POINTS; point++) {
+        const size_t rank = (num - 1) * point / NUM_POINTS;
+        fprintf(figure->script, "%.3f %.4f\n", (double)bytes[rank] / 1e3,
                 (double)point / NUM_POINTS);
+    }
     fprintf(figure->script, "EOD\n");
     range_kb[0] = fmin(range_kb[0], (double)bytes[0] / 1e3);
     range_kb[1] = fmax(range_kb[1], (double)bytes[num - 1] / 1e3);
