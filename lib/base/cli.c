@@ -433,17 +433,26 @@ static sluice_status check_range(const struct sluice_option *option, double valu
     return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not within %s to %s", text, min, max);
 }
 
-static sluice_status set_choice(const struct sluice_option *option, const char *text,
-                                struct sluice_err *err)
+/* NULL: the option has no such choice. */
+static const char *find_choice(const struct sluice_option *option, const char *text)
 {
     const char *const *const lists[] = {option->choices, option->aliases};
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(lists); k++) {
         for (size_t i = 0; lists[k] && lists[k][i]; i++) {
-            if (strcmp(text, lists[k][i]) == 0) {
-                *(const char **)option->value = lists[k][i];
-                return SLUICE_OK;
-            }
+            if (strcmp(text, lists[k][i]) == 0)
+                return lists[k][i];
         }
+    }
+    return NULL;
+}
+
+static sluice_status set_choice(const struct sluice_option *option, const char *text,
+                                struct sluice_err *err)
+{
+    const char *choice = find_choice(option, text);
+    if (choice) {
+        *(const char **)option->value = choice;
+        return SLUICE_OK;
     }
     char known[300], near[160];
     sluice_join_words(option->choices, known, sizeof(known));
@@ -718,6 +727,12 @@ static sluice_status fail_unexpected(const struct parser *parser, const char *ar
     if (missing)
         return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'; did you mean --%s %s?",
                            arg, missing->name, arg);
+    for (size_t i = 0; i < parser->table.cli->num_options; i++) {
+        if (find_choice(&parser->table.cli->options[i], arg))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "unexpected argument '%s'; did you mean --%s %s?", arg,
+                               parser->table.cli->options[i].name, arg);
+    }
     return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'", arg);
 }
 
