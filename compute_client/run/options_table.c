@@ -430,7 +430,7 @@ const struct sluice_cli sluice_options_cli = {
     .num_options = SLUICE_ARRAY_LEN(table),
     .groups = groups,
     .epilog = "DIR is the dataset, needed for --dataset-mode local. In the remote modes the server "
-              "lists its samples. Each epoch prints one line on standard output, with --json one "
+              "lists its samples. Each epoch prints two lines on standard output, with --json one "
               "JSON object.",
 };
 
