@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 import unittest
 
 from programs import Port
@@ -166,8 +167,8 @@ class TerminalTest(unittest.TestCase):
                 if columns >= 60:
                     self.assertTrue(any("━" in line for line in shown), shown)
                 if columns >= 80:
-                    self.assertTrue(any(re.search("(limited by|limit) trainer", line)
-                                        for line in shown), shown)
+                    self.assertTrue(any(re.search("(limited by|limit) (trainer|compute CPU|disk)",
+                                                  line) for line in shown), shown)
                 self.assertNotRegex(run.raw, r"\binf\b|\bnan\b|Mbit/s")  # there is no network
                 self.assertEqual(run.screen.line, "")
                 self.check_lines(run.screen, 1)
@@ -194,6 +195,7 @@ class TerminalTest(unittest.TestCase):
                 self.assertNotIn("\x1b", run.raw)
 
     def test_elsewhere_a_plain_line_every_few_seconds(self):
+        begin = time.monotonic()
         done = subprocess.run(
             [str(part) for part in (BIN / "offload_train", "--device", "none",
                                     *self.local("--consume-rate", 10))],
@@ -201,7 +203,8 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("\x1b", done.stdout + done.stderr)
         lines = [line for line in done.stderr.splitlines() if "samples/s" in line]
-        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertGreaterEqual(len(lines), 1, done.stderr)
+        self.assertLessEqual(5 * len(lines), time.monotonic() - begin, done.stderr)
         self.assertRegex(lines[0], r"info: epoch 0: \d+ of 60 samples, [\d.]+ samples/s, "
                                    r"0:\d\d left, limited by trainer, raw 100%$")
         summary = done.stdout.splitlines()
@@ -215,7 +218,7 @@ class TerminalTest(unittest.TestCase):
             # Everything of an epoch is read ahead, so the trainer is the limit, and nobody waits.
             run = OnTerminal(100, "--host", f"127.0.0.1:{port}", "--dataset-mode", "remote_nooff",
                              "--image-size", 32, "-b", 4, "--no-val", "--repeat", 50,
-                             "--consume-rate", 60)
+                             "--consume-rate", 20)
             try:
                 run.until(r"\d+%.*limit\w* (by )?trainer")
                 server.kill()
