@@ -6,6 +6,7 @@
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
+#include "storage_server/sample_list.h"
 
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     if (s->is_open)
         sluice_client_table_leave(s->context->clients, s->client_row);
     sluice_pipeline_destroy(s->pipeline);
+    sluice_sample_list_unref(s->list);
     sluice_workers_leave(s->context->workers, s->client);
     sluice_memory_close(s->memory);
     sluice_rpc_call_unref(s->call);

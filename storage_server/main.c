@@ -173,6 +173,7 @@ int main(int argc, char **argv)
     sluice_rpc_process_init();
     struct sluice_err err = {0};
     struct sluice_server *server = NULL;
+    sluice_quit_on_hangup(SLUICE_QUIT_REREAD);
     sluice_status status = sluice_quit_init(&err);
     options.disk_gate = open_gate(&options);
     const struct sluice_prep_limits_options limits = {
@@ -222,6 +223,8 @@ int main(int argc, char **argv)
         const enum sluice_quit_event event = sluice_quit_wait(-1);
         if (event == SLUICE_QUIT_REPORT)
             print_stats(server);
+        else if (event == SLUICE_QUIT_REREAD)
+            sluice_server_reread(server);
         else if (event == SLUICE_QUIT_STOP)
             break;
     }

@@ -28,6 +28,7 @@ struct sluice_server_options {
     uint64_t max_file_bytes;
     uint64_t memory_limit;         /* bytes; 0: as memory_limit.h finds it */
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
+    const char *manifest;          /* a file; NULL: the root's, or a scan */
     const char *jpeg_index;        /* "auto", "off" or a file */
     bool should_verify;            /* hash the content of every file that is read */
     bool is_strict;                /* an image that is passed over is an error */

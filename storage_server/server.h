@@ -28,6 +28,9 @@ int sluice_server_port(const struct sluice_server *server);
 SLUICE_MUST_USE sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
                                                   struct sluice_err *err);
 
+/* The list of samples is read again, on another thread; returns at once (relist.h). */
+void sluice_server_reread(struct sluice_server *server);
+
 struct sluice_wire_stats sluice_server_stats(struct sluice_server *server);
 
 /* Serves the metrics at options->metrics while the server lives: destroy *metrics first. */

@@ -10,6 +10,7 @@
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
 #include "storage_server/sample_file.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 #include "storage_server/watchdog.h"
@@ -40,6 +41,7 @@ struct transfer {
     struct sluice_context *context;
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
+    struct sluice_sample_list *list;   /* a reference */
     struct sluice_memory_holder *memory;
     size_t charged; /* bytes of the memory budget; 0: not yet */
     struct sluice_wire_data_request request;
@@ -67,6 +69,7 @@ static void unref_transfer(struct transfer *t)
     if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_wire_data_request_clear(&t->request);
+    sluice_sample_list_unref(t->list);
     sluice_workers_leave(t->context->workers, t->client);
     sluice_memory_give(t->memory, t->charged);
     sluice_memory_close(t->memory);
@@ -105,7 +108,7 @@ static void label_of(const struct sluice_manifest *manifest, size_t sample, char
 /* What the call will hold, as far as is known: its file, and what becomes of it. */
 static size_t expected_charge(const struct transfer *t)
 {
-    const struct sluice_manifest *manifest = t->context->manifest;
+    const struct sluice_manifest *manifest = t->list->manifest;
     const struct sluice_manifest_entry *entry =
         t->sample == SLUICE_NO_SAMPLE ? NULL : &manifest->entries[t->sample];
     const uint64_t file = entry ? entry->bytes : UNKNOWN_FILE_BYTES;
@@ -163,7 +166,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
                                    struct sluice_err *err)
 {
     char label[16];
-    label_of(t->context->manifest, t->sample, label, sizeof(label));
+    label_of(t->list->manifest, t->sample, label, sizeof(label));
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -266,7 +269,8 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     sluice_status status = sluice_watchdog_begin(watchdog, &t->watched, &err);
     const bool is_watched = status == SLUICE_OK;
     if (is_watched)
-        status = sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
+        status = sluice_sample_file_read_whole(t->context, t->list, t->sample, t->path,
+                                               &sample.data, &err);
     sluice_watchdog_note(&t->watched, false);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
@@ -416,12 +420,13 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .context = context,
         .call = sluice_rpc_call_ref(call),
         .client = client,
+        .list = sluice_sample_lists_now(context->lists),
         .memory = memory,
         .request = request,
         .path = path,
-        .sample = sample_of(context->manifest, path),
         .split = split,
     };
+    t->sample = sample_of(t->list->manifest, path);
     atomic_init(&t->refs, 2);
     atomic_init(&t->is_over, false);
     atomic_init(&t->is_done, false);

@@ -9,6 +9,7 @@
 #include "storage_server/fetch_stream.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 
 #include <stdlib.h>
@@ -97,16 +98,19 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     }
     struct sluice_err err = {0};
     struct sluice_pipeline *pipeline = NULL;
+    struct sluice_sample_list *list = sluice_sample_lists_now(s->context->lists);
     const enum sluice_rpc_code code =
-        sluice_service_agree(s->context, open->protocol_version, open->pipeline,
+        sluice_service_agree(list, open->protocol_version, open->pipeline,
                              open->pipeline_fingerprint, open->dataset_id, &pipeline, &err);
     if (code != SLUICE_RPC_OK) {
+        sluice_sample_list_unref(list);
         sluice_fetch_stream_end(s, code, err.text);
         return false;
     }
     /* No job of this stream exists yet, so nobody else reads these. */
     if (open->follows_price)
         sluice_workers_follow(s->context->workers, s->client);
+    s->list = list;
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
     char host[SLUICE_PEER_HOST];
