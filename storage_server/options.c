@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
+#include "metrics/metrics_server.h"
 
 #include <string.h>
 
@@ -154,12 +155,12 @@ static const struct sluice_option table[] = {
      .help = "Samples of one stream that are worked on at once; further requests wait."},
     {.name = "reply-wait",
      .group = NET,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_MS,
      .value = &given.reply_wait_ms,
      .arg = "MS",
      .min = 0,
      .max = 1000,
-     .help = "Milliseconds that a small reply waits for others of its stream: one message for all "
+     .help = "How long a small reply waits for others of its stream: one message for all "
              "of them saves CPU time on both nodes."},
     {.name = "link-limit",
      .group = NET,
@@ -167,7 +168,7 @@ static const struct sluice_option table[] = {
      .value = &given.link_bytes_per_s,
      .arg = "RATE",
      .help =
-         "Most that is sent per second, in Mbit/s or with a unit (500mbit, 60MB); none: no limit."},
+         "Most that is sent per second, in Mbit/s or with a unit (1Gbps, 60MB/s); none: no limit."},
     {.name = "memory-limit",
      .group = WORK,
      .type = SLUICE_OPTION_BYTES,
@@ -220,22 +221,21 @@ static const struct sluice_option table[] = {
              "ROOT/" SLUICE_JPEG_INDEX_FILE " if that exists."},
     {.name = "self-check",
      .group = WATCH,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.self_check_s,
      .arg = "SECONDS",
      .min = 0,
      .max = 3600,
-     .help =
-         "Seconds from one connection of the server to itself to the next. If six in a row fail, "
-         "the server ends with exit code 4. 0: no such check."},
+     .help = "Time from one connection of the server to itself to the next. If six in a row fail, "
+             "the server ends with exit code 4. 0: no such check."},
     {.name = "sample-timeout",
      .group = WORK,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.sample_timeout_s,
      .arg = "SECONDS",
      .min = 0.1,
      .max = 86400,
-     .help = "Seconds that a thread may take to read and preprocess one sample, as when a disk "
+     .help = "Time that a thread may take to read and preprocess one sample, as when a disk "
              "hangs. Then the sample is answered with an error, which the client tries again. "
              "After half of it the server says that it is not healthy."},
     {.name = "verify",
@@ -252,12 +252,12 @@ static const struct sluice_option table[] = {
              "instead of a warning that counts them."},
     {.name = "grace",
      .group = WATCH,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.grace_s,
      .arg = "SECONDS",
      .min = 0,
      .max = 86400,
-     .help = "Seconds after SIGTERM in which accepted requests are still answered."},
+     .help = "Time after SIGTERM in which accepted requests are still answered."},
 };
 
 static const struct sluice_cli cli = {
@@ -297,17 +297,25 @@ struct sluice_server_options sluice_server_options_init(void)
     };
 }
 
-/* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
-static bool is_address(const char *name, const char *text)
+static bool is_metrics_address(const char *text)
 {
     struct sluice_host_port address;
     struct sluice_err err = {0};
-    const bool may_be_unix = strcmp(name, "listen") == 0;
-    if ((may_be_unix &&
-         (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:"))) ||
+    if (!text || sluice_metrics_listen_parse(text, &address, &err) == SLUICE_OK)
+        return true;
+    sluice_cli_usage_error(&cli, "--metrics: %s", err.text);
+    return false;
+}
+
+/* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
+static bool is_listen_address(const char *text)
+{
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    if (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:") ||
         sluice_host_port_parse(text, -1, &address, &err) == SLUICE_OK)
         return true;
-    sluice_cli_usage_error(&cli, "--%s: %s", name, err.text);
+    sluice_cli_usage_error(&cli, "--listen: %s", err.text);
     return false;
 }
 
@@ -316,8 +324,8 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
 {
     given = *options;
     struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
-    if (!result.should_exit && (!is_address("listen", given.listen) ||
-                                (given.metrics && !is_address("metrics", given.metrics)))) {
+    if (!result.should_exit &&
+        (!is_listen_address(given.listen) || !is_metrics_address(given.metrics))) {
         result.should_exit = true;
         result.exit_code = 2;
     }

@@ -43,7 +43,7 @@ void sluice_stats_init(struct sluice_stats *stats, uint64_t now_ns);
 void sluice_stats_clear(struct sluice_stats *stats);
 
 /* One sample was answered, with or without a payload, service_ns after its request came.
- * `is_reduced`: with fewer ops than the request asked for.  Six histograms are filled: some 30 ns
+ * `is_reduced`: with fewer ops than the request asked for.  Six histograms are filled: some 40 ns
  * with the lock held. */
 void sluice_stats_count(struct sluice_stats *stats, const struct sluice_wire_sample_reply *reply,
                         bool is_reduced, uint64_t service_ns);

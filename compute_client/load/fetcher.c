@@ -231,8 +231,13 @@ static bool after_loss(struct fetcher *f)
     }
     f->has_progress = false;
     const bool is_needed = !sluice_pending_is_empty(&f->pending);
-    f->stats.repeated += sluice_pending_lose(&f->pending);
+    const uint64_t repeated = sluice_pending_lose(&f->pending);
+    f->stats.repeated += repeated;
     f->stats.lost_streams++;
+    if (f->live) {
+        sluice_live_add(&f->live->repeated, repeated);
+        sluice_live_add(&f->live->lost_streams, 1);
+    }
     f->may_send = 1;
     const uint64_t lost_ns = f->lost_ns;
     pthread_mutex_unlock(&f->lock);

@@ -133,4 +133,10 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
 #define TUNING_TELL_OUTAGE_NS 10000000000ull
 #define TUNING_OUTAGES_AT_ONCE 4
 
+/* A new plan is told of, beside the debug log, if another resource limits it or this share of the
+ * samples goes another way, and so many ns after the last line at the earliest: what a person who
+ * watches wants to know of.  Half: more lines; twice: fewer. */
+#define TUNING_TELL_PLAN_SHARE 0.1
+#define TUNING_TELL_PLAN_NS 5000000000ull
+
 #endif

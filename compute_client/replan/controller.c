@@ -2,6 +2,8 @@
 
 #include "base/compiler.h"
 #include "base/rng.h"
+#include "base/show.h"
+#include "compute_client/load/stall.h"
 #include "compute_client/replan/backpressure.h"
 #include "compute_client/replan/cost_correction.h"
 #include "compute_client/replan/cpu_share.h"
@@ -173,6 +175,11 @@ static struct sluice_plan_forecast forecast_of(const struct sluice_controller *c
         .rates = sluice_controller_rates(c),
     };
     memcpy(forecast.dual, result->dual, sizeof(forecast.dual));
+    struct sluice_dual_balance balance = {0};
+    for (size_t i = 0; i < count; i++) {
+        const unsigned k = sluice_dual_plan_choose(&result->plan, &balance, &c->menus[i]);
+        forecast.forms[c->options.model.choices.at[c->offered[k]].form]++;
+    }
     return forecast;
 }
 
@@ -301,6 +308,15 @@ static double change_of(double before, double now)
     return fabs(log(now / before));
 }
 
+/* "500", "1.50"; "no limit" in place of infinity. */
+static const char *show_estimate(double value, char out[SLUICE_SHOW_BYTES])
+{
+    if (isfinite(value))
+        return sluice_show_number(value, out);
+    snprintf(out, SLUICE_SHOW_BYTES, "no limit");
+    return out;
+}
+
 /* The largest change since the plan in force was made, of what a plan goes by, in words in reason.
  * The trainer's rate is in no choice. */
 static double find_change(const struct sluice_controller *c, char *reason, size_t size)
@@ -321,8 +337,11 @@ static double find_change(const struct sluice_controller *c, char *reason, size_
         if (change <= most)
             continue;
         most = change;
-        snprintf(reason, size, "%s %.3g -> %.3g %s", sluice_resource_name((enum sluice_resource)r),
-                 was->per_s[r] * units[r].scale, is.per_s[r] * units[r].scale, units[r].name);
+        char from[SLUICE_SHOW_BYTES], to[SLUICE_SHOW_BYTES];
+        snprintf(reason, size, "%s %s -> %s%s%s", sluice_stall_words((enum sluice_resource)r),
+                 show_estimate(was->per_s[r] * units[r].scale, from),
+                 show_estimate(is.per_s[r] * units[r].scale, to), isfinite(is.per_s[r]) ? " " : "",
+                 isfinite(is.per_s[r]) ? units[r].name : "");
     }
     for (unsigned k = 0; k < c->num_offered; k++) {
         const unsigned choice = c->offered[k];
@@ -373,14 +392,21 @@ bool sluice_controller_update(struct sluice_controller *c, uint64_t now_ns, size
         return false;
     c->told_cores = c->share.cores;
     *forecast = forecast_of(c, &result, count, c->epoch.num_items - next_item);
-    if (c->share.price > 0)
+    if (c->share.price > 0) {
         snprintf(forecast->reason, sizeof(forecast->reason),
                  "%.3g storage cores, worth %.3g, at the price of storage CPU %.3g", c->share.cores,
                  c->share.worth, c->share.price);
-    else if (is_shared)
+        char cores[SLUICE_SHOW_BYTES];
+        snprintf(forecast->words, sizeof(forecast->words),
+                 "%s storage cores are this client's share",
+                 sluice_show_number(c->share.cores, cores));
+    } else if (is_shared) {
         snprintf(forecast->reason, sizeof(forecast->reason), "storage CPU has no price any more");
-    else
+        snprintf(forecast->words, sizeof(forecast->words), "storage CPU is not scarce any more");
+    } else {
         memcpy(forecast->reason, reason, sizeof(reason));
+        memcpy(forecast->words, reason, sizeof(reason));
+    }
     return true;
 }
 

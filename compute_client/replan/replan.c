@@ -3,6 +3,10 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/log.h"
+#include "base/show.h"
+#include "compute_client/load/choice_words.h"
+#include "compute_client/load/stall.h"
+#include "compute_client/load/tuning.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -37,6 +41,8 @@ struct sluice_replan {
     struct sluice_plan_stats stats;
     uint64_t num_choices;
     uint64_t asked[SLUICE_MAX_CHOICES]; /* since the last look */
+    struct sluice_plan_forecast told;   /* to a person */
+    uint64_t told_ns;
 };
 
 struct text {
@@ -71,12 +77,47 @@ static struct text prices_text(const double price[SLUICE_NUM_RESOURCES])
 static struct text rates_text(const struct sluice_rates *rates)
 {
     struct text text = {0};
-    append(&text,
-           "link %.4g Mbit/s, storage %.3g cores, compute %.3g cores, trainer %.4g samples/s",
-           rates->link_bytes_per_s * 8e-6, rates->storage_cores, rates->compute_cores,
-           rates->gpu_samples_per_s);
+    append(&text, "link %.4g Mbit/s, storage %.3g cores, compute %.3g cores",
+           rates->link_bytes_per_s * 8e-6, rates->storage_cores, rates->compute_cores);
+    if (rates->gpu_samples_per_s < INFINITY)
+        append(&text, ", trainer %.4g samples/s", rates->gpu_samples_per_s);
+    else
+        append(&text, ", trainer unknown samples/s");
     if (rates->disk_bytes_per_s < INFINITY)
-        append(&text, ", disk %.4g MB/s", rates->disk_bytes_per_s * 1e-6);
+        append(&text, ", disk %.1f MB/s", rates->disk_bytes_per_s * 1e-6);
+    return text;
+}
+
+/* "93% JPEG crops, 7% files; limited by the network (500 Mbit/s)" */
+static struct text plan_text(const struct sluice_plan_forecast *forecast)
+{
+    struct text text = {0};
+    char choices[160], number[SLUICE_SHOW_BYTES];
+    sluice_choice_words(forecast->forms, SLUICE_CHOICES_LONG, choices, sizeof(choices));
+    append(&text, "%s; limited by %s%s", choices,
+           forecast->slowest == SLUICE_STORAGE_CPU || forecast->slowest == SLUICE_COMPUTE_CPU ||
+                   forecast->slowest == SLUICE_PCIE
+               ? ""
+               : "the ",
+           sluice_stall_words(forecast->slowest));
+    const struct sluice_rates *rates = &forecast->rates;
+    if (forecast->slowest == SLUICE_NETWORK)
+        append(&text, " (%s)", sluice_show_rate(rates->link_bytes_per_s, number));
+    else if (forecast->slowest == SLUICE_STORAGE_CPU)
+        append(&text, " (%s cores)", sluice_show_number(rates->storage_cores, number));
+    else if (forecast->slowest == SLUICE_COMPUTE_CPU)
+        append(&text, " (%s cores)", sluice_show_number(rates->compute_cores, number));
+    else if (forecast->slowest == SLUICE_GPU)
+        append(&text, " (%s samples/s)", sluice_show_number(rates->gpu_samples_per_s, number));
+    return text;
+}
+
+/* "41.2 s"; "-" of what is not known: the trainer's rate in a first plan. */
+static struct text time_text(double seconds)
+{
+    struct text text = {0};
+    char number[SLUICE_SHOW_BYTES];
+    append(&text, "%s", sluice_show_seconds(seconds, number));
     return text;
 }
 
@@ -98,6 +139,27 @@ static struct text corrections_text(const struct sluice_replan *replan)
 }
 
 /* --- what the loader asks and tells --- */
+
+/* Whether a person wants to know of the new plan. */
+static bool is_news(struct sluice_replan *replan, const struct sluice_plan_forecast *forecast,
+                    uint64_t now)
+{
+    const struct sluice_plan_forecast *told = &replan->told;
+    double moved = 0, sums[2] = {0};
+    for (int f = 0; f < SLUICE_NUM_FORMS; f++) {
+        sums[0] += (double)told->forms[f];
+        sums[1] += (double)forecast->forms[f];
+    }
+    for (int f = 0; f < SLUICE_NUM_FORMS && sums[0] > 0 && sums[1] > 0; f++)
+        moved +=
+            0.5 * fabs((double)told->forms[f] / sums[0] - (double)forecast->forms[f] / sums[1]);
+    if ((told->slowest == forecast->slowest && moved < TUNING_TELL_PLAN_SHARE) ||
+        now - replan->told_ns < TUNING_TELL_PLAN_NS)
+        return false;
+    replan->told = *forecast;
+    replan->told_ns = now;
+    return true;
+}
 
 static void look(struct sluice_replan *replan, size_t index, uint64_t now)
 {
@@ -125,8 +187,12 @@ static void look(struct sluice_replan *replan, size_t index, uint64_t now)
     if (sluice_controller_update(replan->controller, now, index, rows, num_rows, &trainer,
                                  &forecast)) {
         replan->stats.replans++;
+        if (is_news(replan, &forecast, now))
+            sluice_log(SLUICE_LOG_INFO, "re-plan after %.0f s, %s: %s; %s left in this epoch", at_s,
+                       forecast.words, plan_text(&forecast).chars,
+                       time_text(forecast.rest_s).chars);
         sluice_log(
-            SLUICE_LOG_INFO,
+            SLUICE_LOG_DEBUG,
             "re-plan %llu at %.2f s, before item %zu: %s; the limit is %s; prices %s; the rest "
             "takes %.3f s",
             (unsigned long long)replan->stats.replans, at_s, index, forecast.reason,
@@ -237,7 +303,11 @@ sluice_status sluice_replan_begin(struct sluice_replan *replan,
         sluice_controller_begin(replan->controller, epoch, now, &forecast, err);
     if (status != SLUICE_OK)
         return status;
-    sluice_log(SLUICE_LOG_INFO,
+    sluice_log(SLUICE_LOG_INFO, "plan: %s; %s an epoch expected", plan_text(&forecast).chars,
+               time_text(forecast.rest_s).chars);
+    replan->told = forecast;
+    replan->told_ns = now;
+    sluice_log(SLUICE_LOG_DEBUG,
                "the plan takes %.3f s and %.1f MB, with %s the limit; no plan takes less than "
                "%.3f s (gap %.3f%%); %s; prices %s",
                forecast.rest_s, forecast.wire_bytes * 1e-6, sluice_resource_name(forecast.slowest),

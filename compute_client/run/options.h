@@ -19,6 +19,7 @@ struct sluice_options {
     const char *host;   /* as given */
     char target[SLUICE_HOST_PORT_BYTES];
     enum sluice_mode mode;
+    const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
     bool has_host;                /* was given */
     bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
@@ -44,10 +45,12 @@ struct sluice_options {
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
     const char *resume, *checkpoint, *batch_log;
+    const char *metrics;         /* "127.0.0.1:9464"; NULL: none are served */
     uint64_t checkpoint_batches; /* 0: not by batches */
     double checkpoint_s;         /* 0: not by time */
     double max_errors;           /* samples, or a share of an epoch's samples */
     bool is_max_errors_share;
+    bool has_print_freq; /* given: lines by batches, not by time */
     bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;
     bool is_json;
 };

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The report at the end of an epoch: one line for a person, or one JSON object.
+/* The report at the end of an epoch: two lines for a person, or one JSON object.
  *
  * Threads: pure functions. */
 
@@ -21,6 +21,7 @@ struct sluice_epoch_report {
     /* > 0: the epoch was resumed at this sample. */
     uint64_t first_sample;
     enum sluice_mode mode;
+    const char *mode_name; /* for the JSON; NULL: that of `mode` */
     /* The epoch itself is an evaluation of the val subset. */
     bool is_evaluation;
     double seconds;
@@ -51,7 +52,15 @@ struct sluice_epoch_report {
 SLUICE_MUST_USE sluice_status sluice_report_json(const struct sluice_epoch_report *report,
                                                  FILE *out, struct sluice_err *err);
 
-/* Writes one line, without a newline. */
+/* For a person: two lines, without newlines, of at most SLUICE_REPORT_COLUMNS.  What matters less
+ * gives way. */
+#define SLUICE_REPORT_COLUMNS 80
+struct sluice_report_summary {
+    char line[2][SLUICE_REPORT_COLUMNS + 1];
+};
+struct sluice_report_summary sluice_report_summary(const struct sluice_epoch_report *report);
+
+/* All there is to say, in one line without a newline, for the debug log. */
 void sluice_report_text(const struct sluice_epoch_report *report, char *text, size_t capacity);
 
 #endif

@@ -1,6 +1,7 @@
 #include "compute_client/run/run_state.h"
 
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/quit.h"
@@ -58,8 +59,8 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     struct place place = {.epoch = o->start_epoch};
     run->saved = place; /* what a new run begins with */
     sluice_status status = run_make_pipelines(run, err);
-    if (status == SLUICE_OK && o->checkpoint)
-        status = run_try_checkpoint(run, err);
+    if (status == SLUICE_OK)
+        status = run_try_checkpoints(run, err);
     if (status == SLUICE_OK)
         status = run_open_data(run, err);
     if (status == SLUICE_OK)
@@ -134,12 +135,17 @@ int sluice_run(const struct sluice_options *options)
         .train.name = "train",
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
+        .times.lock = PTHREAD_MUTEX_INITIALIZER,
+        .started_ns = sluice_clock_ns(),
         .live = {.loss = NAN, .top1 = NAN},
     };
     sluice_cond_init(&run.staged);
+    run_show_init(&run);
     struct sluice_err err = {0};
     bool is_stopped = false;
     sluice_status status = run_start_watcher(&run, &err);
+    if (status == SLUICE_OK)
+        status = run_serve_metrics(&run, &err);
     if (status == SLUICE_OK)
         status = run_all(&run, &is_stopped, &err);
     const int exit_code = end_of(&run, status, is_stopped, &err);
@@ -164,8 +170,11 @@ int sluice_run(const struct sluice_options *options)
     sluice_buf_pool_destroy(run.pool);
     sluice_cost_table_clear(&run.profile);
     sluice_manifest_destroy(run.manifest);
+    sluice_metrics_server_destroy(run.metrics);
     run_stop_watcher(&run);
+    run_show_clear(&run);
     pthread_cond_destroy(&run.staged);
+    pthread_mutex_destroy(&run.times.lock);
     pthread_mutex_destroy(&run.lock);
     return exit_code;
 }

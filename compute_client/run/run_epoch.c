@@ -52,14 +52,35 @@ static void take_place(const struct run *run, struct pass *pass)
     memcpy(pass->place.errors, sluice_loader_errors(run->loader), sizeof(pass->place.errors));
 }
 
+static void show_pass(struct run *run, bool is_training, uint64_t epoch, uint64_t first,
+                      uint64_t num_samples)
+{
+    struct run_shown shown = {.first = first, .total = num_samples};
+    if (run->options->is_profiling) {
+        run_profile_show(run, num_samples);
+        return;
+    }
+    snprintf(shown.what, sizeof(shown.what), "%s %llu",
+             is_training                 ? "epoch"
+             : run->options->is_evaluate ? "evaluation at epoch"
+                                         : "evaluation of epoch",
+             (unsigned long long)epoch);
+    snprintf(shown.what_brief, sizeof(shown.what_brief), "%s %llu", is_training ? "epoch" : "val",
+             (unsigned long long)epoch);
+    run_show(run, &shown);
+}
+
 /* Passes the batches of one epoch to the trainer.  Finishes the loader's epoch in any case. */
 static sluice_status consume(struct run *run, const struct part *part, uint64_t epoch,
-                             uint64_t num_batches, bool is_training, struct pass *pass,
+                             uint64_t num_samples, bool is_training, struct pass *pass,
                              struct sluice_err *err)
 {
     const uint64_t start = sluice_clock_ns();
+    const uint64_t batch_size = run->options->batch_size;
+    show_pass(run, is_training, epoch, pass->first_batch * batch_size, num_samples);
     sluice_live_set(&run->live.epoch, epoch);
     run->live.loss = run->live.top1 = NAN;
+    const uint64_t num_batches = (num_samples + batch_size - 1) / batch_size;
     uint64_t trainer_ns = 0, samples = 0;
     sluice_status status = SLUICE_OK;
     for (;;) {
@@ -115,7 +136,11 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             log_progress(run, part, epoch, num_batches, pass, samples,
                          (double)(sluice_clock_ns() - start) * 1e-9, &totals);
         }
+        uint64_t wait_ns = 0;
+        for (int i = 0; i < SLUICE_NUM_RESOURCES; i++)
+            wait_ns += entry.stall_ns[i];
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
+        run_note_batch(run, wait_ns, entry.stall_ns[SLUICE_GPU]);
         trainer_ns += entry.stall_ns[SLUICE_GPU];
         sluice_live_add(&run->live.batches, 1);
         sluice_live_add(&run->live.stall_ns[SLUICE_GPU], entry.stall_ns[SLUICE_GPU]);
@@ -127,6 +152,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
     if (status == SLUICE_OK)
         status = sluice_trainer_collect(run->trainer, &pass->totals, err);
     const uint64_t end = sluice_clock_ns();
+    run_show_end(run);
     pass->stats = sluice_loader_finish(run->loader);
     pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;
     pass->seconds = (double)(end - start) * 1e-9;
@@ -206,7 +232,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
         status = sluice_loader_start(run->loader, &epoch, err);
     }
     if (status == SLUICE_OK)
-        status = consume(run, part, place.epoch, num_batches, is_training, pass, err);
+        status = consume(run, part, place.epoch, count, is_training, pass, err);
     if (status == SLUICE_OK)
         status = check_delivered(part, place.epoch, count, pass, err);
     pass->cpu_s = (double)(sluice_process_cpu_ns() - cpu_start_ns) * 1e-9;
@@ -235,10 +261,13 @@ static uint64_t lost_streams(const struct run *run, const struct part *part)
 /* What cannot be printed is kept, and tried again with the next report. */
 static void print_report(struct run *run, const struct sluice_epoch_report *report)
 {
+    const struct sluice_report_summary summary = sluice_report_summary(report);
     char text[1024];
-    sluice_report_text(report, text, sizeof(text) - 1);
+    sluice_report_text(report, text, sizeof(text));
+    sluice_log(SLUICE_LOG_DEBUG, "%s", text);
     if (run->options->is_json) {
-        sluice_log(SLUICE_LOG_INFO, "%s", text);
+        sluice_log(SLUICE_LOG_INFO, "%s", summary.line[0]);
+        sluice_log(SLUICE_LOG_INFO, "%s", summary.line[1]);
         char *line = NULL;
         size_t len = 0;
         FILE *memory = open_memstream(&line, &len);
@@ -251,7 +280,7 @@ static void print_report(struct run *run, const struct sluice_epoch_report *repo
                        (unsigned long long)report->epoch);
         free(line);
     } else {
-        strcat(text, "\n");
+        snprintf(text, sizeof(text), "%s\n%s\n", summary.line[0], summary.line[1]);
         sluice_line_writer_add(run->out, text);
     }
     sluice_line_writer_flush(run->out);
@@ -269,6 +298,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
     const struct sluice_epoch_report report = {
         .epoch = epoch,
         .mode = run->options->mode,
+        .mode_name = run->options->mode_name,
         .is_evaluation = true,
         .seconds = pass.seconds,
         .stats = &pass.stats,
@@ -311,6 +341,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .epoch = place->epoch,
         .first_sample = first_sample,
         .mode = o->mode,
+        .mode_name = o->mode_name,
         .seconds = train.seconds,
         .stats = &train.stats,
         .manifest = run->manifest,

@@ -4,6 +4,7 @@
 #include "compute_client/load/fetcher.h"
 #include "compute_client/load/local_source.h"
 #include "datasets/manifest_drift.h"
+#include "pipeline/op.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,26 +31,39 @@
 
 /* --- pipelines and data --- */
 
+/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224. */
+static sluice_status make_val_pipeline(const char *given, unsigned side,
+                                       struct sluice_pipeline **pipeline, struct sluice_err *err)
+{
+    char text[256];
+    const unsigned resized = (side * 8 + 3) / 7;
+    snprintf(text, sizeof(text), "decode,resize=%u,center_crop=%u,to_tensor,normalize=imagenet",
+             resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side);
+    return sluice_pipeline_parse(given ? given : text, pipeline, err);
+}
+
 sluice_status run_make_pipelines(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *options = run->options;
-    const unsigned size = (unsigned)options->image_size;
     char text[256];
     snprintf(text, sizeof(text),
-             "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet", size);
+             "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet",
+             (unsigned)options->image_size);
     sluice_status status = sluice_pipeline_parse(options->pipeline ? options->pipeline : text,
                                                  &run->train.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    /* ImageNet's usual margin: 256 for 224. */
-    snprintf(text, sizeof(text), "decode,resize=%u,center_crop=%u,to_tensor,normalize=imagenet",
-             (size * 8 + 3) / 7, size);
-    status = sluice_pipeline_parse(options->val_pipeline ? options->val_pipeline : text,
-                                   &run->val.pipeline, err);
+    const unsigned side = sluice_pipeline_output_size(run->train.pipeline);
+    if (side == 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--pipeline \"%s\" leaves images of any size: a batch is of one size, which "
+            "random_resized_crop or center_crop makes",
+            sluice_pipeline_spec(run->train.pipeline));
+    status = make_val_pipeline(options->val_pipeline, side, &run->val.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    const size_t row_bytes = sluice_pipeline_u8_bytes(run->train.pipeline);
-    if (row_bytes == 0 || row_bytes != sluice_pipeline_u8_bytes(run->val.pipeline))
+    if (sluice_pipeline_output_size(run->val.pipeline) != side)
         return sluice_fail(
             err, SLUICE_E_INVALID, "both pipelines must crop to one size: \"%s\" and \"%s\"",
             sluice_pipeline_spec(run->train.pipeline), sluice_pipeline_spec(run->val.pipeline));

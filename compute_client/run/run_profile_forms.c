@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "compute_client/load/choice_words.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +82,10 @@ struct measuring {
     size_t first, count;
     struct sluice_transport_seen *seen;
     pthread_mutex_t lock; /* for seen and cells */
+
+    /* For what is shown. */
+    unsigned round, num_rounds; /* the one that runs, from 0; as many as are expected by now */
+    uint64_t items_shown;       /* of the phases that have begun */
 };
 
 static unsigned choice_at(const struct measuring *measuring, size_t item)
@@ -253,25 +259,120 @@ static void find_mixes(struct measuring *measuring)
         add_mix(mixes, find_offered(measuring, choices->num_ops, SLUICE_FORM_F32), -1, true);
 }
 
+/* Items of a phase over `count` samples. */
+static size_t phase_items(const struct run *run, const struct mix *mix, size_t count)
+{
+    const size_t most = sluice_loader_max_items(run->loader);
+    size_t wanted = most < MAX_PHASE_ITEMS ? most : MAX_PHASE_ITEMS;
+    wanted = wanted < MAX_REPEAT * count ? wanted : MAX_REPEAT * count;
+    return mix->is_rare || wanted < count ? count : wanted;
+}
+
+/* --- what is shown of it --- */
+
+/* Phases of a round, over positions[0 .. n), and their items. */
+static size_t num_blocks(size_t n)
+{
+    return (n + MAX_PHASE_ITEMS - 1) / MAX_PHASE_ITEMS;
+}
+
+static size_t block_start(size_t n, size_t block)
+{
+    return block * n / num_blocks(n);
+}
+
+static uint64_t round_items(const struct measuring *measuring, size_t n)
+{
+    uint64_t items = 0;
+    for (size_t block = 0; block < num_blocks(n); block++) {
+        const size_t count = block_start(n, block + 1) - block_start(n, block);
+        for (unsigned m = 0; m < measuring->mixes.num; m++)
+            items += phase_items(measuring->run, &measuring->mixes.at[m], count);
+    }
+    return items;
+}
+
+static void name_mix(const struct measuring *measuring, const struct mix *mix, char *out,
+                     size_t size)
+{
+    const struct sluice_choice choice = measuring->choices.at[mix->choices[0]];
+    const char *words = sluice_choice_form_words((enum sluice_form)choice.form);
+    if (mix->num_choices > 1)
+        snprintf(out, size, "%s and others", words);
+    else if (choice.form == SLUICE_FORM_U8 && choice.split < measuring->choices.u8_split)
+        snprintf(out, size, "%s after %s", words,
+                 sluice_pipeline_op_name(measuring->run->train.pipeline, choice.split - 1u));
+    else
+        snprintf(out, size, "%s", words);
+}
+
+void run_profile_show(struct run *run, uint64_t num_samples)
+{
+    struct measuring measuring = {
+        .run = run,
+        .is_remote = run->client != NULL,
+        .choices = sluice_choices_of(run->train.pipeline),
+    };
+    find_mixes(&measuring);
+    struct run_shown shown = {
+        .total = num_samples,
+        .more = round_items(&measuring, num_samples),
+    };
+    const size_t num_parts = 1 + num_blocks(num_samples) * measuring.mixes.num;
+    snprintf(shown.what, sizeof(shown.what), "profile part 1 of %zu, each op here", num_parts);
+    snprintf(shown.what_brief, sizeof(shown.what_brief), "part 1 of %zu", num_parts);
+    run_show(run, &shown);
+}
+
+/* The phase of mix m over the samples from measuring->first on. */
+static void show_phase(struct measuring *measuring, unsigned m)
+{
+    const size_t n = measuring->num_positions;
+    struct run_shown shown = {
+        .total = phase_items(measuring->run, &measuring->mixes.at[m], measuring->count),
+        .continues = true,
+    };
+    measuring->items_shown += shown.total;
+    const uint64_t expected = measuring->num_rounds * round_items(measuring, n);
+    if (expected > measuring->items_shown)
+        shown.more = expected - measuring->items_shown;
+    size_t block = 0;
+    while (block_start(n, block) < measuring->first)
+        block++;
+    const size_t part = 2 + block * measuring->mixes.num + m;
+    const size_t num_parts = 1 + num_blocks(n) * measuring->mixes.num;
+    char name[32], round[16] = "";
+    name_mix(measuring, &measuring->mixes.at[m], name, sizeof(name));
+    if (measuring->round > 0)
+        snprintf(round, sizeof(round), " again,");
+    snprintf(shown.what, sizeof(shown.what), "profile%s part %zu of %zu, %s", round, part,
+             num_parts, name);
+    snprintf(shown.what_brief, sizeof(shown.what_brief), "part %zu of %zu", part, num_parts);
+    run_show(measuring->run, &shown);
+}
+
+/* --- the phases --- */
+
 /* Runs a phase of each mix.  Before the first part, one phase warms up memory that was never
  * touched; its measurements are dropped. */
 static sluice_status run_part(struct measuring *measuring, struct profile_forms *forms,
                               bool *is_stopped, struct sluice_err *err)
 {
-    const size_t n = measuring->count, most = sluice_loader_max_items(measuring->run->loader);
-    size_t wanted = most < MAX_PHASE_ITEMS ? most : MAX_PHASE_ITEMS;
-    wanted = wanted < MAX_REPEAT * n ? wanted : MAX_REPEAT * n;
-    const size_t num_items = wanted > n ? wanted : n;
+    const size_t n = measuring->count;
     sluice_status status = SLUICE_OK;
     if (forms->num_seen == 0) {
         struct sluice_transport_seen unused;
-        status = run_phase(measuring, &measuring->mixes.at[0], num_items, &unused, is_stopped, err);
+        const struct mix *mix = &measuring->mixes.at[0];
+        status = run_phase(measuring, mix, phase_items(measuring->run, mix, n), &unused, is_stopped,
+                           err);
         memset(measuring->cells, 0, n * sizeof(*measuring->cells));
     }
     for (unsigned m = 0; m < measuring->mixes.num && status == SLUICE_OK && !*is_stopped; m++) {
         const struct mix *mix = &measuring->mixes.at[m];
         struct sluice_transport_seen *seen = &forms->seen[forms->num_seen++];
-        status = run_phase(measuring, mix, mix->is_rare ? n : num_items, seen, is_stopped, err);
+        show_phase(measuring, m);
+        status =
+            run_phase(measuring, mix, phase_items(measuring->run, mix, n), seen, is_stopped, err);
         if (status != SLUICE_OK || seen->num_samples == 0)
             continue;
         sluice_log(
@@ -290,7 +391,7 @@ static sluice_status run_parts(struct measuring *measuring, struct profile_forms
                                bool *is_stopped, struct sluice_err *err)
 {
     const size_t n = measuring->num_positions;
-    const size_t num_parts = (n + MAX_PHASE_ITEMS - 1) / MAX_PHASE_ITEMS;
+    const size_t num_parts = num_blocks(n);
     forms->seen = calloc(MAX_ROUNDS * num_parts * measuring->mixes.num + 1, sizeof(*forms->seen));
     if (!forms->seen)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu parts of a profile",
@@ -299,14 +400,18 @@ static sluice_status run_parts(struct measuring *measuring, struct profile_forms
     sluice_status status = SLUICE_OK;
     for (unsigned round = 0; round < MAX_ROUNDS; round++) {
         for (size_t part = 0; part < num_parts; part++) {
-            measuring->first = part * n / num_parts;
-            measuring->count = (part + 1) * n / num_parts - measuring->first;
+            measuring->round = round;
+            measuring->first = block_start(n, part);
+            measuring->count = block_start(n, part + 1) - measuring->first;
             status = run_part(measuring, forms, is_stopped, err);
             if (status != SLUICE_OK || *is_stopped)
                 return status;
         }
-        if (sluice_clock_ns() - start_ns >= ENOUGH_NS)
+        const uint64_t took_ns = sluice_clock_ns() - start_ns;
+        if (took_ns >= ENOUGH_NS)
             break;
+        const double rounds = ceil((double)ENOUGH_NS / (double)took_ns * (round + 1));
+        measuring->num_rounds = rounds < MAX_ROUNDS ? (unsigned)rounds : MAX_ROUNDS;
     }
     return status;
 }
@@ -366,6 +471,7 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
         .compute_cores = run_profile_compute_cores(run),
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };
+    measuring.num_rounds = 1;
     find_mixes(&measuring);
     measuring.positions = calloc(n + 1, sizeof(*measuring.positions));
     for (uint32_t i = 0; measuring.positions && i < n; i++) {
@@ -380,6 +486,7 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to measure %zu samples", n);
     if (status == SLUICE_OK)
         status = run_parts(&measuring, forms, is_stopped, err);
+    run_show_end(run);
     if (status == SLUICE_OK && !*is_stopped) {
         take_reading_out(&measuring, forms);
         make_rows(&measuring, forms);

@@ -10,6 +10,8 @@
 #include "compute_client/load/live.h"
 #include "compute_client/load/loader.h"
 #include "compute_client/replan/replan.h"
+#include "compute_client/run/live_line.h"
+#include "metrics/metrics_server.h"
 #include "train/train.h"
 
 #include <pthread.h>
@@ -22,6 +24,8 @@
  *     run_choose.c      the plan: each sample's choice
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
+ *     run_show.c        the thread that shows how an epoch goes
+ *     run_metrics.c     what --metrics serves
  *     run_profile.c     what --profiling writes
  *     run_profile_forms.c  what --profiling measures after its epoch
  *
@@ -46,6 +50,31 @@ struct place {
     uint64_t errors[SLUICE_NUM_STATUS]; /* samples of this epoch that failed so far */
 };
 
+/* What the terminal, or the log, shows of a pass over samples. */
+struct run_shown {
+    char what[96], what_brief[32]; /* "epoch 0"; for narrow terminals, "": the same */
+    uint64_t first, total;         /* samples: those before the first that comes, and all */
+    uint64_t more;                 /* samples that come after these; for the time that is left */
+    bool continues;                /* the pass before: its rates still hold */
+};
+
+struct run_show {
+    pthread_mutex_t lock;
+    struct run_shown shown;
+    struct sluice_live_meter meter;
+    bool is_over;
+    pthread_cond_t changed; /* is_over */
+
+    pthread_t thread; /* the main thread's */
+    bool has_thread;
+};
+
+/* What --metrics serves, beside sluice_live. */
+struct run_times {
+    pthread_mutex_t lock;               /* a leaf; taken once for each batch */
+    struct sluice_histogram wait, step; /* of a batch: the trainer's wait for it, and its work */
+};
+
 struct run {
     const struct sluice_options *options;
     struct sluice_client *client; /* NULL: local */
@@ -62,6 +91,10 @@ struct run {
     struct sluice_line_writer *out;     /* the standard output */
     struct sluice_cost_table profile;
     struct sluice_live live; /* for the terminal and the metrics */
+    struct run_show show;
+    struct run_times times;
+    uint64_t started_ns;
+    struct sluice_metrics_server *metrics; /* NULL: not asked for */
 
     pthread_t watcher;
     bool has_watcher;
@@ -101,8 +134,9 @@ SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err
 SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,
                                               struct sluice_err *err);
 
-/* Before training: whether --checkpoint's file can be written where it is. */
-SLUICE_MUST_USE sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err);
+/* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
+ * where it is. */
+SLUICE_MUST_USE sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err);
 /* Writes the checkpoint if there is something to save.  A failure is a warning, is tried again, and
  * is left in run->unsaved. */
 void run_save(struct run *run, const struct place *place);
@@ -111,12 +145,27 @@ void run_save_in_epoch(struct run *run, const struct place *place);
 SLUICE_MUST_USE sluice_status run_resume(struct run *run, struct place *place,
                                          struct sluice_err *err);
 
+/* Serves --metrics, if asked for, until run->metrics is destroyed. */
+SLUICE_MUST_USE sluice_status run_serve_metrics(struct run *run, struct sluice_err *err);
+/* The trainer waited for a batch so long, and worked on it so long. */
+void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns);
+
 /* Keeps those of an epoch's items that are to be profiled; returns their number. */
 size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count);
 /* After the epoch that filled run->profile: measures its samples in every form, and writes the
  * profile. */
 SLUICE_MUST_USE sluice_status run_profile_write(struct run *run, bool *is_stopped,
                                                 struct sluice_err *err);
+
+/* Shows the epoch of a profile, as the first of its parts. */
+void run_profile_show(struct run *run, uint64_t num_samples);
+
+/* Shows the progress of what comes now, as one live line on a terminal, as a line every few seconds
+ * elsewhere; nothing if nobody wants it (--print-freq, --log-level). */
+void run_show_init(struct run *run);
+void run_show(struct run *run, const struct run_shown *shown);
+void run_show_end(struct run *run); /* before anything else goes to the terminal's stdout */
+void run_show_clear(struct run *run);
 
 /* Evaluates the val subset, and reports. */
 SLUICE_MUST_USE sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,

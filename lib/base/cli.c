@@ -114,6 +114,13 @@ static const struct sluice_option *find_short(const struct table *table, char c)
     return NULL;
 }
 
+static bool is_in_range(const struct sluice_option *option, double value)
+{
+    if (option->min == 0 && option->max == 0)
+        return true;
+    return value >= option->min && (option->max < option->min || value <= option->max);
+}
+
 /* ---- errors ---- */
 
 static void usage_error(const struct sluice_cli *cli, const char *fmt, va_list args)
@@ -304,7 +311,8 @@ static void print_units(const struct sluice_cli *cli)
         {{SLUICE_OPTION_RATE, SLUICE_OPTION_RATE},
          "Rates: 500mbit, 1Gbps, 500Mbit/s (b: bits), 62.5MB/s, 60MiB/s (B: bytes); a bare number "
          "is Mbit/s."},
-        {{SLUICE_OPTION_SECONDS, SLUICE_OPTION_MS}, "Times: 500ms, 90s, 2m, 1.5h."},
+        {{SLUICE_OPTION_SECONDS, SLUICE_OPTION_MS},
+         "Times: 500ms, 90s, 2m, 1.5h; a bare number is in the unit that the option names."},
     };
     bool is_first = true;
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(units); k++) {
@@ -350,6 +358,28 @@ static void print_config_line(const char *name, const char *value)
     printf("%s =%s%s\n", name, value[0] ? " " : "", value);
 }
 
+/* False for a default that cannot be written, such as a number out of the limits: then what
+ * default_text says happens. */
+static bool is_set(const struct sluice_option *option)
+{
+    if (option->is_given && *option->is_given)
+        return true;
+    if (option->is_given && option->default_text)
+        return false;
+    switch (option->type) {
+    case SLUICE_OPTION_UINT:
+    case SLUICE_OPTION_BYTES:
+        return is_in_range(option, (double)*(const uint64_t *)option->value);
+    case SLUICE_OPTION_DOUBLE:
+    case SLUICE_OPTION_RATE:
+    case SLUICE_OPTION_SECONDS:
+    case SLUICE_OPTION_MS:
+        return is_in_range(option, *(const double *)option->value);
+    default:
+        return true;
+    }
+}
+
 static void print_config(const struct table *table)
 {
     for (size_t i = 0; i < table_len(table); i++) {
@@ -358,7 +388,7 @@ static void print_config(const struct table *table)
             continue;
         if (option->type == SLUICE_OPTION_STRING || option->type == SLUICE_OPTION_CHOICE) {
             const char *value = *(const char *const *)option->value;
-            print_config_line(option->name, value ? value : "");
+            print_config_line(option->name, value && is_set(option) ? value : "");
         } else if (option->type == SLUICE_OPTION_STRINGS) {
             const struct sluice_option_strings *strings = option->value;
             for (size_t k = 0; k < strings->num_items; k++)
@@ -366,8 +396,9 @@ static void print_config(const struct table *table)
             if (strings->num_items == 0)
                 print_config_line(option->name, "");
         } else {
-            char value[400];
-            format_value(option, value);
+            char value[400] = "";
+            if (is_set(option))
+                format_value(option, value);
             print_config_line(option->name, value);
         }
     }
@@ -391,11 +422,9 @@ static void format_limit(const struct sluice_option *option, double limit, char 
 static sluice_status check_range(const struct sluice_option *option, double value, const char *text,
                                  struct sluice_err *err)
 {
-    if (option->min == 0 && option->max == 0)
+    if (is_in_range(option, value))
         return SLUICE_OK;
     const bool has_max = option->max >= option->min;
-    if (value >= option->min && (!has_max || value <= option->max))
-        return SLUICE_OK;
     char min[400], max[400];
     format_limit(option, option->min, min);
     format_limit(option, option->max, max);

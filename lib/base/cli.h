@@ -96,8 +96,9 @@ struct sluice_cli_result {
     int exit_code;
 };
 
-/* Parses argv[1..argc).  --print-config prints "name = value" lines, with every
- * option's final value, and asks for exit 0. */
+/* Parses argv[1..argc).  --print-config prints "name = value" lines, with every option's final
+ * value as --name=value takes it, and asks for exit 0.  No value: it was not given, and what
+ * happens then has no value of its own. */
 struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv);
 
 /* A usage error found after parsing (two options that exclude each other, say):

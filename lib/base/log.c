@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include "base/terminal.h"
 #include "base/text.h"
 
 #include <pthread.h>
@@ -146,7 +147,7 @@ static void write_stderr(const char *text, size_t len)
 
 void sluice_log_set_status(const char *text)
 {
-    if (!is_terminal() || !sluice_log_is_enabled(SLUICE_LOG_INFO))
+    if (!sluice_terminal_can_erase() || !sluice_log_is_enabled(SLUICE_LOG_INFO))
         return;
     char out[STATUS_BYTES + sizeof(ERASE) + sizeof(ERASE_REST)];
     pthread_mutex_lock(&status_lock);
@@ -161,7 +162,7 @@ void sluice_log_set_status(const char *text)
 
 bool sluice_log_has_terminal(void)
 {
-    return is_terminal() &&
+    return sluice_terminal_can_erase() &&
            atomic_load_explicit(&current_format, memory_order_relaxed) == SLUICE_LOG_TEXT;
 }
 

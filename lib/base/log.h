@@ -45,11 +45,12 @@ void sluice_log_set_format(enum sluice_log_format format);
 void sluice_log_set_program(const char *name);
 
 /* One line that stays at the bottom of the terminal, below what is logged, until the next call;
- * NULL or "": none.  Does nothing where stderr is no terminal or the level hides info.  Keep it
- * shorter than the terminal is wide.  Take it away before writing to stdout. */
+ * NULL or "": none.  Does nothing where stderr is no such terminal or the level hides info.  Keep
+ * it shorter than the terminal is wide.  Take it away before writing to stdout. */
 void sluice_log_set_status(const char *text);
 
-/* Whether somebody looks on who likes a status line: stderr is a terminal and takes text. */
+/* Whether somebody looks on who likes a status line: stderr is a terminal that can erase a line
+ * (base/terminal.h), and takes text. */
 bool sluice_log_has_terminal(void);
 
 /* What sluice_log() would write, with its newline, for writers of their own; returns the length. */

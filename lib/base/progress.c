@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/terminal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,6 +77,7 @@ void sluice_progress_update(struct sluice_progress *progress, uint64_t done, con
         sluice_log(SLUICE_LOG_INFO, "%s", line);
         return;
     }
+    sluice_terminal_cut(line, sluice_terminal_columns() - 1);
     sluice_log_set_status(line);
     progress->is_shown = true;
 }

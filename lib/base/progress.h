@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A progress line for long work on stderr: rewritten in place on a terminal, a
+/* A progress line for long work on stderr: rewritten in place on a terminal and cut to its width, a
  * plain line every few seconds elsewhere, nothing below --log-level info.
  *
  * Threads: one at a time for each progress. */

@@ -1,7 +1,5 @@
 #include "metrics/metrics_server.h"
 
-#include "base/host_port.h"
-
 #include <microhttpd.h>
 
 #include <netdb.h>
@@ -142,18 +140,15 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
 
 /* --- the server --- */
 
-/* "9464" is a port of this machine alone: what needs no thought is open to nobody else. */
-static sluice_status parse_listen(const char *listen, struct sluice_host_port *address,
-                                  struct sluice_err *err)
+sluice_status sluice_metrics_listen_parse(const char *listen, struct sluice_host_port *address,
+                                          struct sluice_err *err)
 {
+    /* What needs no thought is open to nobody else. */
     char loopback[32];
     const bool is_port = listen[0] && !listen[strspn(listen, "0123456789")];
     if (is_port)
         snprintf(loopback, sizeof(loopback), "127.0.0.1:%.16s", listen);
-    struct sluice_err cause = {0};
-    const sluice_status status =
-        sluice_host_port_parse(is_port ? loopback : listen, -1, address, &cause);
-    return status == SLUICE_OK ? SLUICE_OK : sluice_fail(err, status, "--metrics %s", cause.text);
+    return sluice_host_port_parse(is_port ? loopback : listen, -1, address, err);
 }
 
 static struct MHD_Daemon *start(struct sluice_metrics_server *server,
@@ -184,15 +179,26 @@ static struct MHD_Daemon *listen_on(struct sluice_metrics_server *server,
     return daemon;
 }
 
+/* libmicrohttpd does not say what is in the way. */
+static sluice_status tell_why(const char *listen, const struct sluice_host_port *address,
+                              struct sluice_err *err)
+{
+    struct sluice_err cause = {0};
+    if (sluice_host_port_try_listen(address, &cause) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_IO, "--metrics %s: %s", listen, cause.text);
+    return sluice_fail(err, SLUICE_E_IO, "--metrics %s: cannot listen there", listen);
+}
+
 sluice_status sluice_metrics_server_create(const char *listen,
                                            const struct sluice_metrics_pages *pages,
                                            struct sluice_metrics_server **server,
                                            struct sluice_err *err)
 {
     struct sluice_host_port address;
-    const sluice_status status = parse_listen(listen, &address, err);
+    struct sluice_err cause = {0};
+    const sluice_status status = sluice_metrics_listen_parse(listen, &address, &cause);
     if (status != SLUICE_OK)
-        return status;
+        return sluice_fail(err, status, "--metrics: %s", cause.text);
     const bool is_any = !address.host[0];
     char port[8];
     snprintf(port, sizeof(port), "%u", address.port);
@@ -201,7 +207,7 @@ sluice_status sluice_metrics_server_create(const char *listen,
     struct addrinfo *found = NULL;
     const int code = getaddrinfo(is_any ? NULL : address.host, port, &hints, &found);
     if (code != 0)
-        return sluice_fail(err, SLUICE_E_INVALID, "--metrics '%s': %s", listen, gai_strerror(code));
+        return tell_why(listen, &address, err);
     struct sluice_metrics_server *made = calloc(1, sizeof(*made));
     if (!made) {
         freeaddrinfo(found);
@@ -212,7 +218,7 @@ sluice_status sluice_metrics_server_create(const char *listen,
     freeaddrinfo(found);
     if (!made->daemon) {
         free(made);
-        return sluice_fail(err, SLUICE_E_IO, "--metrics '%s': cannot listen there", listen);
+        return tell_why(listen, &address, err);
     }
     *server = made;
     return SLUICE_OK;

@@ -2,6 +2,7 @@
 #define SLUICE_METRICS_METRICS_SERVER_H
 
 #include "base/error.h"
+#include "base/host_port.h"
 #include "metrics/exposition.h"
 
 #include <stdbool.h>
@@ -33,9 +34,13 @@ struct sluice_metrics_pages {
     void *ctx;
 };
 
-/* Listens on `listen`: "10.0.0.1:9464", "[::1]:9464", ":9464" for every address of this machine,
- * "9464" for this machine alone (127.0.0.1); port 0: a free one.  SLUICE_E_INVALID and SLUICE_E_IO
- * name the address. */
+/* Where to listen: "10.0.0.1:9464", "[::1]:9464", ":9464" for every address of this machine, "9464"
+ * for this machine alone (127.0.0.1); port 0: a free one.  SLUICE_E_INVALID says what is wrong. */
+SLUICE_MUST_USE sluice_status sluice_metrics_listen_parse(const char *listen,
+                                                          struct sluice_host_port *address,
+                                                          struct sluice_err *err);
+
+/* Listens there.  SLUICE_E_IO names the address and says what is in the way. */
 SLUICE_MUST_USE sluice_status sluice_metrics_server_create(const char *listen,
                                                            const struct sluice_metrics_pages *pages,
                                                            struct sluice_metrics_server **server,

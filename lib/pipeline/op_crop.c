@@ -148,9 +148,9 @@ static sluice_status apply_random_resized_crop(const struct sluice_op *op,
 const struct sluice_op_type sluice_op_random_resized_crop = {
     .name = "random_resized_crop",
     .family = SLUICE_OP_IMAGE,
-    .example = "=224:scale=0.08-1:ratio=3/4-4/3",
-    .help = "a random box with this share of the area and this ratio of width to height, resized "
-            "to 224 x 224; these are the ranges if left out",
+    .example = "=224:scale=0.08-1",
+    .help = "a random box with this share of the area, resized to 224 x 224; :ratio=3/4-4/3 bounds "
+            "width to height; these ranges hold if left out",
     .parse = parse_random_resized_crop,
     .print = print_random_resized_crop,
     .out_size = square_size,

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "image/jpeg_index.h"
 #include "pipeline/pipeline_private.h"
 
@@ -163,9 +164,14 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
 sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err)
 {
     struct sluice_pipeline *pipeline = NULL;
-    const sluice_status status = sluice_pipeline_parse(spec, &pipeline, err);
+    struct sluice_err why = {0};
+    const sluice_status status = sluice_pipeline_parse(spec, &pipeline, &why);
     sluice_pipeline_destroy(pipeline);
-    return status;
+    if (status == SLUICE_OK)
+        return status;
+    /* The option's name stands before it. */
+    const size_t skip = sluice_starts_with(why.text, "pipeline: ") ? strlen("pipeline: ") : 0;
+    return sluice_fail(err, status, "%s", why.text + skip);
 }
 
 void sluice_pipeline_destroy(struct sluice_pipeline *pipeline)

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """The pages of --metrics, by the rules of Prometheus, while the programs work."""
 import http.client
-import os
 import pathlib
 import re
-import shutil
-import signal
+import socket
 import subprocess
 import threading
 import unittest
+import urllib.error
 
 import exposition
 import harness
@@ -44,16 +43,31 @@ def opening(name, samples):
 
 
 class Pages(unittest.TestCase):
+    """A dataset, servers, and clients of these."""
+
     def setUp(self):
         self.root = harness.temporary_folder(self.id().split(".")[-1])
         harness.make_images(self.root)
 
     def serve(self, *flags):
         """A server, stopped when the test ends, and its metrics' port."""
-        with Port() as port:
-            server = harness.Server(self.root, "--metrics", f"127.0.0.1:{port}", *flags)
-            self.addCleanup(lambda: server.process.poll() is None and server.stop())
-            return server, port.number
+        port = self.take_port()
+        server = harness.Server(self.root, "--metrics", f"127.0.0.1:{port}", *flags)
+        self.addCleanup(self.end_server, server)
+        return server, port.number
+
+    def take_port(self):
+        port = Port()
+        self.addCleanup(port.close)
+        return port
+
+    @staticmethod
+    def end_server(server):
+        if server.process.poll() is None:
+            server.stop()
+        else:
+            server.process.stdout.close()
+            server.log.close()
 
     @staticmethod
     def fetch(server, name, count):
@@ -74,6 +88,8 @@ class Pages(unittest.TestCase):
     def value(self, families, name, **labels):
         return families[name].values()[frozenset(labels.items())]
 
+
+class ServerPages(Pages):
     def test_the_servers_page_under_load(self):
         server, port = self.serve()
         before = exposition.scrape(port)
@@ -176,6 +192,111 @@ class Pages(unittest.TestCase):
         server, port = self.serve()
         self.assertEqual(exposition.lint(exposition.get(port, "/metrics")[2]), "")
         self.fetch(server, NAME, 30)
+        self.assertEqual(exposition.lint(exposition.get(port, "/metrics")[2]), "")
+
+
+class TrainerPages(Pages):
+    """The same of offload_train."""
+
+    def train(self, server, *flags):
+        """A run that goes on until the test ends; its metrics' port."""
+        port = self.take_port()
+        where = ["--host", server.address] if server else [str(self.root)]
+        run = subprocess.Popen(
+            [str(harness.BIN / "offload_train"), *where, "-b", "4", "--device", "none",
+             "--epochs", "1000000", "--metrics", f"127.0.0.1:{port}", "--no-digest",
+             "--retry-for", str(T), "-p", "0", *flags],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        return run, port.number
+
+    def await_page(self, port, is_there):
+        """The first page of which is_there says so."""
+        while True:
+            try:
+                families = exposition.scrape(port)
+                if is_there(families):
+                    return families
+            except (ConnectionError, urllib.error.URLError):
+                pass  # it does not listen yet
+
+    def test_the_trainers_page_while_it_trains(self):
+        server, server_port = self.serve()
+        _, port = self.train(server, "--dataset-mode", "remote_piloff", "--seed", "3")
+        name = "sluice_trainer_samples_total"
+        first = self.await_page(port, lambda page: self.value(page, name) >= 40)
+        families = self.await_page(port, lambda page: self.value(page, name) >= 400)
+        for key, family in families.items():
+            if family.type == "counter":
+                for labels, value in first[key].values().items():
+                    self.assertGreaterEqual(family.values()[labels], value, (key, labels))
+        samples = self.value(families, name)
+        batches = self.value(families, "sluice_trainer_batches_total")
+        self.assertLessEqual(batches, samples / 3)  # of 4 samples, of 8 train and 4 val
+        choices = families["sluice_trainer_choices_total"].values()
+        self.assertEqual(set(choices), {frozenset({("split", "3"), ("form", "u8")})})
+        self.assertGreaterEqual(sum(choices.values()), samples - 8)
+        self.assertGreater(self.value(families, "sluice_trainer_wire_bytes_total"),
+                           300 * 224 * 224 * 3)
+        self.assertGreater(self.value(families, "sluice_trainer_epoch"), 1)
+        self.assertEqual(self.value(families, "sluice_trainer_epochs"), 1000000)
+        waits = families["sluice_trainer_batch_wait_seconds"]
+        self.assertGreaterEqual(waits.values("_count")[frozenset()] + 1, batches)
+        stalls = families["sluice_trainer_stall_seconds_total"].values()
+        self.assertEqual({dict(labels)["cause"] for labels in stalls},
+                         {"disk", "storage_cpu", "network", "compute_cpu"})
+        self.assertLessEqual(abs(sum(stalls.values()) - waits.values("_sum")[frozenset()]), 0.2)
+        self.assertEqual(dict(*families["sluice_trainer_info"].values())["mode"], "remote_piloff")
+        self.assertEqual(dict(*families["sluice_build_info"].values())["program"], "offload_train")
+        self.assertEqual(exposition.get(port, "/healthz")[::2], (200, b"ok\n"))
+        # The server knows the trainer by its host's name.
+        clients = exposition.scrape(server_port)["sluice_client_samples_total"].values()
+        self.assertEqual({dict(labels)["client"] for labels in clients}, {socket.gethostname()})
+
+    def test_health_says_that_the_server_is_lost(self):
+        server, _ = self.serve()
+        run, port = self.train(server, "--dataset-mode", "remote_nooff")
+        self.await_page(port, lambda page: self.value(page, "sluice_trainer_samples_total") > 0)
+        self.assertEqual(exposition.get(port, "/healthz")[0], 200)
+        server.process.kill()
+        server.process.wait()
+        while True:
+            status, _, body = exposition.get(port, "/healthz")
+            if status != 200:
+                break
+        self.assertEqual(status, 503)
+        self.assertRegex(body.decode(), r"^the server 127\.0\.0\.1:\d+ has been out of reach for "
+                                        r"\d+\.\d s\n$")
+        families = self.await_page(
+            port, lambda page: self.value(page, "sluice_trainer_server_lost_seconds") > 0)
+        self.assertEqual(self.value(families, "sluice_trainer_outages_total"), 1)
+        self.assertGreaterEqual(self.value(families, "sluice_trainer_lost_streams_total"), 1)
+        self.assertIsNone(run.poll())
+
+    def test_local_mode_has_no_server_to_lose(self):
+        _, port = self.train(None, "--dataset-mode", "local")
+        families = self.await_page(
+            port, lambda page: self.value(page, "sluice_trainer_samples_total") > 0)
+        self.assertNotIn("sluice_trainer_server_lost_seconds", families)
+        self.assertEqual(exposition.get(port, "/healthz")[0], 200)
+
+    def test_an_address_that_is_taken_ends_the_run(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            run = subprocess.run([str(harness.BIN / "offload_train"), str(self.root),
+                                  "--dataset-mode", "local", "--device", "none", "--metrics",
+                                  address], capture_output=True, text=True, timeout=T)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(f"--metrics {address}: cannot listen", run.stderr)
+
+    @unittest.skipUnless(exposition.promtool(), "promtool is missing (Debian: prometheus)")
+    def test_prometheus_own_checker_finds_nothing_in_the_trainers(self):
+        server, _ = self.serve()
+        _, port = self.train(server)
+        self.await_page(port, lambda page: self.value(page, "sluice_trainer_samples_total") > 0)
         self.assertEqual(exposition.lint(exposition.get(port, "/metrics")[2]), "")
 
 

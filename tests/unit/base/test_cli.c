@@ -547,6 +547,32 @@ static void print_config_prints_final_values(void)
                                        "log-format = text\n");
 }
 
+static void what_was_not_given_and_has_no_value_is_left_empty(void)
+{
+    bool is_given = false;
+    uint64_t limit = 0, number = 0;
+    const struct sluice_option unset[] = {
+        {.name = "limit",
+         .type = SLUICE_OPTION_UINT,
+         .value = &limit,
+         .min = 1,
+         .max = 9,
+         .default_text = "as many as there are"},
+        {.name = "nice",
+         .type = SLUICE_OPTION_UINT,
+         .value = &number,
+         .is_given = &is_given,
+         .default_text = "the process's"},
+    };
+    const struct sluice_cli other = {
+        .program = "prog", .options = unset, .num_options = SLUICE_TEST_COUNT(unset)};
+    static const char *const words[] = {"--print-config", "--nice=0"};
+    parse_words(&other, words, 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.out, "limit =\nnice =\njson"));
+    parse_words(&other, words, 2);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.out, "limit =\nnice = 0\njson"));
+}
+
 static void print_config_checks_like_a_real_run(void)
 {
     expect_usage_error(PARSE("--print-config", "--workers=0"), "--workers", "'0'");
@@ -675,6 +701,7 @@ int main(void)
         SLUICE_TEST(the_table_may_use_h_for_itself),
         SLUICE_TEST(version_names_program_and_version),
         SLUICE_TEST(print_config_prints_final_values),
+        SLUICE_TEST(what_was_not_given_and_has_no_value_is_left_empty),
         SLUICE_TEST(print_config_checks_like_a_real_run),
         SLUICE_TEST(print_config_round_trips_exactly),
         SLUICE_TEST(help_that_cannot_be_written_is_a_failure),

@@ -162,7 +162,7 @@ static void no_status_line_where_nobody_looks_on(void)
 }
 
 /* Runs `child` with a terminal as its stderr, and returns what it showed. */
-static size_t show(void (*child)(void), char *text, size_t room)
+static size_t show_on(bool is_dumb, void (*child)(void), char *text, size_t room)
 {
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
@@ -176,6 +176,7 @@ static size_t show(void (*child)(void), char *text, size_t room)
     const pid_t pid = fork();
     if (pid == 0) {
         dup2(slave, STDERR_FILENO);
+        setenv("TERM", is_dumb ? "dumb" : "xterm", 1);
         child();
         _exit(0);
     }
@@ -189,6 +190,11 @@ static size_t show(void (*child)(void), char *text, size_t room)
     return strlen(text);
 }
 
+static size_t show(void (*child)(void), char *text, size_t room)
+{
+    return show_on(false, child, text, room);
+}
+
 static void log_over_a_status(void)
 {
     sluice_log_set_status("one");
@@ -197,6 +203,17 @@ static void log_over_a_status(void)
     sluice_log_set_status(NULL);
     sluice_log_set_status(NULL);
     sluice_log(SLUICE_LOG_INFO, "the end");
+}
+
+static void a_dumb_terminal_gets_lines_and_nothing_else(void)
+{
+    char text[4096];
+    reset();
+    if (show_on(true, log_over_a_status, text, sizeof(text)) == 0)
+        return;
+    CU_ASSERT_PTR_NULL(strchr(text, '\x1b'));
+    CU_ASSERT_PTR_NULL(strstr(text, "one"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "warning: a line\r\n"));
 }
 
 static void lines_go_above_the_status(void)
@@ -263,6 +280,7 @@ int main(void)
         SLUICE_TEST(text_begins_with_the_time_in_utc),
         SLUICE_TEST(json_is_one_object_a_line_whatever_is_in_it),
         SLUICE_TEST(no_status_line_where_nobody_looks_on),
+        SLUICE_TEST(a_dumb_terminal_gets_lines_and_nothing_else),
         SLUICE_TEST(lines_go_above_the_status),
         SLUICE_TEST(lines_of_threads_never_mix),
     };

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static struct sluice_test_output output;
@@ -88,12 +89,15 @@ static void progress_rewrites_its_line_on_a_terminal(void)
     struct sluice_progress progress;
     sluice_test_capture_begin();
     dup2(terminal, STDERR_FILENO);
+    setenv("TERM", "xterm", 1);
+    const struct winsize size = {.ws_col = 48};
+    ioctl(terminal, TIOCSWINSZ, &size);
     sluice_progress_start(&progress, "copying", 4);
     sluice_progress_update(&progress, 1, NULL); /* too soon */
     now_ns += 1000000000u;
     sluice_progress_update(&progress, 2, NULL);
     now_ns += 1000000000u;
-    sluice_progress_update(&progress, 3, NULL);
+    sluice_progress_update(&progress, 3, "ein überlanger Name, der nicht auf den Schirm paßt");
     sluice_progress_end(&progress, 4);
     sluice_test_capture_end(&output);
 
@@ -108,6 +112,7 @@ static void progress_rewrites_its_line_on_a_terminal(void)
     }
     CU_ASSERT_EQUAL(strncmp(text, "\rcopying: 2/4 (50 %), ", 22), 0);
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "\x1b[K\rcopying: 3/4 (75 %), "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", ein über\x1b[K")); /* 47 columns */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, " info: copying: 4/4 in "));
     CU_ASSERT_PTR_NULL(strstr(text, "1/4"));
     CU_ASSERT_PTR_EQUAL(strchr(text, '\n'), text + len - 1);

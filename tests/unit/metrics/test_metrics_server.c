@@ -200,6 +200,18 @@ static void an_address_that_is_taken_is_named(void)
     sluice_metrics_server_destroy(server);
 }
 
+static void a_bare_port_parses_as_the_loopbacks(void)
+{
+    struct sluice_host_port address;
+    CU_ASSERT_EQUAL(sluice_metrics_listen_parse("9464", &address, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(address.host, "127.0.0.1");
+    CU_ASSERT_EQUAL(address.port, 9464);
+    CU_ASSERT_EQUAL(sluice_metrics_listen_parse(":9464", &address, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(address.host, "");
+    CU_ASSERT_EQUAL(sluice_metrics_listen_parse("[::1]:80", &address, NULL), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(address.host, "::1");
+}
+
 static void refuses_what_is_no_address(void)
 {
     static const char *const bad[] = {"",          "127.0.0.1:", "127.0.0.1:http-x",
@@ -227,6 +239,7 @@ int main(void)
         SLUICE_TEST(other_paths_are_404_and_other_methods_405),
         SLUICE_TEST(a_bare_port_is_this_machines_and_a_colon_every_address),
         SLUICE_TEST(an_address_that_is_taken_is_named),
+        SLUICE_TEST(a_bare_port_parses_as_the_loopbacks),
         SLUICE_TEST(refuses_what_is_no_address),
     };
     return sluice_test_run("metrics_server", tests, SLUICE_TEST_COUNT(tests));

@@ -164,6 +164,23 @@ static void a_plan_says_what_it_took(void)
     json_decref(o);
 }
 
+static void the_json_names_the_mode_as_it_was_typed(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    struct sluice_epoch_report report = {.mode = SLUICE_MODE_SOPHON,
+                                         .mode_name = "remote_smartoff",
+                                         .seconds = 2,
+                                         .stats = &stats,
+                                         .manifest = manifest};
+    json_t *o = to_json(&report);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "mode")), "remote_smartoff");
+    json_decref(o);
+    report.mode_name = NULL;
+    o = to_json(&report);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "mode")), "remote_sophon");
+    json_decref(o);
+}
+
 static void the_text_is_one_line_of_what_matters(void)
 {
     const struct sluice_epoch_stats stats = sample_stats();
@@ -192,12 +209,86 @@ static void the_text_is_one_line_of_what_matters(void)
     CU_ASSERT_EQUAL(text[20], 'x');
 }
 
+static struct sluice_report_summary summary_of(const struct sluice_epoch_report *report)
+{
+    const struct sluice_report_summary summary = sluice_report_summary(report);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT(strlen(summary.line[i]) <= 80);
+        CU_ASSERT_PTR_NULL(strchr(summary.line[i], '\n'));
+        CU_ASSERT_PTR_NULL(strstr(summary.line[i], "inf"));
+        CU_ASSERT_PTR_NULL(strstr(summary.line[i], "nan"));
+    }
+    return summary;
+}
+
+static void the_summary_is_two_lines_of_what_matters(void)
+{
+    struct sluice_epoch_stats stats = sample_stats();
+    stats.errors = 0;
+    struct sluice_epoch_report report = {
+        .epoch = 3,
+        .mode = SLUICE_MODE_PILOFF,
+        .seconds = 2,
+        .stats = &stats,
+        .manifest = manifest,
+    };
+    struct sluice_report_summary summary = summary_of(&report);
+    CU_ASSERT_STRING_EQUAL(
+        summary.line[0],
+        "epoch 3: 400 samples in 2.00 s, 200 samples/s, 19.6 MB, limited by network");
+    CU_ASSERT_STRING_EQUAL(summary.line[1],
+                           "   pixels 95% raw 5%  digest 00112233445566778899aabbccddeeff");
+    report.mode = SLUICE_MODE_LOCAL;
+    stats.wire_bytes = 0;
+    stats.errors = 1;
+    summary = summary_of(&report);
+    CU_ASSERT_STRING_EQUAL(
+        summary.line[0],
+        "epoch 3 local: 400 samples in 2.00 s, 200 samples/s, 1 error, limited by network");
+}
+
+static void the_digest_and_the_val_loss_stay_whatever_else_there_is(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    const struct sluice_epoch_report report = {
+        .epoch = 12345,
+        .mode = SLUICE_MODE_PILOFF,
+        .seconds = 123456,
+        .stats = &stats,
+        .manifest = manifest,
+        .has_loss = true,
+        .totals = {.samples = 400, .loss_sum = 926, .top1 = 164},
+        .has_val = true,
+        .val = {.samples = 100, .loss_sum = 220, .top1 = 43},
+        .retries = 20,
+        .hash_errors = 40,
+    };
+    const struct sluice_report_summary summary = summary_of(&report);
+    CU_ASSERT_PTR_NOT_NULL(strstr(summary.line[0], "1 error"));
+    CU_ASSERT_STRING_EQUAL(
+        summary.line[1],
+        "   loss 2.315  val 2.200, top1 43.0%  digest 00112233445566778899aabbccddeeff");
+}
+
+static void a_summary_of_nothing_has_no_numbers_that_are_none(void)
+{
+    const struct sluice_epoch_stats stats = {0};
+    const struct sluice_epoch_report report = {
+        .stats = &stats, .manifest = manifest, .is_evaluation = true, .has_loss = true};
+    const struct sluice_report_summary summary = summary_of(&report);
+    CU_ASSERT_EQUAL(strncmp(summary.line[0], "evaluation at epoch 0", 21), 0);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_json_has_the_keys_that_checks_read),
         SLUICE_TEST(what_there_is_not_is_null),
+        SLUICE_TEST(the_json_names_the_mode_as_it_was_typed),
         SLUICE_TEST(a_plan_says_what_it_took),
+        SLUICE_TEST(the_summary_is_two_lines_of_what_matters),
+        SLUICE_TEST(the_digest_and_the_val_loss_stay_whatever_else_there_is),
+        SLUICE_TEST(a_summary_of_nothing_has_no_numbers_that_are_none),
         SLUICE_TEST(the_text_is_one_line_of_what_matters),
     };
     static const struct sluice_manifest_entry entries[] = {

@@ -1,0 +1,284 @@
+#include "compute_client/run/live_line.h"
+
+#include "base/compiler.h"
+#include "base/show.h"
+#include "compute_client/load/choice_words.h"
+#include "compute_client/load/stall.h"
+#include "compute_client/run/fit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Seconds that the rates remember: long enough that digits can be read, short enough that a change
+ * shows at once. */
+#define MEMORY_S 2.5
+#define LONG_MEMORY_S 25
+
+/* The wait for a batch is named if it takes longer than this and several times the usual. */
+#define LONG_WAIT_S 2
+#define LONG_WAIT_STEPS 3
+
+/* --- recent rates --- */
+
+static void count_forms(const struct sluice_live *live, uint64_t forms[SLUICE_NUM_FORMS])
+{
+    memset(forms, 0, SLUICE_NUM_FORMS * sizeof(*forms));
+    for (int split = 0; split <= SLUICE_MAX_OPS; split++) {
+        for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+            forms[f] += sluice_live_get(&live->choices[split][f]);
+    }
+}
+
+void sluice_live_meter_start(struct sluice_live_meter *meter, const struct sluice_live *live,
+                             uint64_t now_ns)
+{
+    *meter = (struct sluice_live_meter){
+        .start_ns = now_ns,
+        .seen_ns = now_ns,
+        .stepped_ns = now_ns,
+        .first_samples = sluice_live_get(&live->samples),
+        .last_samples = sluice_live_get(&live->samples),
+        .last_bytes = sluice_live_get(&live->wire_bytes),
+    };
+    count_forms(live, meter->first_forms);
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        meter->last_stall_ns[r] = sluice_live_get(&live->stall_ns[r]);
+}
+
+void sluice_live_meter_go_on(struct sluice_live_meter *meter, const struct sluice_live *live)
+{
+    meter->first_samples = sluice_live_get(&live->samples);
+    count_forms(live, meter->first_forms);
+}
+
+static void decay(double *sum, double *time_s, double seconds, double memory_s, double amount)
+{
+    const double kept = exp(-seconds / memory_s);
+    *sum = *sum * kept + amount;
+    *time_s = *time_s * kept + seconds;
+}
+
+void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_live *live,
+                           uint64_t now_ns)
+{
+    if (now_ns <= meter->seen_ns)
+        return;
+    const double seconds = (double)(now_ns - meter->seen_ns) * 1e-9;
+    meter->seen_ns = now_ns;
+    const uint64_t samples = sluice_live_get(&live->samples);
+    if (samples > meter->last_samples) {
+        const double step_s = (double)(now_ns - meter->stepped_ns) * 1e-9;
+        meter->last_step = samples - meter->last_samples;
+        decay(&meter->samples, &meter->samples_s, step_s, MEMORY_S, (double)meter->last_step);
+        decay(&meter->many_samples, &meter->many_samples_s, step_s, LONG_MEMORY_S,
+              (double)meter->last_step);
+        meter->last_samples = samples;
+        meter->stepped_ns = now_ns;
+    }
+    const uint64_t bytes = sluice_live_get(&live->wire_bytes);
+    decay(&meter->bytes, &meter->bytes_s, seconds, MEMORY_S, (double)(bytes - meter->last_bytes));
+    meter->last_bytes = bytes;
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        const uint64_t stall_ns = sluice_live_get(&live->stall_ns[r]);
+        double unused = 0;
+        decay(&meter->stall_s[r], &unused, seconds, MEMORY_S,
+              (double)(stall_ns - meter->last_stall_ns[r]) * 1e-9);
+        meter->last_stall_ns[r] = stall_ns;
+    }
+}
+
+/* Of the batches that came; if the next one is late, as if it came now. */
+static double rate_of(const struct sluice_live_meter *meter, double sum, double time_s,
+                      double memory_s, uint64_t now_ns)
+{
+    if (!(time_s > 0))
+        return NAN;
+    const double usual = sum / time_s;
+    const double since_s =
+        now_ns > meter->stepped_ns ? (double)(now_ns - meter->stepped_ns) * 1e-9 : 0;
+    decay(&sum, &time_s, since_s, memory_s, (double)meter->last_step);
+    return fmin(usual, sum / time_s);
+}
+
+/* --- what there is to say --- */
+
+static double since_s(const _Atomic uint64_t *since, uint64_t now_ns)
+{
+    const uint64_t since_ns = sluice_live_get(since);
+    return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) * 1e-9 : 0;
+}
+
+static const char *limit_of(const struct sluice_live_meter *meter)
+{
+    int largest = 0;
+    for (int r = 1; r < SLUICE_NUM_RESOURCES; r++)
+        largest = meter->stall_s[r] > meter->stall_s[largest] ? r : largest;
+    return meter->stall_s[largest] > 0 ? sluice_stall_words((enum sluice_resource)largest) : "";
+}
+
+struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *meter,
+                                            const struct sluice_live *live, uint64_t first,
+                                            uint64_t total, uint64_t more, bool has_network,
+                                            uint64_t now_ns)
+{
+    const uint64_t came =
+        meter->last_samples > meter->first_samples ? meter->last_samples - meter->first_samples : 0;
+    const double per_s = rate_of(meter, meter->samples, meter->samples_s, MEMORY_S, now_ns);
+    const double long_per_s =
+        rate_of(meter, meter->many_samples, meter->many_samples_s, LONG_MEMORY_S, now_ns);
+    struct sluice_live_view view = {
+        .done = first + came < total ? first + came : total,
+        .total = total,
+        .samples_per_s = per_s,
+        .left_s = NAN,
+        .loss = atomic_load_explicit(&live->loss, memory_order_relaxed),
+        .wire_bytes_per_s = has_network && meter->bytes_s > 0 ? meter->bytes / meter->bytes_s : NAN,
+        .limit = limit_of(meter),
+        .lost_s = since_s(&live->lost_since_ns, now_ns),
+    };
+    if (long_per_s > 0)
+        view.left_s = (double)(total - view.done + more) / long_per_s;
+    const double waits_s = since_s(&live->waits_since_ns, now_ns);
+    const double usual_s = /* between two batches that came */
+        meter->samples > 0 ? (double)meter->last_step * meter->samples_s / meter->samples : 0;
+    if (waits_s > LONG_WAIT_S && waits_s > LONG_WAIT_STEPS * usual_s)
+        view.waits_s = waits_s;
+    uint64_t forms[SLUICE_NUM_FORMS];
+    count_forms(live, forms);
+    for (int f = 0; f < SLUICE_NUM_FORMS; f++)
+        forms[f] -= meter->first_forms[f];
+    sluice_choice_words(forms, SLUICE_CHOICES_SHORT, view.choices, sizeof(view.choices));
+    return view;
+}
+
+/* --- text --- */
+
+enum part { WHAT, BAR, DONE, RATE, LEFT, LOSS, WIRE, LIMIT, CHOICES, NUM_PARTS };
+
+static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
+    SLUICE_PRINTF(3, 4);
+
+static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(part->form[form], sizeof(part->form[form]), fmt, args);
+    va_end(args);
+}
+
+/* "━━━╸────" or "[===>    ]" */
+static void put_bar(struct sluice_fit_part *part, double share, unsigned width, bool has_utf8)
+{
+    char *out = part->form[0];
+    if (has_utf8) {
+        const unsigned halves = (unsigned)(share * 2 * width);
+        for (unsigned i = 0; i < width; i++)
+            out = stpcpy(out, 2 * i + 1 < halves ? "━" : 2 * i + 1 == halves ? "╸" : "─");
+        part->extra_bytes = 2 * width;
+        return;
+    }
+    const unsigned inner = width - 2, full = (unsigned)(share * inner);
+    *out++ = '[';
+    for (unsigned i = 0; i < inner; i++)
+        *out++ = i < full ? '=' : i == full ? '>' : ' ';
+    *out++ = ']';
+    *out = '\0';
+}
+
+/* Constant while the terminal's width is, so that nothing jumps. */
+static unsigned bar_width(unsigned columns)
+{
+    if (columns < 76)
+        return 6;
+    const unsigned width = 8 + (columns - 76) / 4;
+    return width < 24 ? width : 24;
+}
+
+static void put_limit(const struct sluice_live_view *view, struct sluice_fit_part *part)
+{
+    char time[SLUICE_SHOW_BYTES];
+    if (view->lost_s > 0) {
+        put(part, 0, "server lost %.0f s", view->lost_s);
+        part->importance = 100; /* whatever else there is to say */
+    } else if (view->waits_s > 0) {
+        put(part, 0, "waiting %s", sluice_show_clock(view->waits_s, time));
+        part->importance = 96;
+    } else if (view->limit[0]) {
+        put(part, 0, "limited by %s", view->limit);
+        put(part, 1, "limit %s", view->limit);
+        put(part, 2, "%s", view->limit);
+    }
+}
+
+/* The first `num` pairs of words of the choices; false: there are no more than that. */
+static bool put_most_frequent(const char *choices, unsigned num, struct sluice_fit_part *part,
+                              unsigned form)
+{
+    const char *end = choices;
+    for (unsigned spaces = 0; *end && spaces < 2 * num; end++)
+        spaces += *end == ' ';
+    if (*end)
+        put(part, form, "%.*s", (int)(end - choices) - 1, choices);
+    return *end;
+}
+
+/* `plain`: for a log. */
+static void fill_parts(const struct sluice_live_view *view, struct sluice_fit_part parts[NUM_PARTS],
+                       bool is_plain)
+{
+    static const unsigned importance[NUM_PARTS] = {
+        [WHAT] = 98, [BAR] = 45,  [DONE] = 95,  [RATE] = 90,    [LEFT] = 80,
+        [LOSS] = 50, [WIRE] = 40, [LIMIT] = 60, [CHOICES] = 20,
+    };
+    char text[SLUICE_SHOW_BYTES];
+    for (int i = 0; i < NUM_PARTS; i++) {
+        parts[i].importance = importance[i];
+        parts[i].before = is_plain ? ", " : i == BAR || i == DONE ? " " : "  ";
+    }
+    put(&parts[WHAT], 0, "%s", view->what);
+    put(&parts[WHAT], 1, "%s", view->what_brief);
+    const double share = view->total ? (double)view->done / (double)view->total : 0;
+    if (is_plain)
+        put(&parts[DONE], 0, "%llu of %llu samples", (unsigned long long)view->done,
+            (unsigned long long)view->total);
+    else
+        put(&parts[DONE], 0, "%4s", sluice_show_share(share, text));
+    if (view->samples_per_s >= 0) {
+        sluice_show_number(view->samples_per_s, text);
+        put(&parts[RATE], 0, "%s samples/s", text);
+        put(&parts[RATE], 1, "%s/s", text);
+    }
+    if (view->left_s >= 0)
+        put(&parts[LEFT], 0, "%s left", sluice_show_clock(view->left_s, text));
+    if (isfinite(view->loss)) {
+        put(&parts[LOSS], 0, "loss %.4f", view->loss);
+        put(&parts[LOSS], 1, "loss %.2f", view->loss);
+    }
+    if (isfinite(view->wire_bytes_per_s))
+        put(&parts[WIRE], 0, "%s", sluice_show_rate(view->wire_bytes_per_s, text));
+    put_limit(view, &parts[LIMIT]);
+    put(&parts[CHOICES], 0, "%s", view->choices);
+    unsigned form = 1;
+    for (unsigned num = 2; num > 0; num--)
+        form += put_most_frequent(view->choices, num, &parts[CHOICES], form);
+}
+
+unsigned sluice_live_line(const struct sluice_live_view *view, unsigned columns, bool has_utf8,
+                          char *out, size_t size)
+{
+    struct sluice_fit_part parts[NUM_PARTS] = {0};
+    fill_parts(view, parts, false);
+    const double share = view->total ? (double)view->done / (double)view->total : 0;
+    put_bar(&parts[BAR], share, bar_width(columns), has_utf8);
+    return sluice_fit_line(parts, NUM_PARTS, columns, out, size);
+}
+
+void sluice_live_text(const struct sluice_live_view *view, char *out, size_t size)
+{
+    struct sluice_fit_part parts[NUM_PARTS] = {0};
+    fill_parts(view, parts, true);
+    parts[DONE].before = ": ";
+    (void)sluice_fit_line(parts, NUM_PARTS, UINT32_MAX, out, size);
+}
