@@ -229,15 +229,6 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
                (unsigned long long)((memory.live - memory.budget) >> 20),
                (unsigned long long)(memory.cached >> 20), (unsigned long long)(memory.grpc >> 20));
 
-    const struct sluice_relist_options relist = {
-        .source = source,
-        .lists = s->context.lists,
-        .memory = s->context.memory,
-    };
-    status = sluice_relist_open(&relist, &s->relist, err);
-    if (status != SLUICE_OK)
-        goto fail;
-
     const struct sluice_rpc_server_options rpc = {
         .listen = options->listen,
         .num_threads = (unsigned)options->grpc_workers,
@@ -256,6 +247,14 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status != SLUICE_OK)
         goto fail;
     atomic_store(&s->context.rpc, s->rpc);
+    const struct sluice_relist_options relist = {
+        .source = source,
+        .lists = s->context.lists,
+        .memory = s->context.memory,
+    };
+    status = sluice_relist_open(&relist, &s->relist, err);
+    if (status != SLUICE_OK)
+        goto fail;
     *server = s;
     return SLUICE_OK;
 
