@@ -295,6 +295,7 @@ class ModesTest(unittest.TestCase):
         process.stderr.close()
         self.assertEqual(process.wait(), 128 + signal.SIGTERM, "".join(err)[-3000:])
         self.assertLess(len(before), 2, "it was over before the signal")
+        self.assertIn(f": --resume {stopped} goes on there", "".join(err))
         rest, _ = self.train("local", flags + ["--resume", stopped, "--checkpoint", stopped])
         self.assertEqual(len(before) + len(rest), 2)
         self.assertEqual(rest[0]["first_sample"] + rest[0]["samples"], 3 * NUM_TRAIN)
