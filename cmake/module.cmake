@@ -12,13 +12,16 @@ function(sluice_module name)
   target_link_libraries(sluice_${name} PUBLIC sluice::options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
 endfunction()
 
-# sluice_program(<name> SOURCES main.c ... LINK libs...)
-# A program in <build>/bin.
+# sluice_program(<name> SOURCES main.c ... LINK libs... [DESTINATION folder])
+# A program in <build>/bin, installed to bin or that folder.
 function(sluice_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "DESTINATION" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_DESTINATION)
+    set(ARG_DESTINATION bin)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice::options ${ARG_LINK})
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
+  install(TARGETS ${name} RUNTIME DESTINATION ${ARG_DESTINATION})
 endfunction()
 
 # sluice_test(<name> SOURCES test_x.c ... LINK libs... [LABELS ...])

@@ -135,6 +135,7 @@ struct index_options {
     const char *out_path;
     uint64_t num_threads, jpeg_step;
     bool has_jpeg_index;
+    bool is_strict;
 };
 
 static sluice_status make_index(struct index *index, const struct index_options *options,
@@ -144,6 +145,9 @@ static sluice_status make_index(struct index *index, const struct index_options 
     sluice_status status = sluice_buf_pool_create((size_t)64 << 20, &index->pool, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_scan(index->root, &index->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(index->manifest, index->root, options->is_strict,
+                                                   err);
     if (status == SLUICE_OK && options->has_jpeg_index) {
         status = index_path(options->out_path, jpegs_path, err);
         if (status == SLUICE_OK)
@@ -207,6 +211,12 @@ static const struct sluice_option index_table[] = {
      .max = 8192,
      .help = "Blocks (MCUs) of a row from one entry point of the index to the next; 0: 8, or more "
              "in wide images."},
+    {.name = "strict",
+     .group = WHAT,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &index_given.is_strict,
+     .help = "End with an error if files may be images and are not read, as .webp, "
+             "instead of a warning that counts them."},
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.num_threads),
 };
 

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define WHAT_TO_DO "run 'offload_dataset index', then restart"
+#define WHAT_TO_DO "run 'offload_dataset index', then SIGHUP or restart"
 
 struct sluice_freshness {
     const struct sluice_manifest *manifest;

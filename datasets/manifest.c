@@ -46,6 +46,7 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest)
     }
     free(manifest->entries);
     free(manifest->classes);
+    free(manifest->passed_over);
     free(manifest);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "datasets/passed_over.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,11 +12,17 @@
 /* What a dataset holds: every image under a root, in one order that all nodes
  * agree on.
  *
- * Layouts: ROOT/class/.../file, ROOT/file (class ""), or ROOT/{train,val}/class/.../file
- * where nothing stands beside train/ and val/.  A sample is a regular file whose name ends in .jpg,
- * .jpeg or .png in any case; names that begin with a dot are passed over, as is lost+found at the
- * top.  Samples are ordered by path, bytewise; a sample's id is its place in that order.  Classes
- * are the sorted names over the whole dataset, train and val alike.
+ * Classes are as torchvision's ImageFolder has them: the folders in the root, also those that are
+ * links, sorted by name; an image beside them is no sample; one without samples keeps its label, as
+ * with allow_empty=True.  The same holds for ROOT/{train,val}/class, with the classes of both
+ * together, where no other folder in the root holds an image.  A root in which no folder holds an
+ * image has one class, "".
+ *
+ * A sample is a regular file whose name ends in .jpg, .jpeg or .png in any case.  Links are
+ * followed as long as they stay beneath the root, are relative, and do not lead to a folder that
+ * they lie in. Names that begin with a dot are passed over, except for class folders that hold
+ * images, as is lost+found at the top.  Samples are ordered by path, bytewise; a sample's id is its
+ * place in that order.
  *
  * Threads: immutable once made. */
 
@@ -38,7 +45,9 @@ struct sluice_manifest {
     size_t num_entries;
     const char **classes;
     size_t num_classes;
-    void *storage; /* private: the memory behind the strings */
+    struct sluice_passed_over
+        *passed_over; /* by the walk; NULL: this comes from a file or a wire */
+    void *storage;    /* private: the memory behind the strings */
 };
 
 /* Walks the root without following links out of it.  What is no sample by its name or kind is
@@ -69,6 +78,15 @@ SLUICE_MUST_USE sluice_status sluice_manifest_write(const struct sluice_manifest
 SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
                                                    struct sluice_manifest **manifest,
                                                    struct sluice_err *err);
+
+/* Says in one line of the log which files in `root` are no samples because of their suffix: a
+ * warning if some may be images, info if all are side files, nothing if there are none.  With
+ * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
+ * first.  A manifest that comes from a file knows none of this: no line; is_strict has the folder
+ * walked for it, with what that returns. */
+SLUICE_MUST_USE sluice_status
+sluice_manifest_check_passed_over(const struct sluice_manifest *manifest, const char *root,
+                                  bool is_strict, struct sluice_err *err);
 
 /* Reads ROOT/sluice-manifest.tsv if it is there and whole, else scans. */
 SLUICE_MUST_USE sluice_status sluice_manifest_open(const char *root,

@@ -1,4 +1,4 @@
-#include "datasets/manifest_builder.h"
+#include "datasets/manifest_layout.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,24 +19,32 @@
 /* Walking a root: which files it has, in which order, of which classes. */
 
 #define MAX_DEPTH 32
+#define CLASS_DEPTHS 2 /* ROOT/class, ROOT/train/class */
+#define NONE SIZE_MAX
+#define MAX_TOLD 10 /* lines of the log about single names */
 
 static bool is_png(const char *name)
 {
-    const char *dot = strrchr(name, '.');
-    return dot && !strcasecmp(dot, ".png");
+    return sluice_has_suffix(name, ".png");
 }
 
 static bool has_image_suffix(const char *name)
 {
-    const char *dot = strrchr(name, '.');
-    return is_png(name) || (dot && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg")));
+    return is_png(name) || sluice_has_suffix(name, ".jpg") || sluice_has_suffix(name, ".jpeg");
 }
 
-/* Stats the target of a symbolic link, if it lies beneath the root; else errno says why not. */
-static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
+/* Files that our own programs write beside the images. */
+static bool is_our_own(const char *path)
+{
+    return sluice_starts_with(path, SLUICE_MANIFEST_FILE) ||
+           sluice_starts_with(path, "sluice-jpeg-index") || sluice_has_suffix(path, ".part");
+}
+
+/* Opens what lies beneath the root, by links too as long as they do; -1: errno says why not. */
+static int open_beneath(int root_fd, const char *path, uint64_t flags)
 {
     struct open_how how = {
-        .flags = O_PATH | O_CLOEXEC,
+        .flags = flags | O_CLOEXEC,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
     };
     long fd;
@@ -45,31 +52,56 @@ static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
     do
         fd = syscall(SYS_openat2, root_fd, path, &how, sizeof(how));
     while (fd < 0 && errno == EAGAIN && ++tries < 8);
+    return (int)fd;
+}
+
+/* Stats the target of a symbolic link, if it lies beneath the root; else errno says why not. */
+static bool stat_link_beneath(int root_fd, const char *path, struct stat *st)
+{
+    const int fd = open_beneath(root_fd, path, O_PATH);
     if (fd < 0)
         return false;
-    const bool is_found = fstat((int)fd, st) == 0;
+    const bool is_found = fstat(fd, st) == 0;
     const int saved = errno;
-    close((int)fd);
+    close(fd);
     errno = saved;
     return is_found;
 }
 
 struct walk {
     struct sluice_manifest_builder *builder;
+    struct sluice_passed_over *passed;
     const char *root;
     int root_fd;
     char path[SLUICE_MAX_PATH_BYTES]; /* of the folder or file at hand, relative to the root */
+    struct {
+        dev_t dev;
+        ino_t ino;
+    } above[MAX_DEPTH + 1]; /* the folders that it lies in, by depth */
+    uint64_t num_told;      /* by pass_over() */
+
+    struct sluice_layout_folder *folders;
+    size_t num_folders, folder_capacity;
+    size_t at_hand[CLASS_DEPTHS]; /* of these the one that it lies in, by depth; -1: none */
+
+    /* The walk only asks whether the folder holds an image, as ImageFolder would see it. */
+    bool is_search, has_found;
 };
 
-static void pass_over(const struct walk *walk, const char *why)
+static void pass_over(struct walk *walk, bool may_be_image, const char *why)
 {
-    sluice_log(SLUICE_LOG_WARN, "%s/%s: %s; passed over", walk->root, walk->path, why);
+    if (may_be_image)
+        sluice_passed_over_add_image(walk->passed, walk->path);
+    if (walk->num_told++ < MAX_TOLD)
+        sluice_log(SLUICE_LOG_WARN, "%s/%s: %s; passed over", walk->root, walk->path, why);
 }
 
 /* What cannot be read may hold samples: a list without them would be a smaller dataset. */
 static sluice_status fail_here(const struct walk *walk, const char *what, int error,
                                struct sluice_err *err)
 {
+    if (walk->is_search)
+        return SLUICE_OK;
     const enum sluice_status status = error == ENOMEM ? SLUICE_E_NO_MEMORY : SLUICE_E_IO;
     return sluice_fail(err, status, "%s%s%s: %s: %s; the list of samples would not be whole",
                        walk->root, walk->path[0] ? "/" : "", walk->path, what, strerror(error));
@@ -92,8 +124,154 @@ static bool is_the_links_own(int error)
     }
 }
 
-static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *name, size_t len,
-                                 unsigned depth, struct sluice_err *err);
+/* --- folders at the place of a class --- */
+
+static void note_image(struct walk *walk)
+{
+    walk->has_found = true;
+    for (size_t i = 0; i < CLASS_DEPTHS; i++) {
+        if (walk->at_hand[i] != NONE)
+            walk->folders[walk->at_hand[i]].holds_image = true;
+    }
+}
+
+/* Whether a folder in a folder of this depth is at the place of a class: in the root, in train/ or
+ * in val/. */
+static bool is_class_place(const struct walk *walk, unsigned depth)
+{
+    if (depth == 0)
+        return true;
+    return depth == 1 &&
+           (sluice_starts_with(walk->path, "train/") || sluice_starts_with(walk->path, "val/"));
+}
+
+static sluice_status add_folder(struct walk *walk, unsigned depth, struct sluice_err *err)
+{
+    if (walk->num_folders == walk->folder_capacity) {
+        const size_t capacity = walk->folder_capacity ? 2 * walk->folder_capacity : 64;
+        void *moved = realloc(walk->folders, capacity * sizeof(*walk->folders));
+        if (!moved)
+            return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu folders", capacity);
+        walk->folders = moved;
+        walk->folder_capacity = capacity;
+    }
+    char *path = strdup(walk->path);
+    if (!path)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a folder's name");
+    walk->folders[walk->num_folders] = (struct sluice_layout_folder){.path = path};
+    walk->at_hand[depth] = walk->num_folders++;
+    return SLUICE_OK;
+}
+
+/* --- the walk --- */
+
+static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned depth,
+                                 struct sluice_err *err);
+
+static int open_folder(const struct walk *walk, int folder_fd, const char *name, bool is_link)
+{
+    return is_link ? open_beneath(walk->root_fd, walk->path, O_RDONLY | O_DIRECTORY)
+                   : openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+/* Whether the folder at hand holds an image, as ImageFolder sees it: hidden names count, and what
+ * cannot be read holds none. */
+static bool search(struct walk *walk, int fd, size_t len, unsigned depth)
+{
+    if (fd < 0)
+        return false;
+    walk->is_search = true;
+    walk->has_found = false;
+    const sluice_status status = walk_folder(walk, fd, len, depth, NULL);
+    walk->is_search = false;
+    return status == SLUICE_OK && walk->has_found;
+}
+
+static bool is_above(const struct walk *walk, unsigned depth, const struct stat *st)
+{
+    for (unsigned i = 0; i <= depth; i++) {
+        if (walk->above[i].dev == st->st_dev && walk->above[i].ino == st->st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* A folder in a folder of this depth, or a link to one; *st is the folder's. */
+static sluice_status walk_subfolder(struct walk *walk, int folder_fd, const char *name, size_t len,
+                                    unsigned depth, bool is_link, const struct stat *st,
+                                    struct sluice_err *err)
+{
+    const bool is_class = !walk->is_search && is_class_place(walk, depth);
+    const bool is_circle = is_link && is_above(walk, depth, st);
+    if (is_class && sluice_layout_is_hidden(name) &&
+        (is_circle || !search(walk, open_folder(walk, folder_fd, name, is_link), len, depth + 1)))
+        return SLUICE_OK;
+    sluice_status status = is_class ? add_folder(walk, depth, err) : SLUICE_OK;
+    if (status == SLUICE_OK && is_circle && !walk->is_search)
+        pass_over(walk, false, "a link to a folder that it lies in");
+    if (status == SLUICE_OK && !is_circle) {
+        const int fd = open_folder(walk, folder_fd, name, is_link);
+        if (fd >= 0)
+            status = walk_folder(walk, fd, len, depth + 1, err);
+        else if (errno != ENOENT) /* deleted since the folder above was read */
+            status = fail_here(walk, "open the folder", errno, err);
+    }
+    if (is_class)
+        walk->at_hand[depth] = NONE;
+    return status;
+}
+
+/* A link that nobody follows.  At the place of a class it is one, if it leads to a folder: what
+ * that holds is not looked at. */
+static sluice_status pass_over_link(struct walk *walk, int folder_fd, const char *name,
+                                    unsigned depth, struct sluice_err *err)
+{
+    struct stat st;
+    const bool is_folder = fstatat(folder_fd, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+    if (!is_folder && sluice_layout_is_image(name))
+        note_image(walk);
+    if (walk->is_search || sluice_layout_is_hidden(name))
+        return SLUICE_OK;
+    pass_over(walk, is_folder || has_image_suffix(name),
+              "a link that leaves the root, is absolute or leads nowhere");
+    if (!is_folder || !is_class_place(walk, depth))
+        return SLUICE_OK;
+    const sluice_status status = add_folder(walk, depth, err);
+    if (status == SLUICE_OK)
+        note_image(walk);
+    walk->at_hand[depth] = NONE;
+    return status;
+}
+
+static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
+                               const struct stat *st, struct sluice_err *err)
+{
+    if (sluice_layout_is_image(name))
+        note_image(walk);
+    if (walk->is_search || sluice_layout_is_hidden(name))
+        return SLUICE_OK;
+    if (!has_image_suffix(name)) {
+        if (S_ISREG(st->st_mode) && !is_our_own(walk->path))
+            sluice_passed_over_add(walk->passed, walk->path);
+        return SLUICE_OK;
+    }
+    if (!S_ISREG(st->st_mode)) {
+        pass_over(walk, true, "not a regular file");
+        return SLUICE_OK;
+    }
+    if (!sluice_is_utf8(walk->path)) {
+        pass_over(walk, true, "the name is not UTF-8");
+        return SLUICE_OK;
+    }
+    /* The name tells a PNG from a JPEG, whose costs differ; it does not tell how a JPEG is coded.
+     */
+    const struct sluice_manifest_entry row = {
+        .bytes = (uint64_t)st->st_size,
+        .mtime_ns = sluice_file_mtime_ns(st),
+        .coding = is_png(name) ? SLUICE_CODING_PNG : SLUICE_CODING_UNKNOWN,
+    };
+    return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
+}
 
 static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *name, size_t len,
                                 unsigned depth, struct sluice_err *err)
@@ -104,70 +282,52 @@ static sluice_status walk_entry(struct walk *walk, int folder_fd, const char *na
             return fail_here(walk, "stat", errno, err);
         return SLUICE_OK;
     }
-    const bool is_image = has_image_suffix(name);
-    if (S_ISDIR(st.st_mode)) {
-        if (is_image) {
-            pass_over(walk, "a folder with the name of an image");
-            return SLUICE_OK;
-        }
-        return walk_folder(walk, folder_fd, name, len, depth + 1, err);
+    const bool is_link = S_ISLNK(st.st_mode);
+    if (is_link && !stat_link_beneath(walk->root_fd, walk->path, &st)) {
+        if (!is_the_links_own(errno))
+            return fail_here(walk, "where the link leads", errno, err);
+        return pass_over_link(walk, folder_fd, name, depth, err);
     }
-    if (S_ISLNK(st.st_mode)) {
-        if (!stat_link_beneath(walk->root_fd, walk->path, &st)) {
-            if (!is_the_links_own(errno))
-                return fail_here(walk, "where the link leads", errno, err);
-            pass_over(walk, "a link that leaves the root or leads nowhere");
-            return SLUICE_OK;
-        }
-        if (S_ISDIR(st.st_mode)) {
-            pass_over(walk, "a link to a folder");
-            return SLUICE_OK;
-        }
-    }
-    if (!is_image)
-        return SLUICE_OK;
-    if (!S_ISREG(st.st_mode)) {
-        pass_over(walk, "not a regular file");
-        return SLUICE_OK;
-    }
-    if (!sluice_is_utf8(walk->path)) {
-        pass_over(walk, "the name is not UTF-8");
-        return SLUICE_OK;
-    }
-    /* The name tells a PNG from a JPEG, whose costs differ; it does not tell how a JPEG is coded.
-     */
-    const struct sluice_manifest_entry row = {
-        .bytes = (uint64_t)st.st_size,
-        .mtime_ns = sluice_file_mtime_ns(&st),
-        .coding = is_png(name) ? SLUICE_CODING_PNG : SLUICE_CODING_UNKNOWN,
-    };
-    return sluice_manifest_add_entry(walk->builder, &row, walk->path, len, err);
+    if (S_ISDIR(st.st_mode))
+        return walk_subfolder(walk, folder_fd, name, len, depth, is_link, &st, err);
+    return walk_file(walk, name, len, &st, err);
 }
 
-/* fsck's folder at the top of a file system, which only root may read. */
-static bool is_lost_and_found(const char *name, unsigned depth)
+/* What nobody looks at.  Hidden folders at the place of a class are looked at. */
+static bool is_ignored(struct walk *walk, const char *name, unsigned depth)
 {
-    return depth == 0 && strcmp(name, "lost+found") == 0;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return true;
+    if (depth == 0 && strcmp(name, "lost+found") == 0) /* fsck's, which only root may read */
+        return true;
+    if (walk->is_search || !sluice_layout_is_hidden(name) || is_class_place(walk, depth))
+        return false;
+    if (sluice_layout_is_image(name))
+        note_image(walk);
+    return true;
 }
 
-static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *name, size_t len,
-                                 unsigned depth, struct sluice_err *err)
+/* The folder `fd`, of this depth, whose path is walk->path[0 .. len).  Takes fd. */
+static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned depth,
+                                 struct sluice_err *err)
 {
-    if (depth > MAX_DEPTH)
-        return sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%s: nested deeper than %d folders",
-                           walk->root, walk->path, MAX_DEPTH);
-    const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
-    if (!folder) {
-        const int error = errno;
-        if (fd >= 0)
-            close(fd);
-        if (error == ENOENT && depth > 0) /* deleted since the folder above was read */
-            return SLUICE_OK;
-        return fail_here(walk, "open the folder", error, err);
-    }
+    struct stat st;
     sluice_status status = SLUICE_OK;
-    while (status == SLUICE_OK) {
+    DIR *folder = NULL;
+    if (depth > MAX_DEPTH)
+        status = walk->is_search ? SLUICE_OK
+                                 : sluice_fail(err, SLUICE_E_UNSUPPORTED,
+                                               "%s/%s: nested deeper than %d folders", walk->root,
+                                               walk->path, MAX_DEPTH);
+    else if (fstat(fd, &st) != 0 || !(folder = fdopendir(fd)))
+        status = fail_here(walk, "open the folder", errno, err);
+    if (!folder) {
+        close(fd);
+        return status;
+    }
+    walk->above[depth].dev = st.st_dev;
+    walk->above[depth].ino = st.st_ino;
+    while (status == SLUICE_OK && !(walk->is_search && walk->has_found)) {
         errno = 0; /* readdir() says by it alone whether NULL is the end */
         const struct dirent *entry = readdir(folder);
         if (!entry) {
@@ -175,11 +335,11 @@ static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *n
                 status = fail_here(walk, "read the folder", errno, err);
             break;
         }
-        if (entry->d_name[0] == '.' || is_lost_and_found(entry->d_name, depth))
-            continue;
         const int added = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s",
                                    len ? "/" : "", entry->d_name);
-        if (added < 0 || (size_t)added >= sizeof(walk->path) - len)
+        if (is_ignored(walk, entry->d_name, depth))
+            ; /* nothing to do */
+        else if (added < 0 || (size_t)added >= sizeof(walk->path) - len)
             status = sluice_fail(err, SLUICE_E_UNSUPPORTED, "%s/%.200s...: a path too long",
                                  walk->root, walk->path);
         else
@@ -191,82 +351,19 @@ static sluice_status walk_folder(struct walk *walk, int parent_fd, const char *n
     return status;
 }
 
-/* --- order, subsets and classes --- */
-
 static int compare_paths(const void *a, const void *b)
 {
     const struct sluice_manifest_entry *x = a, *y = b;
     return strcmp(x->path, y->path);
 }
 
-static int compare_names(const void *a, const void *b)
+static void walk_destroy(struct walk *walk)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The folder that names an entry's class; *len is 0 for a file in no folder. */
-static const char *class_of(const struct sluice_manifest_entry *entry, bool has_subsets,
-                            size_t *len)
-{
-    const char *name = entry->path;
-    if (has_subsets)
-        name = strchr(name, '/') + 1;
-    const char *slash = strchr(name, '/');
-    *len = slash ? (size_t)(slash - name) : 0;
-    return name;
-}
-
-/* Sets subset and label of every entry from its path, and the class list. */
-static sluice_status assign_classes(struct sluice_manifest_builder *builder, struct sluice_err *err)
-{
-    struct sluice_manifest *manifest = builder->manifest;
-
-    /* "train" may be the name of a class; it is a subset only where nothing else stands beside
-     * train/ and val/. */
-    bool has_subsets = true;
-    for (size_t i = 0; i < manifest->num_entries && has_subsets; i++)
-        has_subsets = sluice_starts_with(manifest->entries[i].path, "train/") ||
-                      sluice_starts_with(manifest->entries[i].path, "val/");
-
-    /* In path order one class's files come in a row (twice with subsets), so comparing with the
-     * last name keeps this list short before it is sorted. */
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        size_t len;
-        const char *name = class_of(&manifest->entries[i], has_subsets, &len);
-        const char *last =
-            manifest->num_classes ? manifest->classes[manifest->num_classes - 1] : NULL;
-        if (last && strlen(last) == len && memcmp(last, name, len) == 0)
-            continue;
-        const sluice_status status = sluice_manifest_add_class(builder, name, len, err);
-        if (status != SLUICE_OK)
-            return status;
-    }
-    qsort(manifest->classes, manifest->num_classes, sizeof(*manifest->classes), compare_names);
-    size_t kept = 0;
-    for (size_t i = 0; i < manifest->num_classes; i++) {
-        if (kept == 0 || strcmp(manifest->classes[kept - 1], manifest->classes[i]) != 0)
-            manifest->classes[kept++] = manifest->classes[i];
-    }
-    manifest->num_classes = kept;
-
-    for (size_t i = 0; i < manifest->num_entries; i++) {
-        struct sluice_manifest_entry *entry = &manifest->entries[i];
-        if (has_subsets && sluice_starts_with(entry->path, "val/"))
-            entry->subset = SLUICE_SUBSET_VAL;
-        size_t len;
-        const char *name = class_of(entry, has_subsets, &len);
-        size_t low = 0, high = manifest->num_classes;
-        while (high - low > 1) {
-            const size_t middle = (low + high) / 2;
-            const int order = strncmp(manifest->classes[middle], name, len);
-            if (order < 0 || (order == 0 && manifest->classes[middle][len] == '\0'))
-                low = middle;
-            else
-                high = middle;
-        }
-        entry->label = (uint32_t)low;
-    }
-    return SLUICE_OK;
+    for (size_t i = 0; walk && i < walk->num_folders; i++)
+        free(walk->folders[i].path);
+    if (walk)
+        free(walk->folders);
+    free(walk);
 }
 
 sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **manifest,
@@ -277,31 +374,84 @@ sluice_status sluice_manifest_scan(const char *root, struct sluice_manifest **ma
     if (status != SLUICE_OK)
         return status;
 
-    struct walk walk = {.builder = &builder, .root = root};
-    walk.root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (walk.root_fd < 0) {
+    struct sluice_manifest *made = builder.manifest;
+    struct walk *walk = calloc(1, sizeof(*walk));
+    made->passed_over = calloc(1, sizeof(*made->passed_over));
+    if (!walk || !made->passed_over) {
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
+        goto fail;
+    }
+    walk->builder = &builder;
+    walk->passed = made->passed_over;
+    walk->root = root;
+    for (size_t i = 0; i < CLASS_DEPTHS; i++)
+        walk->at_hand[i] = NONE;
+    walk->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = walk->root_fd < 0 ? -1 : fcntl(walk->root_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
         status = sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "%s: %s",
                              root, strerror(errno));
-        goto fail;
-    }
-    status = walk_folder(&walk, walk.root_fd, ".", 0, 0, err);
-    close(walk.root_fd);
+    else
+        status = walk_folder(walk, fd, 0, 0, err);
+    if (walk->root_fd >= 0)
+        close(walk->root_fd);
     if (status != SLUICE_OK)
         goto fail;
-    if (builder.manifest->num_entries == 0) {
-        status = sluice_fail(err, SLUICE_E_NOT_FOUND,
-                             "%s: no .jpg, .jpeg or .png file in it or below", root);
-        goto fail;
+    if (walk->num_told > MAX_TOLD)
+        sluice_log(SLUICE_LOG_WARN, "%s: passed over: %llu more such links and files", root,
+                   (unsigned long long)(walk->num_told - MAX_TOLD));
+    if (made->num_entries > 0) {
+        qsort(made->entries, made->num_entries, sizeof(*made->entries), compare_paths);
+        status = sluice_layout_assign(&builder, root, walk->folders, walk->num_folders,
+                                      made->passed_over, err);
     }
-    qsort(builder.manifest->entries, builder.manifest->num_entries,
-          sizeof(*builder.manifest->entries), compare_paths);
-    status = assign_classes(&builder, err);
+    if (status == SLUICE_OK && made->num_entries == 0) {
+        char text[256];
+        const size_t len = sluice_passed_over_text(made->passed_over, text, sizeof(text));
+        status =
+            sluice_fail(err, SLUICE_E_NOT_FOUND, "%s: no .jpg, .jpeg or .png file %s%s%s", root,
+                        made->passed_over->num_images ? "where one is read" : "in it or below",
+                        len ? "; passed over: " : "", text);
+    }
     if (status != SLUICE_OK)
         goto fail;
-    *manifest = builder.manifest;
+    walk_destroy(walk);
+    *manifest = made;
     return SLUICE_OK;
 
 fail:
-    sluice_manifest_destroy(builder.manifest);
+    walk_destroy(walk);
+    sluice_manifest_destroy(made);
+    return status;
+}
+
+sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *manifest,
+                                                const char *root, bool is_strict,
+                                                struct sluice_err *err)
+{
+    struct sluice_manifest *walked = NULL;
+    if (!manifest->passed_over) {
+        if (!is_strict)
+            return SLUICE_OK;
+        const sluice_status status = sluice_manifest_scan(root, &walked, err);
+        if (status != SLUICE_OK)
+            return status;
+        manifest = walked;
+    }
+    const struct sluice_passed_over *passed = manifest->passed_over;
+    char text[400];
+    if (sluice_passed_over_text(passed, text, sizeof(text)))
+        sluice_log(passed->num_images ? SLUICE_LOG_WARN : SLUICE_LOG_INFO,
+                   "%s: passed over: %s; only .jpg, .jpeg and .png are read", root, text);
+    sluice_status status = SLUICE_OK;
+    if (is_strict && passed->num_images)
+        status = sluice_fail(
+            err, SLUICE_E_UNSUPPORTED,
+            "--strict: %llu %s of %s may be images and are not read: %.100s%s%.100s%s%.100s%s",
+            (unsigned long long)passed->num_images, passed->num_images == 1 ? "file" : "files",
+            root, passed->images[0], passed->images[1][0] ? ", " : "", passed->images[1],
+            passed->images[2][0] ? ", " : "", passed->images[2],
+            passed->num_images > SLUICE_PASSED_NAMES ? ", ..." : "");
+    sluice_manifest_destroy(walked);
     return status;
 }

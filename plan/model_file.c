@@ -72,6 +72,8 @@ sluice_status sluice_model_file_write(const char *folder, const struct sluice_pi
         transport->compute_s_per_byte, "compute_job", transport->compute_s_per_job,
         "receive_sample", transport->receive_s_per_sample, "receive_byte",
         transport->receive_s_per_byte, "weights", model_to_json(&file->model));
+    if (file->dataset_id[0])
+        json_object_set_new(json, "dataset", json_string(file->dataset_id));
     char *text = json ? json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (sluice_noted_is_short()) {
@@ -214,6 +216,14 @@ static sluice_status read_origin(const json_t *json, const char *path,
         strcpy(read.pipeline, text);
         read.fingerprint = value;
         read.output_size = (uint32_t)fmin(number_of(&reader, json, "output_size"), UINT32_MAX);
+    }
+    const json_t *dataset = json_object_get(json, "dataset");
+    if (dataset) {
+        const char *text = json_string_value(dataset);
+        if (!text || strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
+            return sluice_fail(err, SLUICE_E_CORRUPT,
+                               "%s: \"dataset\" is not 32 hexadecimal digits", path);
+        memcpy(read.dataset_id, text, sizeof(read.dataset_id));
     }
     if (reader.status == SLUICE_OK)
         *origin = read;

@@ -10,15 +10,16 @@
  *
  *     {"sluice_cost_model": 1, "samples": 200, "link_bytes_per_s": 1.2e9, "storage_cores": 4,
  *      "compute_cores": 8, "pipeline": "decode,..", "fingerprint": "0123456789abcdef",
- *      "output_size": 224, "jpeg_index": false, "disk": {"sample": .., "file_byte": ..},
- *      "transport": {"storage_sample": .., "storage_job": .., "storage_byte": ..,
- *                    "compute_sample": .., "compute_job": .., "compute_byte": ..,
+ *      "output_size": 224, "dataset": "00112233445566778899aabbccddeeff", "jpeg_index": false,
+ * "disk": {"sample": .., "file_byte": ..}, "transport": {"storage_sample": .., "storage_job": ..,
+ * "storage_byte": .., "compute_sample": .., "compute_job": .., "compute_byte": ..,
  *                    "receive_sample": .., "receive_byte": ..},
  *      "weights": {"window": {"raw@0": {"storage_cpu": {"sample": ..}, "compute_cpu": {..}}, ..}}}
  *
  * A weight that is not there is 0; without "transport" it is the usual one, without "jpeg_index"
  * there is none.  "pipeline" is the canonical text of the ops that were profiled; files of before
- * lack it (cost_folder.h).
+ * lack it (cost_folder.h).  "dataset" is the id of the dataset (datasets/manifest.h); files of
+ * before lack that, too.
  *
  * Threads: pure but for the file. */
 
@@ -30,6 +31,7 @@ struct sluice_model_file {
     uint64_t num_samples;    /* that it was fitted to */
     double link_bytes_per_s; /* 0: not measured, like the next two */
     double storage_cores, compute_cores;
+    char dataset_id[33]; /* of what was profiled; "": not known.  Only written, see the origin */
 };
 
 /* Whole or not at all; the folder must exist. */
@@ -47,11 +49,13 @@ SLUICE_MUST_USE sluice_status sluice_model_file_read(const char *folder,
                                                      struct sluice_model_file *file,
                                                      struct sluice_err *err);
 
-/* Of which pipeline a file says it is.  An empty text: it does not say; the rest is 0 then. */
+/* Of which pipeline and dataset a file says it is.  An empty text: it does not say; without a
+ * pipeline the next two are 0. */
 struct sluice_model_origin {
     char pipeline[1024];
     uint64_t fingerprint;
     uint32_t output_size;
+    char dataset_id[33];
 };
 /* The same errors. */
 SLUICE_MUST_USE sluice_status sluice_model_file_read_origin(const char *folder,

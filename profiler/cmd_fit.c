@@ -1,6 +1,7 @@
 #include "profiler/commands.h"
 
 #include "base/cli.h"
+#include "base/show.h"
 #include "plan/choice_fit.h"
 
 #include <jansson.h>
@@ -102,13 +103,38 @@ static sluice_status try_op(const struct sluice_cost_table *table,
     return SLUICE_OK;
 }
 
+/* "12.3%"; ">100%" of what is further off, and "-" of what is no number. */
+static const char *show_error(double error, char out[16])
+{
+    if (isnan(error))
+        snprintf(out, 16, "-");
+    else if (error > 1)
+        snprintf(out, 16, ">100%%");
+    else
+        snprintf(out, 16, "%.1f%%", 100 * error);
+    return out;
+}
+
+/* The same of a difference, with its sign. */
+static const char *show_difference(double difference, char out[16])
+{
+    if (isnan(difference))
+        snprintf(out, 16, "-");
+    else if (fabs(difference) > 1)
+        snprintf(out, 16, "%s100%%", difference > 0 ? ">+" : "<-");
+    else
+        snprintf(out, 16, "%+.1f%%", 100 * difference);
+    return out;
+}
+
 static void print_op(const char *name, bool is_json, const struct halves *halves,
                      const struct quality *quality)
 {
     if (!is_json) {
-        printf("%-12s %-12s %8zu %12.3f us %7.1f%% %7.1f%% %+7.1f%%\n", name, "",
-               quality->num_held_out, 1e6 * quality->mean, 100 * quality->median,
-               100 * quality->p90, 100 * quality->sum);
+        char mean[SLUICE_SHOW_BYTES], median[16], p90[16], sum[16];
+        printf("%-12s %-12s %8zu %9s %7s %7s %7s\n", name, "", quality->num_held_out,
+               sluice_show_seconds(quality->mean, mean), show_error(quality->median, median),
+               show_error(quality->p90, p90), show_difference(quality->sum, sum));
         return;
     }
     json_t *json =
@@ -148,11 +174,13 @@ static void print_form(const char *choice, enum sluice_resource side, bool is_js
 {
     const char *name = sluice_modelled_name(side);
     if (!is_json) {
-        const bool is_bytes = side == SLUICE_NETWORK;
-        printf("%-12s %-12s %8zu %12.3f %2s %7.1f%% %7.1f%% %+7.1f%% %10.1f%% %7.1f%% %+7.1f%%\n",
-               choice, name, fitted->num_rows, is_bytes ? fitted->mean / 1e3 : 1e6 * fitted->mean,
-               is_bytes ? "kB" : "us", 100 * fitted->median, 100 * fitted->p90, 100 * fitted->sum,
-               100 * preset->median, 100 * preset->p90, 100 * preset->sum);
+        char mean[SLUICE_SHOW_BYTES], text[6][16];
+        printf("%-12s %-12s %8zu %9s %7s %7s %7s %10s %7s %7s\n", choice, name, fitted->num_rows,
+               side == SLUICE_NETWORK ? sluice_show_bytes(fitted->mean, mean)
+                                      : sluice_show_seconds(fitted->mean, mean),
+               show_error(fitted->median, text[0]), show_error(fitted->p90, text[1]),
+               show_difference(fitted->sum, text[2]), show_error(preset->median, text[3]),
+               show_error(preset->p90, text[4]), show_difference(preset->sum, text[5]));
         return;
     }
     json_t *json = json_pack(
@@ -174,7 +202,7 @@ static sluice_status try_forms(const struct sluice_choices *choices,
     struct sluice_choice_model fitted;
     sluice_status status = sluice_choice_model_fit(forms, is_used, &preset, &fitted, err);
     if (status == SLUICE_OK && !is_json)
-        printf("\n%-12s %-12s %8s %15s %8s %8s %8s %11s %8s %8s\n", "choice", "side", "held out",
+        printf("\n%-12s %-12s %8s %9s %7s %7s %7s %10s %7s %7s\n", "choice", "side", "held out",
                "mean", "median", "p90", "sum", "by default", "p90", "sum");
     for (unsigned c = 0; c < choices->num; c++) {
         SLUICE_EACH_RESOURCE (side, SLUICE_MODELLED) {
@@ -242,7 +270,8 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &fit.source.pipeline,
      .arg = "SPEC",
-     .help = "Preprocessing steps that were profiled.",
+     .check = sluice_pipeline_check,
+     .help = "Preprocessing steps that were profiled; offload_profile run --help lists the ops.",
      .default_text = "as the folder says"},
     {.name = "seed",
      .group = DATA,
@@ -275,7 +304,7 @@ int sluice_profile_cmd_fit(int argc, char **argv)
     if (status == SLUICE_OK)
         status = sluice_profile_load_forms(&fit.source, &profile, &forms, &err);
     if (status == SLUICE_OK && !parsed.is_json)
-        printf("%-12s %-12s %8s %15s %8s %8s %8s\n", "op", "", "held out", "mean", "median", "p90",
+        printf("%-12s %-12s %8s %9s %7s %7s %7s\n", "op", "", "held out", "mean", "median", "p90",
                "sum");
     if (status == SLUICE_OK)
         status = fit_ops(&fit.source, &profile, &forms, fit.num_known, parsed.is_json, &err);

@@ -1,6 +1,10 @@
 #include "profiler/commands.h"
 
 #include "base/cli.h"
+#include "base/parse.h"
+#include "base/show.h"
+#include "base/suggest.h"
+#include "plan/mode.h"
 
 #include <jansson.h>
 
@@ -9,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const sluice_profile_planners[] = {"lp", "greedy", "nooff", "alloff", "piloff", NULL};
+const char *const sluice_profile_planners[] = {
+    "remote_auto", "remote_sophon", "remote_nooff", "remote_alloff", "remote_piloff", NULL,
+};
 
 sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_form_menu *menu,
                                        const struct sluice_rates *rates, uint8_t **choice,
@@ -17,22 +23,25 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
 {
     const struct sluice_cost_table *table = menu->table;
     const struct sluice_choices *choices = &menu->choices;
+    enum sluice_mode mode;
+    if (!sluice_mode_parse(planner, &mode) || mode == SLUICE_MODE_LOCAL)
+        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is no planner", planner);
     uint8_t *plan = malloc(table->num_rows ? table->num_rows : 1);
     if (!plan)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
                            table->num_rows);
     sluice_status status = SLUICE_OK;
     double bound_s;
-    if (strcmp(planner, "lp") == 0) {
+    if (mode == SLUICE_MODE_AUTO) {
         status = sluice_form_menu_plan(menu, rates, plan, &bound_s, err);
-    } else if (strcmp(planner, "greedy") == 0) {
+    } else if (mode == SLUICE_MODE_SOPHON) {
         status = sluice_plan_sophon(table, rates, plan, err);
         for (size_t i = 0; status == SLUICE_OK && i < table->num_rows; i++)
             plan[i] = (uint8_t)sluice_choices_find_split(choices, plan[i]);
     } else {
-        const unsigned split = strcmp(planner, "alloff") == 0   ? choices->num_ops
-                               : strcmp(planner, "piloff") == 0 ? choices->u8_split
-                                                                : 0;
+        const unsigned split = mode == SLUICE_MODE_ALLOFF   ? choices->num_ops
+                               : mode == SLUICE_MODE_PILOFF ? choices->u8_split
+                                                            : 0;
         memset(plan, (int)sluice_choices_find_split(choices, split), table->num_rows);
     }
     if (status != SLUICE_OK) {
@@ -43,6 +52,17 @@ sluice_status sluice_profile_make_plan(const char *planner, const struct sluice_
     return SLUICE_OK;
 }
 
+/* What the JSON calls the planner of a mode where no name was typed. */
+static const char *json_name(enum sluice_mode mode)
+{
+    static const char *const names[SLUICE_NUM_MODES] = {
+        [SLUICE_MODE_LOCAL] = "local",   [SLUICE_MODE_NOOFF] = "nooff",
+        [SLUICE_MODE_ALLOFF] = "alloff", [SLUICE_MODE_PILOFF] = "piloff",
+        [SLUICE_MODE_SOPHON] = "greedy", [SLUICE_MODE_AUTO] = "lp",
+    };
+    return names[mode];
+}
+
 /* --- what is asked --- */
 
 struct request {
@@ -51,12 +71,14 @@ struct request {
     uint64_t batch_size;
     struct sluice_option_strings forms;
     const char *planner;
+    bool is_planner_given;
     bool is_json;
 };
 
 /* What every plan is compared on. */
 struct result {
-    const char *planner;
+    enum sluice_mode mode;
+    const char *json_name;
     struct sluice_choice_forecast forecast;
     double fill_s;
 };
@@ -100,9 +122,10 @@ static void print_json(const struct results *results, const struct result *resul
                                 json_integer((json_int_t)forecast->choices[c]));
     }
     json_t *json = json_pack(
-        "{s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:s}", "planner", result->planner,
-        "samples", (json_int_t)num_samples, "primal_s", forecast->primal_s, "fill_s",
-        result->fill_s, "dual_s", results->bound_s, "gap", gap_of(results, result), "wire_bytes",
+        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:s}", "planner",
+        result->json_name, "mode", sluice_mode_name(result->mode), "samples",
+        (json_int_t)num_samples, "primal_s", forecast->primal_s, "fill_s", result->fill_s, "dual_s",
+        results->bound_s, "gap", gap_of(results, result), "wire_bytes",
         (json_int_t)forecast->wire_bytes, "slowest", sluice_resource_name(forecast->slowest),
         "choices", choices, "busy_s", busy_to_json(forecast), "costs", results->costs);
     json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(12));
@@ -110,38 +133,106 @@ static void print_json(const struct results *results, const struct result *resul
     json_decref(json);
 }
 
-static void print_plans(const struct results *results)
+/* "40000 samples, link 500 Mbit/s, 4 storage and 8 compute cores; costs: rows". */
+static void print_question(const struct request *request, const struct results *results,
+                           size_t num_samples)
 {
-    printf("%-8s %12s  %9s  %15s  %-12s choices\n", "planner", "epoch", "gap", "wire", "slowest");
-    for (size_t i = 0; i < results->num_items; i++) {
-        const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
-        printf("%-8s %10.3f s  %8.3f%%  %12.6f GB  %-12s", results->items[i].planner,
-               seconds_of(&results->items[i]), 100 * gap_of(results, &results->items[i]),
-               (double)forecast->wire_bytes / 1e9, sluice_resource_name(forecast->slowest));
+    char link[SLUICE_SHOW_BYTES], storage[32], compute[32], gpu[SLUICE_SHOW_BYTES];
+    sluice_format_double(request->remote_cpus, storage);
+    sluice_format_double(request->local_cpus, compute);
+    printf("%zu samples, link %s, %s storage and %s compute cores", num_samples,
+           sluice_show_rate(request->net_bw > 0 ? request->net_bw : INFINITY, link), storage,
+           compute);
+    if (request->gpu_rate > 0)
+        printf(", GPU %s samples/s", sluice_show_number(request->gpu_rate, gpu));
+    printf("; costs: %s\n\n", results->costs);
+}
+
+/* "jpeg_crop@0 51%, u8_packed@3 48%", the most frequent first. */
+static void print_choices(const struct results *results, const struct result *result,
+                          size_t num_samples)
+{
+    bool is_printed[SLUICE_MAX_CHOICES] = {false};
+    printf("%-14s", sluice_mode_name(result->mode));
+    for (unsigned i = 0; i < results->choices.num; i++) {
+        unsigned most = results->choices.num;
         for (unsigned c = 0; c < results->choices.num; c++) {
-            if (forecast->choices[c])
-                printf(" %s:%llu", sluice_choice_name(results->choices.at[c]),
-                       (unsigned long long)forecast->choices[c]);
+            if (!is_printed[c] && result->forecast.choices[c] > 0 &&
+                (most == results->choices.num ||
+                 result->forecast.choices[c] > result->forecast.choices[most]))
+                most = c;
+        }
+        if (most == results->choices.num)
+            break;
+        is_printed[most] = true;
+        char share[SLUICE_SHOW_BYTES];
+        printf(
+            "%s %s %s", i > 0 ? "," : "", sluice_choice_name(results->choices.at[most]),
+            sluice_show_share((double)result->forecast.choices[most] / (double)num_samples, share));
+    }
+    printf("\n");
+}
+
+static void print_plans(const struct request *request, const struct results *results,
+                        size_t num_samples)
+{
+    char epoch[SLUICE_SHOW_BYTES], sent[SLUICE_SHOW_BYTES], factor[SLUICE_SHOW_BYTES];
+    print_question(request, results, num_samples);
+    printf("%-14s %9s  %9s  %9s  limited by\n", "mode", "epoch", "vs best", "sent");
+    for (size_t i = 0; i < results->num_items; i++) {
+        const struct result *result = &results->items[i];
+        printf("%-14s %9s  %8sx  %9s  %s\n", sluice_mode_name(result->mode),
+               sluice_show_seconds(seconds_of(result), epoch),
+               sluice_show_number(1 + gap_of(results, result), factor),
+               sluice_show_bytes((double)result->forecast.wire_bytes, sent),
+               sluice_resource_name(result->forecast.slowest));
+    }
+    printf("\n%-14s forms at splits, by share of the samples\n", "mode");
+    for (size_t i = 0; i < results->num_items; i++)
+        print_choices(results, &results->items[i], num_samples);
+    printf("\nno plan of these choices takes less than %s\n",
+           sluice_show_seconds(results->bound_s, epoch));
+}
+
+/* Whether some plan keeps the resource busy. */
+static bool is_used(const struct results *results, int resource)
+{
+    for (size_t i = 0; i < results->num_items; i++) {
+        if (results->items[i].forecast.busy_s[resource] > 0)
+            return true;
+    }
+    return false;
+}
+
+static void print_whatif(const struct request *request, const struct results *results,
+                         size_t num_samples)
+{
+    char text[SLUICE_SHOW_BYTES];
+    print_question(request, results, num_samples);
+    printf("%-14s %8s", "mode", "epoch");
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+        if (is_used(results, r))
+            printf("  %8s", sluice_resource_name((enum sluice_resource)r));
+    }
+    printf("\n");
+    for (size_t i = 0; i < results->num_items; i++) {
+        const struct result *result = &results->items[i];
+        printf("%-14s %8s", sluice_mode_name(result->mode),
+               sluice_show_seconds(seconds_of(result), text));
+        bool has_star = false; /* of the column before, which stands where a blank would */
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
+            if (!is_used(results, r))
+                continue;
+            const int name_len = (int)strlen(sluice_resource_name((enum sluice_resource)r));
+            printf("%s %*s", has_star ? "" : " ", name_len > 8 ? name_len : 8,
+                   sluice_show_seconds(result->forecast.busy_s[r], text));
+            has_star = result->forecast.slowest == (enum sluice_resource)r;
+            if (has_star)
+                putchar('*');
         }
         printf("\n");
     }
-    printf("no plan of these choices takes less than %.3f s; costs: %s\n", results->bound_s,
-           results->costs);
-}
-
-static void print_whatif(const struct results *results)
-{
-    printf("%-8s %10s", "planner", "epoch");
-    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        printf(" %12s", sluice_resource_name((enum sluice_resource)r));
-    printf("  limited by\n");
-    for (size_t i = 0; i < results->num_items; i++) {
-        const struct sluice_choice_forecast *forecast = &results->items[i].forecast;
-        printf("%-8s %8.3f s", results->items[i].planner, seconds_of(&results->items[i]));
-        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-            printf(" %10.3f s", forecast->busy_s[r]);
-        printf("  %s\n", sluice_resource_name(forecast->slowest));
-    }
+    printf("\n* limits the epoch; every time is how long the resource is busy\n");
 }
 
 /* Every form is offered unless some are named. */
@@ -186,11 +277,18 @@ static sluice_status make_results(const struct request *request,
     for (int turn = 0; status == SLUICE_OK && turn < 2; turn++) {
         for (size_t i = 0; status == SLUICE_OK && sluice_profile_planners[i]; i++) {
             const char *planner = sluice_profile_planners[i];
-            if ((strcmp(planner, request->planner) == 0) != (turn == 0))
+            enum sluice_mode mode = SLUICE_MODE_AUTO;
+            (void)sluice_mode_parse(planner, &mode);
+            const bool is_asked = strcmp(planner, sluice_mode_canonical(request->planner)) == 0;
+            if (is_asked != (turn == 0))
                 continue;
             struct result *result = &results->items[results->num_items++];
-            *result = (struct result){.planner = planner, .forecast = best};
-            if (strcmp(planner, "lp") != 0) {
+            *result = (struct result){.mode = mode,
+                                      .json_name = is_asked && request->is_planner_given
+                                                       ? request->planner
+                                                       : json_name(mode),
+                                      .forecast = best};
+            if (mode != SLUICE_MODE_AUTO) {
                 status = sluice_profile_make_plan(planner, &menu, &rates, &choice, err);
                 if (status != SLUICE_OK)
                     return status;
@@ -226,8 +324,8 @@ static const struct sluice_option options[] = {
      .group = MACHINES,
      .type = SLUICE_OPTION_RATE,
      .value = &given.net_bw,
-     .arg = "MBIT",
-     .help = "Bandwidth between storage and compute node, in Mbit/s or with a unit (1gbit); none: "
+     .arg = "RATE",
+     .help = "Bandwidth between storage and compute node, in Mbit/s or with a unit (1Gbps); none: "
              "never the limit."},
     {.name = "remote-cpus",
      .group = MACHINES,
@@ -267,7 +365,7 @@ static const struct sluice_option options[] = {
      .group = MACHINES,
      .type = SLUICE_OPTION_RATE,
      .value = &given.pcie_bw,
-     .arg = "MBIT",
+     .arg = "RATE",
      .help = "Bandwidth from memory to the GPU, in Mbit/s or with a unit; none: never the limit."},
     {.name = "costs",
      .group = DATA,
@@ -289,7 +387,10 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.source.pipeline,
      .arg = "SPEC",
-     .help = "Preprocessing steps that were profiled, from which the crops follow.",
+     .check = sluice_pipeline_check,
+     .help =
+         "Preprocessing steps that were profiled, from which the crops follow; offload_profile run "
+         "--help lists the ops.",
      .default_text = "the folder's, else the default pipeline"},
     {.name = "seed",
      .group = DATA,
@@ -319,9 +420,11 @@ static const struct sluice_option options[] = {
      .value = &given.planner,
      .arg = "NAME",
      .choices = sluice_profile_planners,
-     .help = "The plan to print first, or alone with --json. lp: the shortest epoch over all "
-             "resources, a linear program; greedy: SOPHON's rule; nooff, alloff, piloff: the same "
-             "split for every sample."},
+     .aliases = sluice_mode_aliases,
+     .is_given = &given.is_planner_given,
+     .help = "The mode whose plan to print first, or alone with --json. remote_auto: the shortest "
+             "epoch over all resources, a linear program; remote_sophon: SOPHON's rule; the "
+             "others: the same split for every sample. The word after remote_ is enough."},
 };
 
 /* 0, or the exit code of a usage error. */
@@ -334,9 +437,13 @@ static int check_request(const struct sluice_cli *cli, const struct request *req
         if (strcmp(form, "none") == 0 && request->forms.num_items > 1)
             return sluice_cli_usage_error(cli, "--form: none and other forms exclude each other");
         if (strcmp(form, "jpeg_crop") != 0 && strcmp(form, "u8_packed") != 0 &&
-            strcmp(form, "none") != 0)
-            return sluice_cli_usage_error(cli, "--form: '%s' is none of jpeg_crop, u8_packed, none",
-                                          form);
+            strcmp(form, "none") != 0) {
+            static const char *const known[] = {"jpeg_crop", "u8_packed", "none", NULL};
+            char near[100];
+            sluice_suggest(form, known, near, sizeof(near));
+            return sluice_cli_usage_error(
+                cli, "--form: '%s' is none of jpeg_crop, u8_packed, none%s", form, near);
+        }
     }
     return 0;
 }
@@ -350,7 +457,7 @@ static bool parse_request(int argc, char **argv, const char *summary, bool has_p
                              .remote_cpus = 4,
                              .local_cpus = 8,
                              .batch_size = 256,
-                             .planner = "lp"};
+                             .planner = "remote_auto"};
     const struct sluice_cli cli = {
         .program = argv[0],
         .summary = summary,
@@ -382,9 +489,9 @@ static int answer(const struct request *request, bool is_whatif)
         for (size_t i = 0; i < (is_whatif ? results.num_items : 1); i++)
             print_json(&results, &results.items[i], profile.table.num_rows);
     } else if (status == SLUICE_OK && is_whatif) {
-        print_whatif(&results);
+        print_whatif(request, &results, profile.table.num_rows);
     } else if (status == SLUICE_OK) {
-        print_plans(&results);
+        print_plans(request, &results, profile.table.num_rows);
     }
     sluice_profile_costs_clear(&costs);
     sluice_profile_clear(&profile);

@@ -87,7 +87,8 @@ static sluice_status measure(struct run *run, const char *root, const char *name
 /* The model that the measurements make, beside the tables. */
 static sluice_status write_model(const char *folder, const struct sluice_pipeline *pipeline,
                                  const struct sluice_form_table *forms,
-                                 const struct sluice_cost_table *table, struct sluice_err *err)
+                                 const struct sluice_cost_table *table,
+                                 const struct sluice_manifest *manifest, struct sluice_err *err)
 {
     const struct sluice_choices choices = sluice_choices_of(pipeline);
     const struct sluice_choice_model preset = sluice_choice_model_default(&choices);
@@ -97,6 +98,7 @@ static sluice_status write_model(const char *folder, const struct sluice_pipelin
     if (status != SLUICE_OK)
         return status;
     sluice_choice_model_set_disk(&file.model, table, table->num_rows);
+    sluice_hash128_hex(sluice_manifest_id(manifest), file.dataset_id);
     return sluice_model_file_write(folder, pipeline, &file, err);
 }
 
@@ -110,6 +112,8 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
         return status;
     table.num_stages = sluice_pipeline_num_ops(run.pipeline) + 1;
     status = sluice_manifest_open(options->root, &manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(manifest, options->root, false, err);
     if (status == SLUICE_OK) {
         table.rows = calloc(manifest->num_entries, sizeof(*table.rows));
         if (!table.rows)
@@ -147,7 +151,7 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     if (status == SLUICE_OK)
         status = sluice_form_table_write(options->out_folder, &run.meter.choices, &run.forms, err);
     if (status == SLUICE_OK)
-        status = write_model(options->out_folder, run.pipeline, &run.forms, &table, err);
+        status = write_model(options->out_folder, run.pipeline, &run.forms, &table, manifest, err);
     if (status == SLUICE_OK)
         printf("%s: %zu samples, %zu undecodable\n", options->out_folder, table.num_rows,
                num_failed);
@@ -177,7 +181,9 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.pipeline,
      .arg = "SPEC",
-     .help = "Preprocessing steps to measure."},
+     .check = sluice_pipeline_check,
+     .list = sluice_pipeline_list_ops,
+     .help = "Preprocessing steps to measure: ops from the list below, with commas between."},
     {.name = "seed",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,

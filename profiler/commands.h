@@ -110,11 +110,11 @@ void sluice_profile_costs_clear(struct sluice_profile_costs *costs);
 struct sluice_form_menu sluice_profile_menu(const struct sluice_profile *profile,
                                             const struct sluice_profile_costs *costs);
 
-/* The plans that can be asked for by name; NULL ends the list. */
+/* The plans that can be asked for, by the names of their modes; NULL ends the list. */
 extern const char *const sluice_profile_planners[];
 
-/* Runs the planner of that name ("lp" is the plan over all resources, "greedy" SOPHON's rule);
- * *choice is malloc'ed. */
+/* Makes the plan of the mode of that name, or of an older name of it (plan/mode.h): remote_auto is
+ * the plan over all resources, remote_sophon SOPHON's rule; *choice is malloc'ed. */
 SLUICE_MUST_USE sluice_status sluice_profile_make_plan(const char *planner,
                                                        const struct sluice_form_menu *menu,
                                                        const struct sluice_rates *rates,

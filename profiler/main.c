@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     static const struct sluice_command commands[] = {
         {"run", sluice_profile_cmd_run, "measure sizes and op times of a folder of images"},
         {"plan", sluice_profile_cmd_plan, "plan an epoch from cost tables, without running"},
-        {"whatif", sluice_profile_cmd_whatif, "forecast an epoch on other machines, by planner"},
+        {"whatif", sluice_profile_cmd_whatif, "forecast an epoch on other machines, by mode"},
         {"fit", sluice_profile_cmd_fit, "fit op times to what is known before a fetch"},
         {"report", sluice_profile_cmd_report, "draw figures of cost tables and of runs"},
     };

@@ -72,11 +72,16 @@ sluice_status sluice_profile_load(const struct sluice_profile_source *source,
                                   struct sluice_profile *profile, struct sluice_err *err)
 {
     *profile = (struct sluice_profile){0};
-    const sluice_status status = find_pipeline(source, &profile->pipeline, err);
+    sluice_status status = find_pipeline(source, &profile->pipeline, err);
     if (status != SLUICE_OK)
         return status;
     profile->choices = sluice_choices_of(profile->pipeline);
-    return load_table(source, profile->pipeline, &profile->table, err);
+    status = load_table(source, profile->pipeline, &profile->table, err);
+    if (status == SLUICE_OK)
+        status =
+            sluice_cost_folder_check_sizes(source->sizes_path ? source->sizes_path : source->folder,
+                                           profile->pipeline, &profile->table, err);
+    return status;
 }
 
 void sluice_profile_clear(struct sluice_profile *profile)

@@ -18,39 +18,35 @@
  *     sluice_workers.lock  ->  the lock of a base/worker_pool  (workers.c)
  *
  * Each of these is a leaf and taken alone: sluice_watchdog.lock, sluice_root_watch.lock,
- * sluice_core_watch.lock, sluice_stats.lock, sluice_health.lock, sluice_rate_limit.lock,
- * sluice_probes.lock, sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.
+ * sluice_core_watch.lock, sluice_sample_lists.lock, sluice_relist.lock, sluice_stats.lock,
+ * sluice_client_table.lock, sluice_health.lock, sluice_rate_limit.lock, sluice_probes.lock,
+ * sluice_disk_gate.lock, and those of base/disk_clock and the pool of base/buf.
  * lib/rpc has locks of its own, of which it holds none during a callback, and none of ours is held
  * while it is called.
  *
  * Threads: constant while serving, except for what locks itself. */
 
 struct sluice_buf_pool;
+struct sluice_client_table;
 struct sluice_disk_clock;
 struct sluice_fetch;
-struct sluice_freshness;
 struct sluice_health;
-struct sluice_jpeg_index_file;
-struct sluice_manifest;
 struct sluice_memory_budget;
 struct sluice_probes;
 struct sluice_rate_limit;
+struct sluice_sample_lists;
 struct sluice_stats;
 struct sluice_store;
-struct sluice_subset_rows;
 struct sluice_watchdog;
 struct sluice_workers;
 
 struct sluice_context {
-    const struct sluice_manifest *manifest;
-    const struct sluice_subset_rows *subset_rows; /* of the manifest */
-    char dataset_id[33];
-    struct sluice_freshness *freshness; /* of the manifest's files */
+    struct sluice_sample_lists *lists;
     struct sluice_store *store;
-    struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     struct sluice_workers *workers;
     struct sluice_watchdog *watchdog; /* of the workers */
     struct sluice_stats *stats;
+    struct sluice_client_table *clients;
     struct sluice_disk_clock *disk;
     struct sluice_buf_pool *buffers;
     struct sluice_memory_budget *memory;

@@ -1,6 +1,6 @@
 #include "storage_server/descriptors.h"
 
-#include "storage_server/metrics.h"
+#include "metrics/metrics_server.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -7,6 +7,7 @@
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
 #include "storage_server/sample_file.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 
 #include <stdio.h>
@@ -100,7 +101,7 @@ static sluice_status read_sample(struct sluice_fetch_job *job,
 
 void sluice_fetch_fail(struct sluice_fetch_job *job, sluice_status status, const char *text)
 {
-    const struct sluice_manifest *manifest = job->stream->context->manifest;
+    const struct sluice_manifest *manifest = job->stream->list->manifest;
     fail_reply(&job->reply, status, manifest->entries[job->request.key.sample_id].path, text);
 }
 
@@ -108,8 +109,10 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *sc
 {
     struct sluice_fetch_stream *s = job->stream;
     const struct sluice_manifest_entry *entry =
-        &s->context->manifest->entries[job->request.key.sample_id];
+        &s->list->manifest->entries[job->request.key.sample_id];
+    struct sluice_sample_list *list = sluice_sample_lists_newest(s->context->lists, s->list);
     struct sluice_sample_want want = {
+        .list = list,
         .sample = job->request.key.sample_id,
         .path = entry->path,
         .key = job->request.key,
@@ -145,4 +148,5 @@ void sluice_fetch_answer(struct sluice_fetch_job *job, struct sluice_scratch *sc
     else
         fail_reply(&job->reply, status, want.path, err.text);
     sluice_sample_clear(&sample);
+    sluice_sample_list_unref(list);
 }

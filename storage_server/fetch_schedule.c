@@ -7,6 +7,7 @@
 #include "rpc/rpc_server.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
+#include "storage_server/sample_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static struct sluice_late_answer *make_answer(struct sluice_watched *watched, co
 
 static const char *path_of(const struct sluice_fetch_job *job)
 {
-    return job->stream->context->manifest->entries[job->request.key.sample_id].path;
+    return job->stream->list->manifest->entries[job->request.key.sample_id].path;
 }
 
 /* What the job and its reply take of the memory budget if its payload is a buffer for so many
@@ -222,7 +223,7 @@ static void plan_work(const struct sluice_fetch_stream *s, struct sluice_fetch_j
 static uint64_t expected_bytes(const struct sluice_fetch_stream *s,
                                const struct sluice_fetch_job *job)
 {
-    const struct sluice_manifest *manifest = s->context->manifest;
+    const struct sluice_manifest *manifest = s->list->manifest;
     if (job->request.key.sample_id >= manifest->num_entries)
         return 0;
     const struct sluice_manifest_entry *entry = &manifest->entries[job->request.key.sample_id];
@@ -296,10 +297,10 @@ static struct sluice_fetch_job *take_request(struct sluice_fetch_stream *s)
 static sluice_status hand_over(struct sluice_fetch_stream *s, struct sluice_fetch_job *job)
 {
     struct sluice_workers *workers = s->context->workers;
-    if (job->request.key.sample_id >= s->context->manifest->num_entries) {
+    if (job->request.key.sample_id >= s->list->manifest->num_entries) {
         job->reply.status = SLUICE_E_INVALID;
         snprintf(job->reply.error, sizeof(job->reply.error), "sample %llu of %zu",
-                 (unsigned long long)job->request.key.sample_id, s->context->manifest->num_entries);
+                 (unsigned long long)job->request.key.sample_id, s->list->manifest->num_entries);
         sluice_fetch_make_ready(job);
         sluice_fetch_flush(s);
         return SLUICE_OK;

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/stats.h"
@@ -62,6 +63,22 @@ static bool is_due(struct sluice_fetch_stream *s, size_t queued)
     return !s->is_held;
 }
 
+/* Before it is sent, so that who has the reply finds it in the counters. */
+static void count_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_job *batch)
+{
+    const uint64_t now_ns = sluice_clock_ns();
+    uint64_t samples = 0, payload_bytes = 0, errors = 0;
+    for (const struct sluice_fetch_job *job = batch; job; job = job->next) {
+        const struct sluice_wire_sample_reply *reply = &job->reply;
+        sluice_stats_count(s->context->stats, reply, reply->ops_done < job->request.split,
+                           now_ns - job->accepted_ns + reply->backlog_us * UINT64_C(1000));
+        samples += reply->status == SLUICE_OK;
+        errors += reply->status != SLUICE_OK;
+        payload_bytes += reply->payload ? reply->payload->len : 0;
+    }
+    sluice_client_table_count(s->context->clients, s->client_row, samples, payload_bytes, errors);
+}
+
 static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_job *batch)
 {
     struct sluice_message message = {0};
@@ -86,10 +103,7 @@ static void send_batch(struct sluice_fetch_stream *s, const struct sluice_fetch_
         sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, err.text);
         return;
     }
-    /* Counted before it is sent, so that who has the reply finds it in the counters. */
-    for (const struct sluice_fetch_job *job = batch; job; job = job->next)
-        sluice_stats_count(s->context->stats, &job->reply,
-                           job->reply.ops_done < job->request.split);
+    count_batch(s, batch);
     /* If the call was lost meanwhile, on_done reports it. */
     if (sluice_rpc_call_send(s->call, &message) == SLUICE_E_NO_MEMORY)
         sluice_fetch_stream_end(s, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory for a reply");

@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
+#include "storage_server/sample_list.h"
 
 #include <stdlib.h>
 
@@ -19,7 +21,10 @@ void sluice_fetch_stream_unref(struct sluice_fetch_stream *s)
     /* Acquire and release: the last one sees what the others wrote. */
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (s->is_open)
+        sluice_client_table_leave(s->context->clients, s->client_row);
     sluice_pipeline_destroy(s->pipeline);
+    sluice_sample_list_unref(s->list);
     sluice_workers_leave(s->context->workers, s->client);
     sluice_memory_close(s->memory);
     sluice_rpc_call_unref(s->call);

@@ -40,6 +40,7 @@ struct sluice_context;
 struct sluice_memory_holder;
 struct sluice_pipeline;
 struct sluice_rpc_call;
+struct sluice_sample_list;
 struct sluice_scratch;
 
 /* The requests of one message that wait to be scheduled. */
@@ -92,8 +93,11 @@ struct sluice_fetch_stream {
     struct sluice_work_client *client; /* joined */
     struct sluice_waiter waiter;
     struct sluice_memory_holder *memory;
-    struct sluice_pipeline *pipeline; /* set with is_open, before any job */
+    struct sluice_sample_list
+        *list; /* a reference; this and the next set with is_open, before any job */
+    struct sluice_pipeline *pipeline;
     unsigned num_ops;
+    size_t client_row; /* of the client table, if is_open */
 
     struct sluice_fetch_stream *next, **link; /* under the fetch's lock */
     struct sluice_fetch_stream *stop_next;    /* sluice_fetch_stop()'s own */

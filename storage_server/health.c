@@ -4,6 +4,7 @@
 #include "wire/wire.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,27 @@ static void drop_watcher(struct sluice_health *health, struct watcher *watcher)
 static enum sluice_serving_status current_status(const struct sluice_health *health)
 {
     return health->is_stopping || health->causes ? SLUICE_NOT_SERVING : SLUICE_SERVING;
+}
+
+bool sluice_health_read(struct sluice_health *health, char *reason, size_t room)
+{
+    pthread_mutex_lock(&health->lock);
+    const unsigned causes = health->causes;
+    const bool is_stopping = health->is_stopping;
+    pthread_mutex_unlock(&health->lock);
+    if (!is_stopping && !causes)
+        return true;
+    const char *const texts[] = {
+        is_stopping ? "the server is stopping" : NULL,
+        causes & 1u << SLUICE_HEALTH_ROOT ? "the root is gone" : NULL,
+        causes & 1u << SLUICE_HEALTH_WORKERS ? "a worker hangs" : NULL,
+    };
+    size_t len = 0;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(texts) && len < room; i++) {
+        if (texts[i])
+            len += (size_t)snprintf(reason + len, room - len, "%s%s", len ? "; " : "", texts[i]);
+    }
+    return false;
 }
 
 void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* gRPC health checking (grpc.health.v1): Check answers once, Watch reports every change.  The
  * services are "" (the server), "sluice.v1.Offload" and "DataTransfer"; others are NOT_FOUND for
@@ -34,6 +35,9 @@ enum sluice_health_cause {
 /* Watchers are told when the first cause comes and when the last one goes.  One thread at a time,
  * so that the last word is the last state. */
 void sluice_health_set(struct sluice_health *health, enum sluice_health_cause cause, bool is_well);
+
+/* False: NOT_SERVING, and reason[room] says why. */
+bool sluice_health_read(struct sluice_health *health, char *reason, size_t room);
 
 /* From here on NOT_SERVING: watchers are told so and their calls end. */
 void sluice_health_stop(struct sluice_health *health);

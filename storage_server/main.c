@@ -1,11 +1,11 @@
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/quit.h"
 #include "rpc/rpc.h"
 #include "storage_server/descriptors.h"
 #include "storage_server/disk_gate.h"
 #include "storage_server/last_words.h"
-#include "storage_server/metrics.h"
 #include "storage_server/options.h"
 #include "storage_server/prep_limits.h"
 #include "storage_server/self_watch.h"
@@ -136,11 +136,6 @@ static void stop(struct ending *ending, struct sluice_last_words *words,
         sluice_last_words_at(words, sluice_clock_ns() + LEAVE_NS);
 }
 
-static struct sluice_wire_stats read_stats(void *ctx)
-{
-    return sluice_server_stats(ctx);
-}
-
 /* NULL: not asked for, or not possible here; then the reads have their I/O class only. */
 static struct sluice_disk_gate *open_gate(const struct sluice_server_options *options)
 {
@@ -151,6 +146,20 @@ static struct sluice_disk_gate *open_gate(const struct sluice_server_options *op
         sluice_log(SLUICE_LOG_WARN, "--prep-io idle: %s; other programs' reads are not seen",
                    err.text);
     return gate;
+}
+
+/* The address as given, with the port that was bound. */
+static void print_address(const char *listen, int port)
+{
+    struct sluice_host_port address;
+    char text[SLUICE_HOST_PORT_BYTES];
+    if (sluice_host_port_parse(listen, -1, &address, NULL) == SLUICE_OK) {
+        address.port = (uint16_t)port;
+        sluice_host_port_format(&address, "0.0.0.0", text);
+        listen = text;
+    }
+    printf("listening on %s\n", listen);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -164,6 +173,7 @@ int main(int argc, char **argv)
     sluice_rpc_process_init();
     struct sluice_err err = {0};
     struct sluice_server *server = NULL;
+    sluice_quit_on_hangup(SLUICE_QUIT_REREAD);
     sluice_status status = sluice_quit_init(&err);
     options.disk_gate = open_gate(&options);
     const struct sluice_prep_limits_options limits = {
@@ -189,39 +199,37 @@ int main(int argc, char **argv)
     struct sluice_last_words *words = NULL;
     if (status == SLUICE_OK)
         status = sluice_last_words_open(speak, &ending, &words, &err);
-    struct sluice_metrics *metrics = NULL;
+    struct sluice_metrics_server *metrics = NULL;
     if (status == SLUICE_OK && options.metrics)
-        status = sluice_metrics_create(options.metrics, read_stats, server, &metrics, &err);
+        status = sluice_server_serve_metrics(server, options.metrics, &metrics, &err);
     struct sluice_self_watch *self = NULL;
     if (status == SLUICE_OK)
         status = watch_itself(&options, server, &self, &err);
     if (status != SLUICE_OK) {
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         sluice_last_words_close(words);
-        sluice_metrics_destroy(metrics);
+        sluice_metrics_server_destroy(metrics);
         sluice_server_destroy(server);
         sluice_prep_limits_close(options.prep_limits);
         sluice_disk_gate_close(options.disk_gate);
         return 1;
     }
     if (metrics)
-        sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_port(metrics));
+        sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(metrics));
 
-    /* The address as given, with the port that was bound. */
-    const char *colon = strrchr(options.listen, ':');
-    const int host_len = colon ? (int)(colon - options.listen) : (int)strlen(options.listen);
-    printf("listening on %.*s:%d\n", host_len, options.listen, sluice_server_port(server));
-    fflush(stdout);
+    print_address(options.listen, sluice_server_port(server));
 
     for (;;) {
         const enum sluice_quit_event event = sluice_quit_wait(-1);
         if (event == SLUICE_QUIT_REPORT)
             print_stats(server);
+        else if (event == SLUICE_QUIT_REREAD)
+            sluice_server_reread(server);
         else if (event == SLUICE_QUIT_STOP)
             break;
     }
     stop(&ending, words, self, options.grace_s);
-    sluice_metrics_destroy(metrics);
+    sluice_metrics_server_destroy(metrics);
     sluice_server_destroy(server);
     sluice_prep_limits_close(options.prep_limits);
     sluice_disk_gate_close(options.disk_gate);

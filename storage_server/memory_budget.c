@@ -38,6 +38,7 @@ struct sluice_memory_budget {
     unsigned num_waiting;
     uint64_t round; /* of call_waiters() */
     uint64_t used, peak, refused;
+    uint64_t most_resident;
     bool is_over;    /* the process is larger than it should be */
     bool is_awake;   /* the thread was told of `changed` */
     bool is_watched; /* the thread looks at the process's size at intervals */
@@ -121,14 +122,15 @@ static void measure(struct sluice_memory_budget *budget)
     const struct sluice_memory_options *o = &budget->options;
     if (!o->resident)
         return;
+    const uint64_t most = budget->most_resident;
     pthread_mutex_unlock(&budget->lock);
     uint64_t bytes = o->resident();
-    if (bytes > o->most_resident - o->most_resident / 8 && o->trim) {
+    if (bytes > most - most / 8 && o->trim) {
         o->trim(o->ctx);
         bytes = o->resident();
     }
     pthread_mutex_lock(&budget->lock);
-    budget->is_over = bytes > o->most_resident;
+    budget->is_over = bytes > budget->most_resident;
 }
 
 /* Under the lock: so much is held that the process's size is worth a look. */
@@ -173,6 +175,7 @@ sluice_status sluice_memory_budget_create(const struct sluice_memory_options *op
     pthread_mutex_init(&b->lock, NULL);
     sluice_cond_init(&b->changed);
     b->options = *options;
+    b->most_resident = options->most_resident;
     b->end_waiting = &b->first_waiting;
     const int failed = pthread_create(&b->thread, NULL, thread_main, b);
     if (failed) {
@@ -363,6 +366,13 @@ bool sluice_memory_forget(struct sluice_memory_holder *holder)
         unlink_waiting(holder->budget, holder);
     pthread_mutex_unlock(&holder->budget->lock);
     return was_waiting;
+}
+
+void sluice_memory_budget_shift(struct sluice_memory_budget *budget, int64_t bytes)
+{
+    pthread_mutex_lock(&budget->lock);
+    budget->most_resident += (uint64_t)bytes; /* modulo 2^64: also if it is negative */
+    pthread_mutex_unlock(&budget->lock);
 }
 
 bool sluice_memory_could_fit(const struct sluice_memory_budget *budget, uint64_t bytes)

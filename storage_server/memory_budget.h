@@ -76,6 +76,10 @@ SLUICE_MUST_USE bool sluice_memory_wait(struct sluice_memory_holder *holder, siz
 /* The holder need not be called any more.  False: it did not wait, or is being called now. */
 bool sluice_memory_forget(struct sluice_memory_holder *holder);
 
+/* The process itself holds so much more than before, or less: most_resident moves with it.  Any
+ * thread. */
+void sluice_memory_budget_shift(struct sluice_memory_budget *budget, int64_t bytes);
+
 /* Could so much ever be taken? */
 bool sluice_memory_could_fit(const struct sluice_memory_budget *budget, uint64_t bytes);
 

@@ -1,221 +1,226 @@
 #include "storage_server/metrics.h"
 
-#include <microhttpd.h>
-
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 
-/* A monitoring system needs one connection, or two for a moment. */
-#define CONNECTIONS_PER_HOST 4u
-
-/* s.  A scrape takes milliseconds; who says nothing for so long makes room for others. */
-#define IDLE_S 3u
-
-struct sluice_metrics {
-    struct MHD_Daemon *daemon;
-    struct sluice_wire_stats (*read)(void *ctx);
-    void *ctx;
-};
-
-/* --- the page --- */
-
-static void put_header(FILE *page, const char *name, const char *type, const char *help)
+static void put_choices(struct sluice_exposition *page, const struct sluice_wire_stats *stats,
+                        const char *name, bool is_bytes, const char *help)
 {
-    fprintf(page, "# HELP sluice_%s %s\n# TYPE sluice_%s %s\n", name, help, name, type);
-}
-
-static void put_counter(FILE *page, const char *name, uint64_t value, const char *help)
-{
-    put_header(page, name, "counter", help);
-    fprintf(page, "sluice_%s %llu\n", name, (unsigned long long)value);
-}
-
-static void put_gauge(FILE *page, const char *name, double value, const char *help)
-{
-    put_header(page, name, "gauge", help);
-    fprintf(page, "sluice_%s %.9g\n", name, value);
-}
-
-static void put_choices(FILE *page, const struct sluice_wire_stats *stats, const char *name,
-                        bool is_bytes, const char *help)
-{
-    put_header(page, name, "counter", help);
+    sluice_exposition_family(page, name, SLUICE_COUNTER, help);
     for (unsigned split = 0; split < SLUICE_WIRE_MAX_SPLITS; split++) {
+        char split_text[16];
+        snprintf(split_text, sizeof(split_text), "%u", split);
         for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
             if (stats->choices[split][form].samples == 0)
                 continue;
-            const uint64_t value =
-                is_bytes ? stats->choices[split][form].bytes : stats->choices[split][form].samples;
-            fprintf(page, "sluice_%s{split=\"%u\",form=\"%s\"} %llu\n", name, split,
-                    sluice_form_name((enum sluice_form)form), (unsigned long long)value);
+            const struct sluice_label labels[] = {
+                {"split", split_text}, {"form", sluice_form_name((enum sluice_form)form)}};
+            sluice_exposition_count(page, labels, 2,
+                                    is_bytes ? stats->choices[split][form].bytes
+                                             : stats->choices[split][form].samples);
         }
     }
 }
 
-char *sluice_metrics_text(const struct sluice_wire_stats *stats)
+static void put_samples(struct sluice_exposition *page, const struct sluice_wire_stats *stats)
 {
-    char *text = NULL;
-    size_t len = 0;
-    FILE *page = open_memstream(&text, &len);
-    if (!page)
-        return NULL;
-    put_choices(page, stats, "samples_total", false, "Samples answered, by split and form.");
-    put_choices(page, stats, "payload_bytes_total", true, "Payload sent, by split and form.");
-    put_counter(page, "wire_bytes_total", stats->wire_bytes,
-                "Messages sent, payload and fields, in bytes.");
-    put_counter(page, "reduced_total", stats->reduced,
-                "Samples answered with fewer ops than asked for.");
-    put_counter(page, "refused_paths_total", stats->refused_paths,
-                "Requests for paths outside the root.");
-    put_header(page, "errors_total", "counter", "Samples answered without a payload, by status.");
-    for (int status = 1; status < SLUICE_WIRE_NUM_STATUS; status++)
-        fprintf(page, "sluice_errors_total{status=\"%s\"} %llu\n",
-                sluice_status_name((sluice_status)status),
-                (unsigned long long)stats->errors[status]);
-    put_gauge(page, "uptime_seconds", stats->uptime_s, "Since the server began to serve.");
-    put_gauge(page, "queue_depth", stats->queue_depth, "Jobs that wait for a worker.");
-    put_gauge(page, "queue_peak", stats->queue_peak, "The most jobs that ever waited.");
-    put_gauge(page, "prep_cores", stats->prep_cores, "Cores that preprocessing may use.");
-    put_gauge(page, "prep_workers", stats->prep_workers, "The same in whole cores, at least 1.");
-    put_header(page, "busy_core_seconds_total", "counter", "CPU time of preprocessing.");
-    fprintf(page, "sluice_busy_core_seconds_total %.9g\n", stats->busy_cores * stats->uptime_s);
-    put_gauge(page, "cpu_price", stats->cpu_price,
-              "What a core is worth to the clients, in seconds of a million samples.");
-    put_header(page, "cpu_seconds_total", "counter", "CPU time of jobs: reading, ops and replies.");
-    fprintf(page, "sluice_cpu_seconds_total %.9g\n", stats->cpu_s);
-    put_header(page, "process_cpu_seconds_total", "counter", "CPU time of the whole server.");
-    fprintf(page, "sluice_process_cpu_seconds_total %.9g\n", stats->process_cpu_s);
-    put_counter(page, "file_reads_total", stats->files.reads, "Files read for samples.");
-    put_counter(page, "file_bytes_total", stats->files.bytes, "Length of the files read.");
-    put_counter(page, "file_read_bytes_total", stats->files.read_bytes,
-                "Bytes of them that were read.");
-    put_header(page, "jpeg_index_total", "counter",
-               "Files for preprocessing, by what the index of JPEGs had for them; again: read in "
-               "full after all.");
-    fprintf(
-        page,
-        "sluice_jpeg_index_total{use=\"hit\"} %llu\nsluice_jpeg_index_total{use=\"stale\"} %llu\n"
-        "sluice_jpeg_index_total{use=\"missing\"} %llu\n"
-        "sluice_jpeg_index_total{use=\"again\"} %llu\n",
-        (unsigned long long)stats->jpeg_index.hits, (unsigned long long)stats->jpeg_index.stale,
-        (unsigned long long)stats->jpeg_index.missing, (unsigned long long)stats->jpeg_index.again);
-    put_gauge(page, "streams", stats->streams, "Fetch streams that are open.");
-    const bool is_whole = !ferror(page);
-    if (fclose(page) != 0 || !is_whole) {
-        free(text);
-        return NULL;
+    put_choices(page, stats, "sluice_samples_total", false, "Samples answered, by split and form.");
+    put_choices(page, stats, "sluice_payload_bytes_total", true,
+                "Payload sent, by split and form.");
+    sluice_exposition_counter(page, "sluice_wire_bytes_total", stats->wire_bytes,
+                              "Messages sent, payload and fields, in bytes.");
+    sluice_exposition_counter(page, "sluice_reduced_total", stats->reduced,
+                              "Samples answered with fewer ops than asked for.");
+    sluice_exposition_counter(page, "sluice_refused_paths_total", stats->refused_paths,
+                              "Requests for paths outside the root.");
+    sluice_exposition_family(page, "sluice_errors_total", SLUICE_COUNTER,
+                             "Samples answered without a payload, by status.");
+    for (int status = 1; status < SLUICE_WIRE_NUM_STATUS; status++) {
+        const struct sluice_label label = {"status", sluice_status_name((sluice_status)status)};
+        sluice_exposition_count(page, &label, 1, stats->errors[status]);
     }
-    return text;
 }
 
-/* --- the server --- */
-
-static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned code,
-                                   const char *type, char *text)
+static void put_times(struct sluice_exposition *page, const struct sluice_service_stats *service)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_COPY);
-    if (!response)
-        return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    const enum MHD_Result result = MHD_queue_response(connection, code, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *body,
-                                  size_t *body_len, void **state)
-{
-    (void)version, (void)body, (void)state;
-    struct sluice_metrics *metrics = ctx;
-    static char not_allowed[] = "only GET\n", not_found[] = "the counters are at /metrics\n",
-                no_memory[] = "no memory\n";
-    *body_len = 0; /* whatever is posted is read and dropped */
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return answer_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", not_allowed);
-    if (strcmp(url, "/metrics") != 0)
-        return answer_text(connection, MHD_HTTP_NOT_FOUND, "text/plain", not_found);
-    const struct sluice_wire_stats stats = metrics->read(metrics->ctx);
-    char *text = sluice_metrics_text(&stats);
-    if (!text)
-        return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "text/plain", no_memory);
-    const enum MHD_Result result =
-        answer_text(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text);
-    free(text);
-    return result;
-}
-
-/* "host:port", "[v6]:port" or ":port" to an address. */
-static sluice_status resolve(const char *listen, struct addrinfo **found, struct sluice_err *err)
-{
-    char host[256];
-    const char *colon = strrchr(listen, ':');
-    if (!colon || (size_t)(colon - listen) >= sizeof(host) || !colon[1])
-        return sluice_fail(err, SLUICE_E_INVALID, "--metrics '%s' is not HOST:PORT", listen);
-    size_t len = (size_t)(colon - listen);
-    const bool is_bracketed = len >= 2 && listen[0] == '[' && listen[len - 1] == ']';
-    if (is_bracketed)
-        len -= 2;
-    memcpy(host, listen + (is_bracketed ? 1 : 0), len);
-    host[len] = '\0';
-    const struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
-                                   .ai_socktype = SOCK_STREAM};
-    const int code = getaddrinfo(len ? host : NULL, colon + 1, &hints, found);
-    if (code != 0)
-        return sluice_fail(err, SLUICE_E_INVALID, "--metrics '%s': %s", listen, gai_strerror(code));
-    return SLUICE_OK;
-}
-
-sluice_status sluice_metrics_create(const char *listen, struct sluice_wire_stats (*read)(void *ctx),
-                                    void *ctx, struct sluice_metrics **metrics,
-                                    struct sluice_err *err)
-{
-    struct addrinfo *address = NULL;
-    sluice_status status = resolve(listen, &address, err);
-    if (status != SLUICE_OK)
-        return status;
-    struct sluice_metrics *made = calloc(1, sizeof(*made));
-    if (!made) {
-        freeaddrinfo(address);
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for the metrics server");
+    static const char *const stages[SLUICE_NUM_STAGES] = {
+        [SLUICE_STAGE_BACKLOG] = "backlog", [SLUICE_STAGE_QUEUE] = "queue",
+        [SLUICE_STAGE_DISK] = "disk",       [SLUICE_STAGE_WORK] = "work",
+        [SLUICE_STAGE_SEND] = "send",
+    };
+    sluice_exposition_family(page, "sluice_service_seconds", SLUICE_HISTOGRAM,
+                             "From the arrival of a sample's request until its reply is sent.");
+    sluice_exposition_histogram(page, NULL, 0, &service->service);
+    sluice_exposition_family(
+        page, "sluice_service_stage_seconds", SLUICE_HISTOGRAM,
+        "The same of samples without an error, by stage: backlog (behind others of its stream), "
+        "queue (for a worker), disk, work, send (for others in the message, or for credit).");
+    for (int stage = 0; stage < SLUICE_NUM_STAGES; stage++) {
+        const struct sluice_label label = {"stage", stages[stage]};
+        sluice_exposition_histogram(page, &label, 1, &service->stages[stage]);
     }
-    made->read = read;
-    made->ctx = ctx;
-    /* AUTO: select() cannot wait for descriptors above 1,023. */
-    const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
-                           (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : MHD_NO_FLAG);
-    made->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, made, MHD_OPTION_SOCK_ADDR,
-                                    address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-                                    (unsigned)SLUICE_METRICS_CONNECTIONS,
-                                    MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_PER_HOST,
-                                    MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_END);
-    freeaddrinfo(address);
-    if (!made->daemon) {
-        free(made);
-        return sluice_fail(err, SLUICE_E_IO, "--metrics '%s': cannot listen there", listen);
+}
+
+static void put_cpu(struct sluice_exposition *page, const struct sluice_server_counts *counts)
+{
+    const struct sluice_wire_stats *stats = &counts->stats;
+    sluice_exposition_gauge(page, "sluice_uptime_seconds", stats->uptime_s,
+                            "Since the server began to serve.");
+    sluice_exposition_gauge(page, "sluice_prep_cores", stats->prep_cores,
+                            "Cores that preprocessing may use.");
+    sluice_exposition_gauge(page, "sluice_prep_workers", stats->prep_workers,
+                            "The same in whole cores, at least 1.");
+    /* Not busy_cores times uptime_s: a counter must not fall, be it by a rounding error. */
+    sluice_exposition_seconds(page, "sluice_busy_core_seconds_total",
+                              (double)counts->groups[SLUICE_GROUP_PREP].busy_ns / 1e9,
+                              "CPU time of preprocessing.");
+    sluice_exposition_gauge(page, "sluice_cpu_price", stats->cpu_price,
+                            "What a core is worth to the clients, in seconds of a million "
+                            "samples.");
+    sluice_exposition_seconds(page, "sluice_cpu_seconds_total", stats->cpu_s,
+                              "CPU time of jobs: reading, ops and replies.");
+    sluice_exposition_seconds(page, "sluice_process_cpu_seconds_total", stats->process_cpu_s,
+                              "CPU time of the whole server.");
+}
+
+static void put_queues(struct sluice_exposition *page, const struct sluice_server_counts *counts)
+{
+    static const char *const names[] = {"prep", "io"};
+    sluice_exposition_gauge(page, "sluice_queue_depth", counts->stats.queue_depth,
+                            "Jobs that wait for a worker to preprocess them.");
+    sluice_exposition_gauge(page, "sluice_queue_peak", counts->stats.queue_peak,
+                            "The most such jobs that ever waited.");
+    sluice_exposition_family(page, "sluice_waiting_jobs", SLUICE_GAUGE,
+                             "Jobs that wait for a worker, by group of workers: prep (with ops to "
+                             "run), io (files).");
+    for (size_t i = 0; i < 2; i++) {
+        const struct sluice_label label = {"group", names[i]};
+        sluice_exposition_count(page, &label, 1, counts->groups[i].queue_depth);
     }
-    *metrics = made;
-    return SLUICE_OK;
+    sluice_exposition_family(page, "sluice_workers", SLUICE_GAUGE,
+                             "Threads of each group, with those that stand in for hanging ones.");
+    for (size_t i = 0; i < 2; i++) {
+        const struct sluice_label label = {"group", names[i]};
+        sluice_exposition_count(page, &label, 1, counts->groups[i].num_workers);
+    }
+    sluice_exposition_gauge(page, "sluice_unanswered_requests", (double)counts->unanswered,
+                            "Requests that were accepted and are not answered yet.");
+    sluice_exposition_gauge(page, "sluice_hanging_workers", counts->hanging,
+                            "Workers that have been at one sample for half of --sample-timeout.");
+    sluice_exposition_counter(page, "sluice_sample_timeouts_total", counts->timeouts,
+                              "Samples answered with an error after --sample-timeout.");
+    sluice_exposition_gauge(page, "sluice_serving", counts->is_serving,
+                            "1 while the health is SERVING, else 0; /healthz says why.");
 }
 
-int sluice_metrics_port(const struct sluice_metrics *metrics)
+static void put_files(struct sluice_exposition *page, const struct sluice_wire_stats *stats)
 {
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(metrics->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    return info ? info->port : 0;
+    sluice_exposition_counter(page, "sluice_file_reads_total", stats->files.reads,
+                              "Files read for samples.");
+    sluice_exposition_counter(page, "sluice_file_bytes_total", stats->files.bytes,
+                              "Length of the files read.");
+    sluice_exposition_counter(page, "sluice_file_read_bytes_total", stats->files.read_bytes,
+                              "Bytes of them that were read.");
+    const struct {
+        const char *use;
+        uint64_t count;
+    } uses[] = {
+        {"hit", stats->jpeg_index.hits},
+        {"stale", stats->jpeg_index.stale},
+        {"missing", stats->jpeg_index.missing},
+        {"again", stats->jpeg_index.again},
+    };
+    sluice_exposition_family(page, "sluice_jpeg_index_total", SLUICE_COUNTER,
+                             "Files for preprocessing, by what the index of JPEGs had for them; "
+                             "again: read in full after all.");
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(uses); i++) {
+        const struct sluice_label label = {"use", uses[i].use};
+        sluice_exposition_count(page, &label, 1, uses[i].count);
+    }
 }
 
-void sluice_metrics_destroy(struct sluice_metrics *metrics)
+static void put_dataset(struct sluice_exposition *page, const struct sluice_server_counts *counts)
 {
-    if (!metrics)
-        return;
-    MHD_stop_daemon(metrics->daemon);
-    free(metrics);
+    const struct sluice_label label = {"dataset", counts->dataset.id};
+    sluice_exposition_family(page, "sluice_dataset_info", SLUICE_GAUGE,
+                             "Always 1; the label is the dataset's id.");
+    sluice_exposition_count(page, &label, 1, 1);
+    sluice_exposition_gauge(page, "sluice_dataset_samples", (double)counts->dataset.samples,
+                            "Samples that are listed.");
+    sluice_exposition_gauge(page, "sluice_dataset_classes", (double)counts->dataset.classes,
+                            "Classes of these.");
+    sluice_exposition_gauge(page, "sluice_dataset_bytes", (double)counts->dataset.bytes,
+                            "Length of their files.");
+}
+
+static void put_connections(struct sluice_exposition *page,
+                            const struct sluice_server_counts *counts)
+{
+    sluice_exposition_gauge(page, "sluice_streams", counts->stats.streams,
+                            "Fetch streams that are open.");
+    sluice_exposition_gauge(page, "sluice_connections", counts->connections.open,
+                            "Connections that are open.");
+    sluice_exposition_counter(page, "sluice_refused_connections_total", counts->connections.refused,
+                              "Connections closed as they came: above a limit.");
+    sluice_exposition_counter(page, "sluice_cut_connections_total", counts->connections.cut,
+                              "Connections cut because of a flood of HTTP/2 frames.");
+    sluice_exposition_counter(page, "sluice_damaged_requests_total",
+                              counts->service.damaged_requests,
+                              "Messages of requests that came with a wrong hash.");
+}
+
+static void put_memory(struct sluice_exposition *page, const struct sluice_server_counts *counts)
+{
+    sluice_exposition_gauge(page, "sluice_memory_limit_bytes", (double)counts->memory.bytes,
+                            "What clients may make the server hold: their part of "
+                            "--memory-limit.");
+    sluice_exposition_gauge(page, "sluice_memory_used_bytes", (double)counts->memory.used,
+                            "What of it is held.");
+    sluice_exposition_gauge(page, "sluice_memory_peak_bytes", (double)counts->memory.peak,
+                            "The most that was held.");
+    sluice_exposition_counter(page, "sluice_memory_refusals_total", counts->memory.refused,
+                              "Times that something found no room in it: it waited, or went as "
+                              "the file.");
+    sluice_exposition_gauge(page, "sluice_memory_waiting_streams", counts->memory.num_waiting,
+                            "Streams and calls that wait for room in it.");
+    if (counts->resident_bytes)
+        sluice_exposition_gauge(page, "sluice_process_resident_bytes",
+                                (double)counts->resident_bytes, "Memory of the whole server.");
+}
+
+enum client_count { SAMPLES, BYTES, ERRORS, STREAMS };
+
+static void put_clients(struct sluice_exposition *page, const struct sluice_server_counts *counts,
+                        enum client_count what, const char *name, const char *help)
+{
+    sluice_exposition_family(page, name, what == STREAMS ? SLUICE_GAUGE : SLUICE_COUNTER, help);
+    for (size_t i = 0; i < counts->num_clients; i++) {
+        const struct sluice_client_row *row = &counts->clients[i];
+        const struct sluice_label labels[] = {{"client", row->name}, {"address", row->address}};
+        const uint64_t values[] = {[SAMPLES] = row->samples,
+                                   [BYTES] = row->payload_bytes,
+                                   [ERRORS] = row->errors,
+                                   [STREAMS] = row->streams};
+        sluice_exposition_count(page, labels, 2, values[what]);
+    }
+}
+
+void sluice_metrics_write(const struct sluice_server_counts *counts, struct sluice_exposition *page)
+{
+    put_samples(page, &counts->stats);
+    put_times(page, &counts->service);
+    put_queues(page, counts);
+    put_cpu(page, counts);
+    put_files(page, &counts->stats);
+    put_dataset(page, counts);
+    put_connections(page, counts);
+    put_memory(page, counts);
+    put_clients(page, counts, SAMPLES, "sluice_client_samples_total",
+                "Samples sent, by client (the name that it gave itself, or its address) and "
+                "address; the 64 most recent, the rest is client other.");
+    put_clients(page, counts, BYTES, "sluice_client_payload_bytes_total",
+                "Payload sent, by client.");
+    put_clients(page, counts, ERRORS, "sluice_client_errors_total",
+                "Samples answered without a payload, by client.");
+    put_clients(page, counts, STREAMS, "sluice_client_streams",
+                "Fetch streams that are open, by client.");
 }

@@ -1,29 +1,44 @@
 #ifndef SLUICE_STORAGE_SERVER_METRICS_H
 #define SLUICE_STORAGE_SERVER_METRICS_H
 
-#include "base/error.h"
+#include "metrics/exposition.h"
+#include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
+#include "storage_server/memory_budget.h"
+#include "storage_server/stats.h"
+#include "storage_server/workers.h"
 #include "wire/wire.h"
 
-/* The counters for a monitoring system: Prometheus' text format under http://HOST:PORT/metrics.
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The server's page for monitoring systems (metrics/metrics_server.h).  docs/OPERATIONS.md lists
+ * the series; their names are a promise to dashboards.
  *
- * Threads: create and destroy on one; `read` is called on the HTTP server's own. */
+ * Threads: pure functions. */
 
-struct sluice_metrics;
+/* Everything that the page shows. */
+struct sluice_server_counts {
+    struct sluice_wire_stats stats;
+    struct sluice_service_stats service;
+    struct sluice_client_row clients[CLIENT_TABLE_ROWS + 1];
+    size_t num_clients;
+    struct sluice_rpc_connections connections;
+    struct sluice_memory_stats memory;
+    uint64_t resident_bytes; /* 0: not known */
+    struct {
+        const char *id; /* borrowed */
+        uint64_t samples, classes, bytes;
+    } dataset;
+    struct sluice_worker_pool_stats groups[2]; /* by enum sluice_worker_group */
+    uint64_t unanswered;                       /* requests that were accepted */
+    uint64_t timeouts;                         /* --sample-timeout */
+    unsigned hanging;                          /* workers */
+    bool is_serving;
+};
 
-/* The most connections to it at once; there may be 4 from one address, and an idle one is closed
- * after 3 s. */
-#define SLUICE_METRICS_CONNECTIONS 64
-
-/* Listens on `listen` ("127.0.0.1:9464", "[::1]:9464", ":9464" for every address; port 0: a free
- * one).  SLUICE_E_INVALID and SLUICE_E_IO name the address. */
-SLUICE_MUST_USE sluice_status sluice_metrics_create(const char *listen,
-                                                    struct sluice_wire_stats (*read)(void *ctx),
-                                                    void *ctx, struct sluice_metrics **metrics,
-                                                    struct sluice_err *err);
-int sluice_metrics_port(const struct sluice_metrics *metrics); /* the bound one */
-void sluice_metrics_destroy(struct sluice_metrics *metrics);   /* NULL is allowed */
-
-/* The page itself, as text format 0.0.4; free() it.  NULL: no memory. */
-char *sluice_metrics_text(const struct sluice_wire_stats *stats);
+void sluice_metrics_write(const struct sluice_server_counts *counts,
+                          struct sluice_exposition *page);
 
 #endif

@@ -1,6 +1,12 @@
 #include "storage_server/options.h"
 
+#include "base/host_port.h"
+#include "base/text.h"
 #include "datasets/jpeg_index_file.h"
+#include "datasets/manifest.h"
+#include "metrics/metrics_server.h"
+
+#include <string.h>
 
 static const char *const huffman_choices[] = {"fast", "optimal", NULL};
 static const char *const sched_choices[] = {"normal", "idle", NULL};
@@ -32,7 +38,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.listen,
      .arg = "HOST:PORT",
-     .help = "Address to serve on; port 0 takes a free one."},
+     .help = "Address to serve on. Without a HOST (\":50051\") all of this machine; port 0 takes a "
+             "free one."},
     {.name = "max-connections",
      .group = NET,
      .type = SLUICE_OPTION_UINT,
@@ -57,7 +64,8 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.metrics,
      .arg = "HOST:PORT",
-     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics.",
+     .help = "Serve the counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+             "/healthz. :PORT: at every address; PORT: to this machine alone.",
      .default_text = "not served"},
     {.name = "grpc-workers",
      .group = NET,
@@ -147,12 +155,12 @@ static const struct sluice_option table[] = {
      .help = "Samples of one stream that are worked on at once; further requests wait."},
     {.name = "reply-wait",
      .group = NET,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_MS,
      .value = &given.reply_wait_ms,
      .arg = "MS",
      .min = 0,
      .max = 1000,
-     .help = "Milliseconds that a small reply waits for others of its stream: one message for all "
+     .help = "How long a small reply waits for others of its stream: one message for all "
              "of them saves CPU time on both nodes."},
     {.name = "link-limit",
      .group = NET,
@@ -160,7 +168,7 @@ static const struct sluice_option table[] = {
      .value = &given.link_bytes_per_s,
      .arg = "RATE",
      .help =
-         "Most that is sent per second, in Mbit/s or with a unit (500mbit, 60MB); none: no limit."},
+         "Most that is sent per second, in Mbit/s or with a unit (1Gbps, 60MB/s); none: no limit."},
     {.name = "memory-limit",
      .group = WORK,
      .type = SLUICE_OPTION_BYTES,
@@ -196,6 +204,14 @@ static const struct sluice_option table[] = {
      .choices = huffman_choices,
      .help = "Huffman tables of the JPEG crops that are sent. fast: those of the file; optimal: "
              "made for each crop, which is smaller and slower."},
+    {.name = "manifest",
+     .group = DATA,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.manifest,
+     .arg = "FILE",
+     .help = "The list of samples that 'offload_dataset index --out FILE' wrote, for a ROOT that "
+             "cannot be written to. SIGHUP reads it again.",
+     .default_text = "ROOT/" SLUICE_MANIFEST_FILE " if it exists, else ROOT is scanned"},
     {.name = "jpeg-index",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
@@ -205,22 +221,21 @@ static const struct sluice_option table[] = {
              "ROOT/" SLUICE_JPEG_INDEX_FILE " if that exists."},
     {.name = "self-check",
      .group = WATCH,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.self_check_s,
      .arg = "SECONDS",
      .min = 0,
      .max = 3600,
-     .help =
-         "Seconds from one connection of the server to itself to the next. If six in a row fail, "
-         "the server ends with exit code 4. 0: no such check."},
+     .help = "Time from one connection of the server to itself to the next. If six in a row fail, "
+             "the server ends with exit code 4. 0: no such check."},
     {.name = "sample-timeout",
      .group = WORK,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.sample_timeout_s,
      .arg = "SECONDS",
      .min = 0.1,
      .max = 86400,
-     .help = "Seconds that a thread may take to read and preprocess one sample, as when a disk "
+     .help = "Time that a thread may take to read and preprocess one sample, as when a disk "
              "hangs. Then the sample is answered with an error, which the client tries again. "
              "After half of it the server says that it is not healthy."},
     {.name = "verify",
@@ -229,14 +244,20 @@ static const struct sluice_option table[] = {
      .value = &given.should_verify,
      .help = "Compare the content of every file that is read with the hash that offload_dataset "
              "index wrote. Without: length and time, and the content if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.is_strict,
+     .help = "End with an error if files may be images and are not read, as .webp, "
+             "instead of a warning that counts them."},
     {.name = "grace",
      .group = WATCH,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.grace_s,
      .arg = "SECONDS",
      .min = 0,
      .max = 86400,
-     .help = "Seconds after SIGTERM in which accepted requests are still answered."},
+     .help = "Time after SIGTERM in which accepted requests are still answered."},
 };
 
 static const struct sluice_cli cli = {
@@ -247,7 +268,8 @@ static const struct sluice_cli cli = {
     .groups = groups,
     .epilog =
         "Prints 'listening on HOST:PORT' when it is ready, and its counters as a line of JSON "
-        "on SIGUSR1 and at the end. SIGTERM stops it: what was accepted is answered within "
+        "on SIGUSR1 and at the end. SIGHUP reads the list of samples again. SIGTERM stops it: what "
+        "was accepted is answered within "
         "--grace, and a second later the process has ended, with exit code 3 if requests were "
         "left without an answer; a second SIGTERM ends it at once.",
 };
@@ -275,11 +297,38 @@ struct sluice_server_options sluice_server_options_init(void)
     };
 }
 
+static bool is_metrics_address(const char *text)
+{
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    if (!text || sluice_metrics_listen_parse(text, &address, &err) == SLUICE_OK)
+        return true;
+    sluice_cli_usage_error(&cli, "--metrics: %s", err.text);
+    return false;
+}
+
+/* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
+static bool is_listen_address(const char *text)
+{
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    if (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:") ||
+        sluice_host_port_parse(text, -1, &address, &err) == SLUICE_OK)
+        return true;
+    sluice_cli_usage_error(&cli, "--listen: %s", err.text);
+    return false;
+}
+
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
                                                      int argc, char **argv)
 {
     given = *options;
-    const struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
+    struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
+    if (!result.should_exit &&
+        (!is_listen_address(given.listen) || !is_metrics_address(given.metrics))) {
+        result.should_exit = true;
+        result.exit_code = 2;
+    }
     *options = given;
     return result;
 }

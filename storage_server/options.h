@@ -28,8 +28,10 @@ struct sluice_server_options {
     uint64_t max_file_bytes;
     uint64_t memory_limit;         /* bytes; 0: as memory_limit.h finds it */
     const char *jpeg_crop_huffman; /* "fast" or "optimal" */
+    const char *manifest;          /* a file; NULL: the root's, or a scan */
     const char *jpeg_index;        /* "auto", "off" or a file */
     bool should_verify;            /* hash the content of every file that is read */
+    bool is_strict;                /* an image that is passed over is an error */
     const char *metrics;           /* "127.0.0.1:9464"; NULL: no metrics are served */
     double self_check_s;           /* between two connections of the server to itself; 0: none */
     double grace_s;                /* for accepted requests, after a stop was asked for */

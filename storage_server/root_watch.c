@@ -4,6 +4,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "datasets/manifest.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/store.h"
 #include "storage_server/tuning.h"
 
@@ -22,9 +23,21 @@ struct sluice_root_watch {
     bool was_here; /* sluice_root_watch_is_here()'s own */
 
     struct sluice_store *store; /* constant from here */
-    struct sluice_store_known known;
+    struct sluice_sample_lists *lists;
     pthread_t thread;
 };
+
+static sluice_status look(struct sluice_root_watch *watch, struct sluice_err *wrong)
+{
+    struct sluice_sample_list *list = sluice_sample_lists_now(watch->lists);
+    struct sluice_store_known known = {.path = "."};
+    if (list->manifest->num_entries > 0)
+        known = (struct sluice_store_known){list->manifest->entries[0].path,
+                                            list->manifest->entries[0].bytes};
+    const sluice_status status = watch->store->look(watch->store, &known, wrong);
+    sluice_sample_list_unref(list);
+    return status;
+}
 
 static void *watch_main(void *ctx)
 {
@@ -35,7 +48,7 @@ static void *watch_main(void *ctx)
         watch->looking_ns = sluice_clock_ns();
         pthread_mutex_unlock(&watch->lock);
         struct sluice_err wrong = {0};
-        const sluice_status status = watch->store->look(watch->store, &watch->known, &wrong);
+        const sluice_status status = look(watch, &wrong);
         pthread_mutex_lock(&watch->lock);
         watch->looking_ns = 0;
         watch->wrong = status == SLUICE_OK ? (struct sluice_err){0} : wrong;
@@ -48,17 +61,13 @@ static void *watch_main(void *ctx)
     return NULL;
 }
 
-sluice_status sluice_root_watch_open(struct sluice_store *store,
-                                     const struct sluice_manifest *manifest,
+sluice_status sluice_root_watch_open(struct sluice_store *store, struct sluice_sample_lists *lists,
                                      struct sluice_root_watch **out, struct sluice_err *err)
 {
     struct sluice_root_watch *watch = malloc(sizeof(*watch));
     if (!watch)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to watch the root");
-    *watch = (struct sluice_root_watch){.store = store, .was_here = true, .known = {.path = "."}};
-    if (manifest->num_entries > 0)
-        watch->known =
-            (struct sluice_store_known){manifest->entries[0].path, manifest->entries[0].bytes};
+    *watch = (struct sluice_root_watch){.store = store, .was_here = true, .lists = lists};
     pthread_mutex_init(&watch->lock, NULL);
     sluice_cond_init(&watch->closing);
     const int failed = pthread_create(&watch->thread, NULL, watch_main, watch);

@@ -11,14 +11,14 @@
  *
  * Threads: any. */
 
-struct sluice_manifest;
 struct sluice_root_watch;
+struct sluice_sample_lists;
 struct sluice_store;
 
-/* Borrows both.  A sample of the manifest tells whether another folder is the dataset's
+/* Borrows both.  A sample of the list of now tells whether another folder is the dataset's
  * (store->look). */
 SLUICE_MUST_USE sluice_status sluice_root_watch_open(struct sluice_store *store,
-                                                     const struct sluice_manifest *manifest,
+                                                     struct sluice_sample_lists *lists,
                                                      struct sluice_root_watch **watch,
                                                      struct sluice_err *err);
 /* Waits for a look under way.  NULL is allowed. */

@@ -4,6 +4,7 @@
 #include "datasets/freshness.h"
 #include "datasets/indexed_file.h"
 #include "storage_server/context.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 
@@ -73,7 +74,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
 {
     const bool has_work = want->split > 0 || want->form == SLUICE_FORM_JPEG_CROP;
     const struct sluice_indexed_want indexed = {
-        .indexes = has_work && !is_again ? context->jpeg_indexes : NULL,
+        .indexes = has_work && !is_again ? want->list->jpeg_indexes : NULL,
         .path = want->path,
         .pipeline = want->pipeline,
         .key = want->key,
@@ -82,7 +83,7 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
         .pool = context->buffers,
     };
     struct reading reading = {
-        .freshness = context->freshness,
+        .freshness = want->list->freshness,
         .sample = want->sample,
         .want = &indexed,
         .seen = {.is_again = is_again},
@@ -104,12 +105,13 @@ sluice_status sluice_sample_file_read(struct sluice_context *context,
     return SLUICE_OK;
 }
 
-sluice_status sluice_sample_file_read_whole(struct sluice_context *context, size_t sample,
+sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
+                                            const struct sluice_sample_list *list, size_t sample,
                                             const char *path, struct sluice_buf **file,
                                             struct sluice_err *err)
 {
     struct reading reading = {
-        .freshness = sample == SLUICE_NO_SAMPLE ? NULL : context->freshness,
+        .freshness = sample == SLUICE_NO_SAMPLE ? NULL : list->freshness,
         .sample = sample,
     };
     return read_file(context, path, &reading, file, err);

@@ -16,11 +16,13 @@
 struct sluice_buf;
 struct sluice_context;
 struct sluice_file_reading;
+struct sluice_sample_list;
 
 #define SLUICE_NO_SAMPLE SIZE_MAX
 
 struct sluice_sample_want {
-    size_t sample; /* index into the manifest, whose row the file is compared with (freshness.h) */
+    const struct sluice_sample_list *list; /* borrowed */
+    size_t sample; /* index into its manifest, whose row the file is compared with (freshness.h) */
     const char *path; /* relative to the root */
     struct sluice_draw_key key;
     const struct sluice_pipeline *pipeline; /* NULL if no ops are to run */
@@ -41,6 +43,7 @@ SLUICE_MUST_USE sluice_status sluice_sample_file_read(struct sluice_context *con
 /* Reads a file whole and counts nothing.  `sample` may be SLUICE_NO_SAMPLE: then it is not compared
  * with the manifest. */
 SLUICE_MUST_USE sluice_status sluice_sample_file_read_whole(struct sluice_context *context,
+                                                            const struct sluice_sample_list *list,
                                                             size_t sample, const char *path,
                                                             struct sluice_buf **file,
                                                             struct sluice_err *err);

@@ -5,21 +5,22 @@
 #include "base/cpu.h"
 #include "base/disk_clock.h"
 #include "base/log.h"
-#include "datasets/freshness.h"
-#include "datasets/jpeg_index_file.h"
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/health.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/memory_limit.h"
+#include "storage_server/metrics.h"
 #include "storage_server/peer.h"
 #include "storage_server/rate_limit.h"
+#include "storage_server/relist.h"
 #include "storage_server/root_watch.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/service.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
-#include "storage_server/subset_rows.h"
 #include "storage_server/watchdog.h"
 #include "storage_server/workers.h"
 #include "wire/wire.h"
@@ -36,14 +37,14 @@
 
 struct sluice_server {
     struct sluice_context context;
-    struct sluice_manifest *manifest;
-    struct sluice_subset_rows *subset_rows;
     struct sluice_stats stats;
+    struct sluice_client_table clients;
     struct sluice_disk_clock disk;
     struct sluice_rate_limit link;
     struct sluice_rpc_method methods[MAX_METHODS];
     struct sluice_rpc_server *rpc;
     struct sluice_root_watch *root;
+    struct sluice_relist *relist;
     unsigned grace_ms;
     bool is_stopped;
 };
@@ -130,12 +131,14 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     const struct sluice_memory_parts memory = sluice_memory_limit_part(memory_limit);
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&s->stats, now_ns);
+    sluice_client_table_init(&s->clients);
     s->disk = (struct sluice_disk_clock)SLUICE_DISK_CLOCK_INITIALIZER;
     sluice_rate_limit_init(&s->link, options->link_bytes_per_s, now_ns);
     s->grace_ms = (unsigned)(options->grace_s * 1000);
     s->context = (struct sluice_context){
         .store = store,
         .stats = &s->stats,
+        .clients = &s->clients,
         .disk = &s->disk,
         .link = &s->link,
         .max_in_flight = (size_t)options->max_in_flight,
@@ -145,6 +148,14 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         .transfer_seed = fresh_seed(),
     };
 
+    const struct sluice_sample_list_source source = {
+        .root = options->root,
+        .manifest = options->manifest,
+        .jpeg_index = options->jpeg_index,
+        .should_verify = options->should_verify,
+        .is_strict = options->is_strict,
+    };
+    struct sluice_sample_list *list = NULL;
     if (!store) {
         const struct sluice_store_file_options file_options = {
             .root = options->root,
@@ -154,23 +165,11 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         status = sluice_store_file_open(&file_options, &s->context.store, err);
     }
     if (status == SLUICE_OK)
-        status = sluice_manifest_open(options->root, &s->manifest, err);
+        status = sluice_sample_list_read(&source, &list, err);
     if (status == SLUICE_OK)
-        status = sluice_jpeg_index_file_choose(options->jpeg_index, options->root,
-                                               &s->context.jpeg_indexes, err);
+        status = sluice_sample_lists_create(list, &s->context.lists, err);
     if (status != SLUICE_OK)
         goto fail;
-    s->context.manifest = s->manifest;
-    status =
-        sluice_freshness_create(s->manifest, options->should_verify, &s->context.freshness, err);
-    if (status != SLUICE_OK)
-        goto fail;
-    sluice_hash128_hex(sluice_manifest_id(s->manifest), s->context.dataset_id);
-
-    status = sluice_subset_rows_create(s->manifest, &s->subset_rows, err);
-    if (status != SLUICE_OK)
-        goto fail;
-    s->context.subset_rows = s->subset_rows;
     status = sluice_buf_pool_create(memory.cached, &s->context.buffers, err);
     if (status != SLUICE_OK)
         goto fail;
@@ -198,7 +197,7 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
         goto fail;
 
     if (s->context.store->look)
-        status = sluice_root_watch_open(s->context.store, s->manifest, &s->root, err);
+        status = sluice_root_watch_open(s->context.store, s->context.lists, &s->root, err);
     const struct sluice_watchdog_options watchdog = {
         .timeout_ns = (uint64_t)(options->sample_timeout_s * 1e9),
         .workers = s->context.workers,
@@ -229,6 +228,15 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
                (unsigned long long)(memory.budget >> 20),
                (unsigned long long)((memory.live - memory.budget) >> 20),
                (unsigned long long)(memory.cached >> 20), (unsigned long long)(memory.grpc >> 20));
+
+    const struct sluice_relist_options relist = {
+        .source = source,
+        .lists = s->context.lists,
+        .memory = s->context.memory,
+    };
+    status = sluice_relist_open(&relist, &s->relist, err);
+    if (status != SLUICE_OK)
+        goto fail;
 
     const struct sluice_rpc_server_options rpc = {
         .listen = options->listen,
@@ -267,6 +275,11 @@ sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout
     return sluice_rpc_server_check(server->rpc, timeout_ms, err);
 }
 
+void sluice_server_reread(struct sluice_server *server)
+{
+    sluice_relist_request(server->relist);
+}
+
 struct sluice_wire_stats sluice_server_stats(struct sluice_server *server)
 {
     return sluice_context_stats(&server->context);
@@ -277,6 +290,53 @@ sluice_status sluice_server_stats_json(struct sluice_server *server, char **json
 {
     const struct sluice_wire_stats stats = sluice_server_stats(server);
     return sluice_stats_json(&stats, json, err);
+}
+
+static void write_metrics(void *ctx, struct sluice_exposition *page)
+{
+    struct sluice_server *server = ctx;
+    struct sluice_context *context = &server->context;
+    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
+    char reason[SLUICE_HEALTH_REASON];
+    struct sluice_server_counts counts = {
+        .stats = sluice_server_stats(server),
+        .service = sluice_stats_read_service(&server->stats),
+        .connections = sluice_rpc_server_connections(server->rpc),
+        .memory = sluice_memory_stats(context->memory),
+        .resident_bytes = sluice_memory_resident(),
+        .dataset = {.id = list->dataset_id,
+                    .samples = list->manifest->num_entries,
+                    .classes = list->manifest->num_classes,
+                    .bytes = list->dataset_bytes},
+        .groups = {sluice_workers_stats(context->workers, SLUICE_GROUP_PREP),
+                   sluice_workers_stats(context->workers, SLUICE_GROUP_IO)},
+        .unanswered = sluice_server_num_unanswered(server),
+        .timeouts = sluice_watchdog_num_timeouts(context->watchdog),
+        .hanging = sluice_server_num_hanging(server),
+        .is_serving = sluice_health_read(context->health, reason, sizeof(reason)),
+    };
+    counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
+    sluice_metrics_write(&counts, page);
+    sluice_sample_list_unref(list);
+}
+
+static bool is_well(void *ctx, char *reason)
+{
+    const struct sluice_server *server = ctx;
+    return sluice_health_read(server->context.health, reason, SLUICE_HEALTH_REASON);
+}
+
+sluice_status sluice_server_serve_metrics(struct sluice_server *server, const char *listen,
+                                          struct sluice_metrics_server **metrics,
+                                          struct sluice_err *err)
+{
+    const struct sluice_metrics_pages pages = {
+        .program = "offload_server",
+        .write = write_metrics,
+        .is_well = is_well,
+        .ctx = server,
+    };
+    return sluice_metrics_server_create(listen, &pages, metrics, err);
 }
 
 void sluice_server_stop(struct sluice_server *server)
@@ -308,6 +368,7 @@ void sluice_server_destroy(struct sluice_server *server)
     struct sluice_context *context = &server->context;
     if (server->rpc)
         sluice_server_stop(server);
+    sluice_relist_close(server->relist);
     sluice_memory_budget_close(context->memory); /* streams of waiters go before the workers */
     sluice_fetch_close(context->fetch);
     sluice_watchdog_stop(context->watchdog);
@@ -323,11 +384,9 @@ void sluice_server_destroy(struct sluice_server *server)
     sluice_buf_pool_destroy(context->buffers);
     if (context->store)
         context->store->destroy(context->store);
-    sluice_jpeg_index_file_close(context->jpeg_indexes);
-    sluice_subset_rows_destroy(server->subset_rows);
-    sluice_freshness_destroy(context->freshness);
-    sluice_manifest_destroy(server->manifest);
+    sluice_sample_lists_destroy(context->lists);
     sluice_rate_limit_clear(&server->link);
+    sluice_client_table_clear(&server->clients);
     sluice_stats_clear(&server->stats);
     free(server);
 }

@@ -2,6 +2,7 @@
 #define SLUICE_STORAGE_SERVER_SERVER_H
 
 #include "base/error.h"
+#include "metrics/metrics_server.h"
 #include "storage_server/options.h"
 #include "wire/wire.h"
 
@@ -27,7 +28,16 @@ int sluice_server_port(const struct sluice_server *server);
 SLUICE_MUST_USE sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
                                                   struct sluice_err *err);
 
+/* The list of samples is read again, on another thread; returns at once (relist.h). */
+void sluice_server_reread(struct sluice_server *server);
+
 struct sluice_wire_stats sluice_server_stats(struct sluice_server *server);
+
+/* Serves the metrics at options->metrics while the server lives: destroy *metrics first. */
+SLUICE_MUST_USE sluice_status sluice_server_serve_metrics(struct sluice_server *server,
+                                                          const char *listen,
+                                                          struct sluice_metrics_server **metrics,
+                                                          struct sluice_err *err);
 
 /* The counters as one line of JSON (stats.h); free() it. */
 SLUICE_MUST_USE sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,

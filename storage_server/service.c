@@ -5,6 +5,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "storage_server/context.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 #include "storage_server/workers.h"
@@ -42,19 +43,19 @@ static void reply_and_finish(struct sluice_rpc_call *call, sluice_status status,
 
 /* --- Hello --- */
 
-enum sluice_rpc_code sluice_service_agree(struct sluice_context *context, uint32_t protocol_version,
-                                          const char *text, uint64_t fingerprint,
-                                          const char *dataset_id, struct sluice_pipeline **pipeline,
-                                          struct sluice_err *err)
+enum sluice_rpc_code sluice_service_agree(const struct sluice_sample_list *list,
+                                          uint32_t protocol_version, const char *text,
+                                          uint64_t fingerprint, const char *dataset_id,
+                                          struct sluice_pipeline **pipeline, struct sluice_err *err)
 {
     if (protocol_version != SLUICE_WIRE_PROTOCOL_VERSION) {
         sluice_fail(err, SLUICE_E_INVALID, "protocol version: the client speaks %u, the server %u",
                     protocol_version, SLUICE_WIRE_PROTOCOL_VERSION);
         return SLUICE_RPC_FAILED_PRECONDITION;
     }
-    if (dataset_id[0] && strcmp(dataset_id, context->dataset_id) != 0) {
+    if (dataset_id[0] && strcmp(dataset_id, list->dataset_id) != 0) {
         sluice_fail(err, SLUICE_E_INVALID, "other data: the client has dataset %s, the server %s",
-                    dataset_id, context->dataset_id);
+                    dataset_id, list->dataset_id);
         return SLUICE_RPC_FAILED_PRECONDITION;
     }
 
@@ -92,9 +93,10 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
         return;
     }
 
+    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
     struct sluice_pipeline *pipeline = NULL;
     const enum sluice_rpc_code code =
-        sluice_service_agree(context, hello.protocol_version, hello.pipeline,
+        sluice_service_agree(list, hello.protocol_version, hello.pipeline,
                              hello.pipeline_fingerprint, hello.dataset_id, &pipeline, &err);
     if (code != SLUICE_RPC_OK) {
         sluice_log(SLUICE_LOG_WARN, "refused %.100s (%s): %s", hello.peer ? hello.peer : "a client",
@@ -106,23 +108,24 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .protocol_version = SLUICE_WIRE_PROTOCOL_VERSION,
             .peer = (char[]){"offload_server " SLUICE_VERSION},
             .pipeline_fingerprint = pipeline ? sluice_pipeline_fingerprint(pipeline) : 0,
-            .num_samples = context->manifest->num_entries,
+            .num_samples = list->manifest->num_entries,
             .prep_cores = cores,
             .prep_workers = whole_cores(cores),
             .max_in_flight = (uint32_t)context->max_in_flight,
             .max_image_pixels = context->max_image_pixels,
             .max_file_bytes = context->max_file_bytes,
-            .has_jpeg_index = context->jpeg_indexes != NULL,
+            .has_jpeg_index = list->jpeg_indexes != NULL,
             .has_hashes = true,
             .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
                      1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32,
         };
-        memcpy(answer.dataset_id, context->dataset_id, sizeof(answer.dataset_id));
+        memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));
         struct sluice_message reply = {0};
         status = sluice_wire_put_hello_reply(&answer, &reply, &err);
         reply_and_finish(call, status, &reply, &err);
         sluice_pipeline_destroy(pipeline);
     }
+    sluice_sample_list_unref(list);
     sluice_wire_hello_clear(&hello);
 }
 

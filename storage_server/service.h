@@ -31,6 +31,7 @@
 struct sluice_context;
 struct sluice_pipeline;
 struct sluice_fetch;
+struct sluice_sample_list;
 
 /* hold_ns: how long a reply waits for others at most, see above. */
 SLUICE_MUST_USE sluice_status sluice_fetch_create(uint64_t hold_ns, struct sluice_fetch **fetch,
@@ -55,11 +56,13 @@ SLUICE_MUST_USE sluice_status sluice_probes_create(struct sluice_probes **probes
                                                    struct sluice_err *err);
 void sluice_probes_destroy(struct sluice_probes *probes); /* NULL is allowed; no call is left */
 
-/* What Hello and Fetch compare.  An empty text, a fingerprint of 0 and an empty dataset id
- * are not compared; *pipeline (owned by the caller) is NULL without a text. */
-enum sluice_rpc_code sluice_service_agree(struct sluice_context *context, uint32_t protocol_version,
-                                          const char *text, uint64_t fingerprint,
-                                          const char *dataset_id, struct sluice_pipeline **pipeline,
+/* What Hello and Fetch compare, the dataset id with that of `list`.  An empty text, a fingerprint
+ * of 0 and an empty dataset id are not compared; *pipeline (owned by the caller) is NULL without a
+ * text. */
+enum sluice_rpc_code sluice_service_agree(const struct sluice_sample_list *list,
+                                          uint32_t protocol_version, const char *text,
+                                          uint64_t fingerprint, const char *dataset_id,
+                                          struct sluice_pipeline **pipeline,
                                           struct sluice_err *err);
 
 #endif

@@ -5,10 +5,12 @@
 #include "base/log.h"
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
 #include "storage_server/sample_file.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 #include "storage_server/store.h"
 #include "storage_server/watchdog.h"
@@ -39,6 +41,7 @@ struct transfer {
     struct sluice_context *context;
     struct sluice_rpc_call *call;      /* a reference */
     struct sluice_work_client *client; /* joined */
+    struct sluice_sample_list *list;   /* a reference */
     struct sluice_memory_holder *memory;
     size_t charged; /* bytes of the memory budget; 0: not yet */
     struct sluice_wire_data_request request;
@@ -66,6 +69,7 @@ static void unref_transfer(struct transfer *t)
     if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
     sluice_wire_data_request_clear(&t->request);
+    sluice_sample_list_unref(t->list);
     sluice_workers_leave(t->context->workers, t->client);
     sluice_memory_give(t->memory, t->charged);
     sluice_memory_close(t->memory);
@@ -104,7 +108,7 @@ static void label_of(const struct sluice_manifest *manifest, size_t sample, char
 /* What the call will hold, as far as is known: its file, and what becomes of it. */
 static size_t expected_charge(const struct transfer *t)
 {
-    const struct sluice_manifest *manifest = t->context->manifest;
+    const struct sluice_manifest *manifest = t->list->manifest;
     const struct sluice_manifest_entry *entry =
         t->sample == SLUICE_NO_SAMPLE ? NULL : &manifest->entries[t->sample];
     const uint64_t file = entry ? entry->bytes : UNKNOWN_FILE_BYTES;
@@ -146,11 +150,23 @@ static sluice_status preprocess(struct transfer *t, struct sluice_scratch *scrat
     return status;
 }
 
+static void count(struct sluice_context *context, struct sluice_rpc_call *call,
+                  sluice_status status, unsigned split, enum sluice_form form, uint64_t bytes)
+{
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(sluice_rpc_call_peer(call), host);
+    sluice_stats_count_transfer(context->stats, status, split, form, bytes);
+    const size_t row = sluice_client_table_join(context->clients, NULL, host);
+    sluice_client_table_count(context->clients, row, status == SLUICE_OK, bytes,
+                              status != SLUICE_OK);
+    sluice_client_table_leave(context->clients, row);
+}
+
 static sluice_status send_response(struct transfer *t, const struct sluice_sample *sample,
                                    struct sluice_err *err)
 {
     char label[16];
-    label_of(t->context->manifest, t->sample, label, sizeof(label));
+    label_of(t->list->manifest, t->sample, label, sizeof(label));
     struct sluice_wire_data_response response = {
         .image = sample->data,
         .label = label,
@@ -177,7 +193,7 @@ static sluice_status send_response(struct transfer *t, const struct sluice_sampl
     const enum sluice_form form = sample->kind == SLUICE_KIND_FILE ? SLUICE_FORM_RAW
                                   : sample->kind == SLUICE_KIND_U8 ? SLUICE_FORM_U8
                                                                    : SLUICE_FORM_F32;
-    sluice_stats_count_transfer(t->context->stats, SLUICE_OK, t->split, form, sample->data->len);
+    count(t->context, t->call, SLUICE_OK, t->split, form, sample->data->len);
     sluice_rpc_call_send(t->call, &message);
     return SLUICE_OK;
 }
@@ -194,7 +210,7 @@ static void end_transfer(struct transfer *t)
 static void give_answer(struct sluice_late_answer *base)
 {
     struct transfer_answer *answer = SLUICE_CONTAINER_OF(base, struct transfer_answer, answer);
-    sluice_stats_count_transfer(answer->context->stats, SLUICE_E_IO, 0, SLUICE_FORM_RAW, 0);
+    count(answer->context, answer->call, SLUICE_E_IO, 0, SLUICE_FORM_RAW, 0);
     sluice_rpc_call_finish(answer->call, code_of(SLUICE_E_IO), answer->text);
     sluice_rpc_call_unref(answer->call);
     free(answer);
@@ -253,7 +269,8 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     sluice_status status = sluice_watchdog_begin(watchdog, &t->watched, &err);
     const bool is_watched = status == SLUICE_OK;
     if (is_watched)
-        status = sluice_sample_file_read_whole(t->context, t->sample, t->path, &sample.data, &err);
+        status = sluice_sample_file_read_whole(t->context, t->list, t->sample, t->path,
+                                               &sample.data, &err);
     sluice_watchdog_note(&t->watched, false);
     enum sluice_rpc_code code = code_of(status);
     if (status == SLUICE_OK && t->split) {
@@ -272,7 +289,7 @@ static void run_transfer(struct sluice_job *base, enum sluice_job_fate fate, voi
     if (!is_ours) {
         /* The watchdog has finished the call. */
     } else if (status != SLUICE_OK) {
-        sluice_stats_count_transfer(t->context->stats, status, 0, SLUICE_FORM_RAW, 0);
+        count(t->context, t->call, status, 0, SLUICE_FORM_RAW, 0);
         struct sluice_err named = {0};
         sluice_fail(&named, status, "%.120s: %.120s", t->path, err.text);
         sluice_rpc_call_finish(t->call, code, named.text);
@@ -403,12 +420,13 @@ static void on_request(struct sluice_context *context, struct sluice_rpc_call *c
         .context = context,
         .call = sluice_rpc_call_ref(call),
         .client = client,
+        .list = sluice_sample_lists_now(context->lists),
         .memory = memory,
         .request = request,
         .path = path,
-        .sample = sample_of(context->manifest, path),
         .split = split,
     };
+    t->sample = sample_of(t->list->manifest, path);
     atomic_init(&t->refs, 2);
     atomic_init(&t->is_over, false);
     atomic_init(&t->is_done, false);

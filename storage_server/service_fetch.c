@@ -4,10 +4,12 @@
 #include "base/log.h"
 #include "pipeline/pipeline.h"
 #include "rpc/rpc_server.h"
+#include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/fetch_stream.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/peer.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/stats.h"
 
 #include <stdlib.h>
@@ -96,18 +98,24 @@ static bool open_stream(struct sluice_fetch_stream *s, const struct sluice_wire_
     }
     struct sluice_err err = {0};
     struct sluice_pipeline *pipeline = NULL;
+    struct sluice_sample_list *list = sluice_sample_lists_now(s->context->lists);
     const enum sluice_rpc_code code =
-        sluice_service_agree(s->context, open->protocol_version, open->pipeline,
+        sluice_service_agree(list, open->protocol_version, open->pipeline,
                              open->pipeline_fingerprint, open->dataset_id, &pipeline, &err);
     if (code != SLUICE_RPC_OK) {
+        sluice_sample_list_unref(list);
         sluice_fetch_stream_end(s, code, err.text);
         return false;
     }
     /* No job of this stream exists yet, so nobody else reads these. */
     if (open->follows_price)
         sluice_workers_follow(s->context->workers, s->client);
+    s->list = list;
     s->pipeline = pipeline;
     s->num_ops = pipeline ? sluice_pipeline_num_ops(pipeline) : 0;
+    char host[SLUICE_PEER_HOST];
+    sluice_peer_host(sluice_rpc_call_peer(s->call), host);
+    s->client_row = sluice_client_table_join(s->context->clients, open->client, host);
     pthread_mutex_lock(&s->lock);
     s->is_open = true;
     s->has_credit = open->window_bytes > 0;
@@ -126,6 +134,8 @@ static void on_message(void *ctx, struct sluice_rpc_call *call, struct sluice_me
     struct sluice_err err = {0};
     struct sluice_wire_fetch_request request = {0};
     const sluice_status read = sluice_wire_get_fetch_request(message, &request, &err);
+    if (read == SLUICE_E_IO)
+        sluice_stats_count_damaged(context->stats);
     if (read != SLUICE_OK) {
         sluice_fetch_stream_end(s, sluice_rpc_code_of_request(read), err.text);
         return;

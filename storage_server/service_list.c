@@ -1,5 +1,6 @@
 #include "datasets/manifest.h"
 #include "storage_server/context.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/service.h"
 #include "storage_server/subset_rows.h"
 #include "wire/wire.h"
@@ -16,15 +17,16 @@
 #define ROW_BYTES 56
 
 struct listing {
+    struct sluice_sample_list *list; /* a reference: all messages of a call are of one list */
     enum sluice_rows_of subset;
     size_t next; /* row of the subset */
     bool is_started;
 };
 
-static bool has_more(const struct sluice_context *context, const struct listing *listing)
+static bool has_more(const struct listing *listing)
 {
     return !listing->is_started ||
-           listing->next < sluice_subset_rows_count(context->subset_rows, listing->subset);
+           listing->next < sluice_subset_rows_count(listing->list->rows, listing->subset);
 }
 
 static struct sluice_wire_sample_info row_of(const struct sluice_manifest *manifest, size_t id)
@@ -46,10 +48,10 @@ static struct sluice_wire_sample_info row_of(const struct sluice_manifest *manif
     return row;
 }
 
-static sluice_status put_rows(struct sluice_context *context, struct listing *listing,
-                              struct sluice_message *reply, struct sluice_err *err)
+static sluice_status put_rows(struct listing *listing, struct sluice_message *reply,
+                              struct sluice_err *err)
 {
-    const struct sluice_manifest *manifest = context->manifest;
+    const struct sluice_manifest *manifest = listing->list->manifest;
     struct sluice_wire_sample_info *rows = calloc(LIST_ROWS, sizeof(*rows));
     size_t *ids = calloc(LIST_ROWS, sizeof(*ids));
     if (!rows || !ids) {
@@ -63,11 +65,11 @@ static sluice_status put_rows(struct sluice_context *context, struct listing *li
         /* The struct owns its strings where it is received; here it borrows them. */
         list.classes = (char **)manifest->classes;
         list.num_classes = manifest->num_classes;
-        list.num_samples = sluice_subset_rows_count(context->subset_rows, listing->subset);
-        memcpy(list.dataset_id, context->dataset_id, sizeof(list.dataset_id));
+        list.num_samples = sluice_subset_rows_count(listing->list->rows, listing->subset);
+        memcpy(list.dataset_id, listing->list->dataset_id, sizeof(list.dataset_id));
     }
-    const size_t found = sluice_subset_rows_get(context->subset_rows, listing->subset,
-                                                listing->next, LIST_ROWS, ids, NULL);
+    const size_t found = sluice_subset_rows_get(listing->list->rows, listing->subset, listing->next,
+                                                LIST_ROWS, ids, NULL);
     for (size_t bytes = 0; list.num_samples_here < found && bytes < LIST_BYTES;) {
         struct sluice_wire_sample_info *row = &rows[list.num_samples_here];
         *row = row_of(manifest, ids[list.num_samples_here++]);
@@ -82,15 +84,15 @@ static sluice_status put_rows(struct sluice_context *context, struct listing *li
 }
 
 /* Sends one message.  on_writable comes here for the next one. */
-static void list_more(struct sluice_context *context, struct sluice_rpc_call *call)
+static void list_more(struct sluice_rpc_call *call)
 {
     struct listing *listing = sluice_rpc_call_state(call);
-    if (!listing || !has_more(context, listing))
+    if (!listing || !has_more(listing))
         return;
     struct sluice_message reply = {0};
     struct sluice_err err = {0};
-    sluice_status status = put_rows(context, listing, &reply, &err);
-    const bool is_last = !has_more(context, listing);
+    sluice_status status = put_rows(listing, &reply, &err);
+    const bool is_last = !has_more(listing);
     if (status == SLUICE_OK)
         status = sluice_rpc_call_send(call, &reply);
     sluice_message_clear(&reply);
@@ -114,6 +116,7 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
 
     static const char *const names[] = {
         [SLUICE_ROWS_ALL] = "", [SLUICE_ROWS_TRAIN] = "train", [SLUICE_ROWS_VAL] = "val"};
+    struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
     size_t found = 0;
     while (found < SLUICE_ARRAY_LEN(names) && strcmp(subset, names[found]) != 0)
         found++;
@@ -121,18 +124,20 @@ static void on_list(void *ctx, struct sluice_rpc_call *call, struct sluice_messa
     if (found == SLUICE_ARRAY_LEN(names)) {
         sluice_fail(&err, SLUICE_E_INVALID, "subset '%s' is none of train, val and empty", subset);
         sluice_rpc_call_finish(call, SLUICE_RPC_INVALID_ARGUMENT, err.text);
-    } else if (first_row > sluice_subset_rows_count(context->subset_rows, found)) {
+    } else if (first_row > sluice_subset_rows_count(list->rows, found)) {
         sluice_fail(&err, SLUICE_E_INVALID, "row %llu of %zu", (unsigned long long)first_row,
-                    sluice_subset_rows_count(context->subset_rows, found));
+                    sluice_subset_rows_count(list->rows, found));
         sluice_rpc_call_finish(call, SLUICE_RPC_OUT_OF_RANGE, err.text);
     } else if (!(listing = calloc(1, sizeof(*listing)))) {
         sluice_rpc_call_finish(call, SLUICE_RPC_RESOURCE_EXHAUSTED, "no memory to list samples");
     } else {
+        listing->list = sluice_sample_list_ref(list);
         listing->subset = (enum sluice_rows_of)found;
         listing->next = (size_t)first_row;
         sluice_rpc_call_set_state(call, listing);
-        list_more(context, call);
+        list_more(call);
     }
+    sluice_sample_list_unref(list);
     free(subset);
 }
 
@@ -147,13 +152,17 @@ static void on_half_close(void *ctx, struct sluice_rpc_call *call)
 
 static void on_writable(void *ctx, struct sluice_rpc_call *call)
 {
-    list_more(ctx, call);
+    (void)ctx;
+    list_more(call);
 }
 
 static void on_done(void *ctx, struct sluice_rpc_call *call)
 {
     (void)ctx;
-    free(sluice_rpc_call_state(call));
+    struct listing *listing = sluice_rpc_call_state(call);
+    if (listing)
+        sluice_sample_list_unref(listing->list);
+    free(listing);
 }
 
 struct sluice_method_list sluice_list_methods(void)

@@ -28,15 +28,41 @@ static void count(struct sluice_wire_stats *c, sluice_status status, unsigned sp
     c->payload_bytes += bytes;
 }
 
+/* Under the lock. */
+static void count_times(struct sluice_service_stats *service,
+                        const struct sluice_wire_sample_reply *reply, uint64_t service_ns)
+{
+    sluice_histogram_add(&service->service, service_ns);
+    if (reply->status != SLUICE_OK)
+        return;
+    const uint64_t work_us = reply->work_us > reply->disk_us ? reply->work_us - reply->disk_us : 0;
+    const uint64_t us[] = {reply->backlog_us, reply->queue_us, reply->disk_us, work_us};
+    uint64_t sum_ns = 0;
+    for (int stage = 0; stage < SLUICE_STAGE_SEND; stage++) {
+        sum_ns += us[stage] * 1000;
+        sluice_histogram_add(&service->stages[stage], us[stage] * 1000);
+    }
+    sluice_histogram_add(&service->stages[SLUICE_STAGE_SEND],
+                         service_ns > sum_ns ? service_ns - sum_ns : 0);
+}
+
 void sluice_stats_count(struct sluice_stats *stats, const struct sluice_wire_sample_reply *reply,
-                        bool is_reduced)
+                        bool is_reduced, uint64_t service_ns)
 {
     pthread_mutex_lock(&stats->lock);
+    count_times(&stats->service, reply, service_ns);
     count(&stats->counted, reply->status, reply->ops_done, reply->form,
           reply->payload ? reply->payload->len : 0);
     if (is_reduced && reply->status == SLUICE_OK)
         stats->counted.reduced++;
     stats->counted.cpu_s += (double)reply->cpu_us * 1e-6;
+    pthread_mutex_unlock(&stats->lock);
+}
+
+void sluice_stats_count_damaged(struct sluice_stats *stats)
+{
+    pthread_mutex_lock(&stats->lock);
+    stats->service.damaged_requests++;
     pthread_mutex_unlock(&stats->lock);
 }
 
@@ -82,6 +108,14 @@ struct sluice_wire_stats sluice_stats_read(struct sluice_stats *stats, uint64_t 
     struct sluice_wire_stats read = stats->counted;
     pthread_mutex_unlock(&stats->lock);
     read.uptime_s = (double)(now_ns - stats->started_ns) * 1e-9;
+    return read;
+}
+
+struct sluice_service_stats sluice_stats_read_service(struct sluice_stats *stats)
+{
+    pthread_mutex_lock(&stats->lock);
+    const struct sluice_service_stats read = stats->service;
+    pthread_mutex_unlock(&stats->lock);
     return read;
 }
 

@@ -25,6 +25,7 @@ struct sluice_watchdog {
     bool is_stopping;
     struct sluice_watched *watched;
     unsigned num_stuck[NUM_GROUPS], num_late[NUM_GROUPS];
+    uint64_t num_timeouts;         /* since the start */
     uint64_t begun_ns[NUM_GROUPS]; /* when a worker last took a job, or the queue was emptied */
 
     struct sluice_watchdog_options options; /* constant from here */
@@ -72,6 +73,7 @@ static void look_at(struct sluice_watchdog *dog, struct sluice_watched *watched,
         if (answer) {
             watched->is_late = true;
             dog->num_late[watched->group]++;
+            dog->num_timeouts++;
             answer->next = found->answers;
             found->answers = answer;
         }
@@ -256,6 +258,14 @@ unsigned sluice_watchdog_num_stuck(struct sluice_watchdog *dog)
 {
     pthread_mutex_lock(&dog->lock);
     const unsigned count = dog->num_stuck[0] + dog->num_stuck[1];
+    pthread_mutex_unlock(&dog->lock);
+    return count;
+}
+
+uint64_t sluice_watchdog_num_timeouts(struct sluice_watchdog *dog)
+{
+    pthread_mutex_lock(&dog->lock);
+    const uint64_t count = dog->num_timeouts;
     pthread_mutex_unlock(&dog->lock);
     return count;
 }

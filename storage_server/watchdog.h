@@ -80,5 +80,7 @@ SLUICE_MUST_USE bool sluice_watchdog_end(struct sluice_watchdog *watchdog,
 
 /* Workers that hang now. */
 unsigned sluice_watchdog_num_stuck(struct sluice_watchdog *watchdog);
+/* Requests so far that it answered in a worker's place. */
+uint64_t sluice_watchdog_num_timeouts(struct sluice_watchdog *watchdog);
 
 #endif

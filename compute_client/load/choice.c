@@ -1,7 +1,5 @@
 #include "compute_client/load/choice.h"
 
-#include "plan/cost_folder.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,24 +54,14 @@ size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice
 }
 
 sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
-                                 const struct sluice_pipeline *pipeline,
                                  struct sluice_choice *choices, struct sluice_err *err)
 {
     struct sluice_cost_table table = {0};
     uint8_t *split = NULL;
-    sluice_status status = sluice_cost_folder_check(request->folder, pipeline, err);
-    if (status == SLUICE_OK)
-        status = sluice_cost_table_read(request->folder, pipeline, &table, err);
+    sluice_status status = sluice_cost_folder_read(request->folder, &request->use, &table, err);
     if (status != SLUICE_OK)
-        goto end;
-    if (table.num_rows != request->num_samples && table.num_rows != request->num_total) {
-        status = sluice_fail(err, SLUICE_E_INVALID,
-                             "the profile in %s has %zu samples and the training subset %zu: it "
-                             "was made for other data",
-                             request->folder, table.num_rows, request->num_total);
-        goto end;
-    }
-    table.num_rows = request->num_samples;
+        return status;
+    table.num_rows = request->use.num_used;
     split = malloc(table.num_rows ? table.num_rows : 1);
     if (!split) {
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
@@ -82,7 +70,7 @@ sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
     }
     status = sluice_plan_sophon(&table, &request->rates, split, err);
     for (size_t i = 0; status == SLUICE_OK && i < table.num_rows; i++)
-        choices[i] = sluice_choice_at(pipeline, split[i]);
+        choices[i] = sluice_choice_at(request->use.pipeline, split[i]);
 end:
     free(split);
     sluice_cost_table_clear(&table);

@@ -5,6 +5,7 @@
 #include "datasets/manifest.h"
 #include "pipeline/pipeline.h"
 #include "plan/choices.h"
+#include "plan/cost_folder.h"
 #include "plan/mode.h"
 #include "plan/sophon.h"
 
@@ -38,16 +39,14 @@ struct sluice_choice sluice_choice_packed(const struct sluice_pipeline *pipeline
 size_t sluice_choice_bytes(const struct sluice_pipeline *pipeline, struct sluice_choice choice,
                            size_t file_bytes);
 
-/* SOPHON's plan (plan/sophon.h) for choices[0 .. num_samples), from the profile in `folder`.  The
- * profile has num_samples rows, or num_total rows of which the first num_samples are used.
- * SLUICE_E_INVALID if it has another number of rows, or is of another pipeline. */
+/* SOPHON's plan (plan/sophon.h) for choices[0 .. use.num_used), from the profile in `folder`.
+ * SLUICE_E_INVALID if that is of another pipeline or of other data (plan/cost_folder.h). */
 struct sluice_choice_request {
     const char *folder;
     struct sluice_rates rates;
-    size_t num_samples, num_total;
+    struct sluice_cost_folder_use use;
 };
 SLUICE_MUST_USE sluice_status sluice_choice_plan(const struct sluice_choice_request *request,
-                                                 const struct sluice_pipeline *pipeline,
                                                  struct sluice_choice *choices,
                                                  struct sluice_err *err);
 

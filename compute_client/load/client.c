@@ -17,6 +17,9 @@
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
 
+/* Between two warnings of one outage, whose cause has changed. */
+#define BETWEEN_WARNINGS_NS 5000000000u
+
 /* Of every message before sluice_client_bound_messages(): those of Hello, ListSamples, Stats and
  * Probe are at most half as large. */
 #define FIRST_MESSAGE_BYTES ((size_t)8 << 20)
@@ -27,11 +30,13 @@ struct sluice_client {
     bool is_stopped;
     bool has_told; /* that the server sends no hashes */
     struct sluice_outage outage;
+    struct sluice_err told; /* the cause of the last warning, at told_ns */
+    uint64_t told_ns;
     bool was_there;                     /* the server has answered at least once */
     struct sluice_rpc_channel *channel; /* constant once messages are bounded */
 
     /* Constant. */
-    char *target;
+    char *target, *advice;
     double retry_for_s;
     struct sluice_live *live; /* or NULL */
 };
@@ -41,12 +46,15 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
 {
     struct sluice_client *c = calloc(1, sizeof(*c));
     char *target = strdup(options->target);
-    if (!c || !target) {
+    char *advice = strdup(options->advice ? options->advice : "");
+    if (!c || !target || !advice) {
         free(c);
         free(target);
+        free(advice);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a client");
     }
     c->target = target;
+    c->advice = advice;
     c->retry_for_s = options->retry_for_s;
     c->live = options->live;
     const struct sluice_rpc_channel_options channel = {
@@ -56,6 +64,7 @@ sluice_status sluice_client_create(const struct sluice_client_options *options,
     const sluice_status status = sluice_rpc_channel_create(&channel, &c->channel, err);
     if (status != SLUICE_OK) {
         free(target);
+        free(advice);
         free(c);
         return status;
     }
@@ -73,6 +82,7 @@ void sluice_client_destroy(struct sluice_client *client)
     pthread_cond_destroy(&client->changed);
     pthread_mutex_destroy(&client->lock);
     free(client->target);
+    free(client->advice);
     free(client);
 }
 
@@ -138,19 +148,35 @@ static void show_outage(const struct sluice_client *client)
     sluice_live_set(&client->live->outages, client->outage.num);
 }
 
+/* Under the lock, in an outage that was told: whether it has another cause now, and the last line
+ * is not of just now. */
+static bool has_new_cause(const struct sluice_client *client, const char *cause, uint64_t now_ns)
+{
+    return client->outage.is_told && strcmp(client->told.text, cause) != 0 &&
+           now_ns - client->told_ns >= BETWEEN_WARNINGS_NS;
+}
+
 void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause)
 {
     uint64_t untold = 0;
+    const uint64_t now = sluice_clock_ns();
     pthread_mutex_lock(&client->lock);
-    const bool must_tell =
+    const bool is_first =
         !client->is_stopped && sluice_outage_lost(&client->outage, at_ns, &untold);
+    const bool must_tell = is_first || (!client->is_stopped && has_new_cause(client, cause, now));
+    if (must_tell) {
+        snprintf(client->told.text, sizeof(client->told.text), "%s", cause);
+        client->told_ns = now;
+    }
+    const char *advice = client->was_there ? "" : client->advice;
     show_outage(client);
     pthread_mutex_unlock(&client->lock);
     if (!must_tell)
         return;
-    char retries[64] = "", before[64] = "";
-    if (client->retry_for_s > 0)
-        snprintf(retries, sizeof(retries), "; retrying for up to %.0f s", client->retry_for_s);
+    char retries[300] = "", before[64] = "";
+    if (is_first && client->retry_for_s > 0)
+        snprintf(retries, sizeof(retries), " (trying for up to %.7g s%s%s)", client->retry_for_s,
+                 advice[0] ? "; " : "", advice);
     if (untold > 0)
         snprintf(before, sizeof(before), " (it was away %llu time%s more before)",
                  (unsigned long long)untold, untold == 1 ? "" : "s");
@@ -232,6 +258,17 @@ static void tell_without_hashes(struct sluice_client *client)
                    client->target);
 }
 
+/* In words of ours where they are known; `text` is the library's or the server's. */
+static sluice_status fail_hello(const struct sluice_client *client, sluice_status status,
+                                enum sluice_rpc_code code, const char *text, struct sluice_err *err)
+{
+    const char *why = sluice_rpc_why_unreachable(code, text);
+    if (!why)
+        return sluice_fail(err, status, "%s: %s", client->target, text);
+    sluice_log(SLUICE_LOG_DEBUG, "%s: %s", client->target, text);
+    return sluice_fail(err, status, "cannot reach %s: %s", client->target, why);
+}
+
 sluice_status sluice_client_hello_once(struct sluice_client *client,
                                        const struct sluice_pipeline *pipeline,
                                        const char *dataset_id, struct sluice_server_info *info,
@@ -259,7 +296,7 @@ sluice_status sluice_client_hello_once(struct sluice_client *client,
     if (status != SLUICE_OK) {
         *is_passing = sluice_client_is_passing(code);
         sluice_message_clear(&reply);
-        return sluice_fail(err, status, "%s: %s", client->target, cause.text);
+        return fail_hello(client, status, code, cause.text, err);
     }
     struct sluice_wire_hello said = {0};
     status = sluice_wire_get_hello_reply(&reply, &said, &cause);
@@ -322,10 +359,10 @@ sluice_status sluice_client_call_for(struct sluice_client *client, double patien
         if (refusals == SLUICE_CLIENT_REFUSALS || patience_s <= 0)
             return sluice_fail(err, status, "%s", cause.text);
         if (!sluice_retry_failed(&retry, now, &wait))
-            return sluice_fail(err, status, "%s (tried for %.0f s)", cause.text, patience_s);
+            return sluice_fail(err, status, "%s (tried for %.7g s)", cause.text, patience_s);
         if (patience_s < client->retry_for_s) { /* the server may be there: it is slow */
             if (retry.attempt == 1)
-                sluice_log(SLUICE_LOG_WARN, "%s; trying for up to %.0f s", cause.text, patience_s);
+                sluice_log(SLUICE_LOG_WARN, "%s (trying for up to %.7g s)", cause.text, patience_s);
         } else if (is_passing) {
             sluice_client_tell_lost(client, now, cause.text);
         }

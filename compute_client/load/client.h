@@ -15,9 +15,12 @@
  * and Probe.
  *
  * If the server cannot be reached, a call is retried with exponential backoff (retry.h) for
- * `retry_for_s` seconds.  If the server answers but does not fit (another protocol, pipeline or
- * dataset), the call is made SLUICE_CLIENT_REFUSALS times in all, as a flipped bit of the request
- * has the same answer; then it fails, and the error gives both sides' values.
+ * `retry_for_s` seconds.  The first failure is a warning at once, another reason for it another
+ * one, and a line says if it answers after all.  What keeps Hello from it is said in words of
+ * ours (sluice_rpc_why_unreachable()), the library's are debug lines.  If the server answers but
+ * does not fit (another protocol, pipeline or dataset), the call is made SLUICE_CLIENT_REFUSALS
+ * times in all, as a flipped bit of the request has the same answer; then it fails, and the error
+ * gives both sides' values.
  *
  * Threads: all functions from any thread. */
 
@@ -27,8 +30,9 @@
 struct sluice_client;
 
 struct sluice_client_options {
-    const char *target;       /* "host:port" */
-    double retry_for_s;       /* 0: never try again */
+    const char *target; /* "host:port"; copied, like the other texts */
+    double retry_for_s; /* 0: never try again */
+    const char *advice; /* what to do if it cannot be reached, for the first warning; NULL: none */
     struct sluice_live *live; /* borrowed; or NULL: nobody looks on */
 };
 

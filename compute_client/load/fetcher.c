@@ -7,6 +7,7 @@
 #include "compute_client/load/fetcher_state.h"
 #include "compute_client/load/tuning.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,8 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                                     &events, &stream, err);
     if (status != SLUICE_OK)
         return status;
+    char name[HOST_NAME_MAX + 1] = "";
+    (void)gethostname(name, sizeof(name) - 1); /* without one the server takes the address */
     struct sluice_wire_fetch_request request = {
         .open =
             {
@@ -88,6 +91,7 @@ static sluice_status open_stream(struct fetcher *f, bool *is_passing, struct slu
                 .pipeline_fingerprint = sluice_pipeline_fingerprint(f->pipeline),
                 .window_bytes = window,
                 .follows_price = f->follows_price,
+                .client = name,
             },
     };
     memcpy(request.open.dataset_id, f->dataset_id, sizeof(request.open.dataset_id));
@@ -227,8 +231,13 @@ static bool after_loss(struct fetcher *f)
     }
     f->has_progress = false;
     const bool is_needed = !sluice_pending_is_empty(&f->pending);
-    f->stats.repeated += sluice_pending_lose(&f->pending);
+    const uint64_t repeated = sluice_pending_lose(&f->pending);
+    f->stats.repeated += repeated;
     f->stats.lost_streams++;
+    if (f->live) {
+        sluice_live_add(&f->live->repeated, repeated);
+        sluice_live_add(&f->live->lost_streams, 1);
+    }
     f->may_send = 1;
     const uint64_t lost_ns = f->lost_ns;
     pthread_mutex_unlock(&f->lock);

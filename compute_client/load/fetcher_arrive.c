@@ -71,6 +71,8 @@ bool fetcher_ask_again(struct fetcher *f, struct sluice_pending *pending, sluice
         return false;
     sluice_pending_delay(&f->pending, pending, now + wait);
     f->stats.repeated++;
+    if (f->live)
+        sluice_live_add(&f->live->repeated, 1);
     sluice_again_note(&f->again, status, text);
     pthread_cond_signal(&f->changed);
     return true;
@@ -154,6 +156,8 @@ static void on_sample(void *ctx, const struct sluice_wire_sample_reply *reply)
 
     pthread_mutex_lock(&f->lock);
     f->stats.hash_errors += is_damaged;
+    if (f->live)
+        sluice_live_add(&f->live->hash_errors, is_damaged);
     /* The owner may have given it up meanwhile. */
     pending = sluice_pending_find(&f->pending, reply->request_id);
     if (pending) {
@@ -203,6 +207,8 @@ void fetcher_on_message(void *ctx, struct sluice_message *message)
             pthread_mutex_lock(&f->lock);
             f->stats.hash_errors++;
             pthread_mutex_unlock(&f->lock);
+            if (f->live)
+                sluice_live_add(&f->live->hash_errors, 1);
         }
         if (status == SLUICE_OK)
             status =

@@ -292,8 +292,10 @@ static sluice_status note_errors(struct sluice_loader *loader, struct slot *slot
                                sluice_status_name(status), row->error);
         stats->errors++;
         loader->errors[status]++;
-        if (loader->options.live)
+        if (loader->options.live) {
             sluice_live_add(&loader->options.live->errors, 1);
+            sluice_live_add(&loader->options.live->failed[status], 1);
+        }
         if (stats->num_named < SLUICE_LOADER_MAX_NAMED_ERRORS) {
             struct sluice_loader_error *named = &stats->named[stats->num_named++];
             named->sample_id = row->sample_id;
@@ -355,6 +357,8 @@ sluice_status sluice_loader_next(struct sluice_loader *loader, const struct slui
             loader->num_taken--; /* it was not delivered */
             return status;
         }
+        if (loader->options.live)
+            sluice_live_add(&loader->options.live->taken, slot->batch.n);
         sluice_batch_settle(&slot->batch, loader->options.on_error);
         if (slot->batch.n == 0) {
             sluice_loader_release(loader);

@@ -1,20 +1,14 @@
 #include "compute_client/run/options.h"
 
+#include "base/host_port.h"
 #include "base/parse.h"
 #include "compute_client/run/options_table.h"
+#include "metrics/metrics_server.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* "host", "host:port", "[v6]", "[v6]:port". */
-static bool make_target(const char *host, char *target, size_t capacity)
-{
-    const char *bracket = strrchr(host, ']');
-    const char *colon = strrchr(bracket ? bracket : host, ':');
-    const int len = snprintf(target, capacity, "%s%s", host, colon ? "" : ":" SLUICE_DEFAULT_PORT);
-    return host[0] && len > 0 && (size_t)len < capacity && (!colon || colon[1]);
-}
+#include <sys/stat.h>
 
 static enum sluice_on_error parse_on_error(const char *word)
 {
@@ -66,29 +60,40 @@ uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_
     return most > 0 ? (uint64_t)most : 0;
 }
 
-/* "1000" batches; "300s", "5m", "1h". */
+/* "1000" batches; "300s", "5m", "1.5h". */
 static bool parse_checkpoint_every(const char *word, struct sluice_options *o)
 {
-    static const struct {
-        char unit;
-        double seconds;
-    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
-    char number[32];
-    const size_t len = strlen(word);
-    if (len == 0 || len >= sizeof(number))
-        return false;
-    memcpy(number, word, len + 1);
-    for (size_t i = 0; i < SLUICE_ARRAY_LEN(units); i++) {
-        if (number[len - 1] != units[i].unit)
-            continue;
-        number[len - 1] = '\0';
-        if (sluice_parse_double(number, &o->checkpoint_s, NULL) != SLUICE_OK)
-            return false;
-        o->checkpoint_s *= units[i].seconds;
-        return o->checkpoint_s > 0 && o->checkpoint_s <= 1e6;
-    }
-    return sluice_parse_uint(number, &o->checkpoint_batches, NULL) == SLUICE_OK &&
-           o->checkpoint_batches > 0;
+    if (sluice_parse_uint(word, &o->checkpoint_batches, NULL) == SLUICE_OK)
+        return o->checkpoint_batches > 0;
+    const bool has_unit = strspn(word, "0123456789.") < strlen(word);
+    return has_unit && sluice_parse_time(word, 1, &o->checkpoint_s, NULL) == SLUICE_OK &&
+           o->checkpoint_s > 0 && o->checkpoint_s <= 1e6;
+}
+
+/* What stands where the dataset should, and is likely to be something else. */
+static int check_dir(const struct sluice_options *o)
+{
+    const struct sluice_cli *cli = &sluice_options_cli;
+    struct sluice_host_port address;
+    struct stat info;
+    enum sluice_mode mode;
+    if (!o->dir || stat(o->dir, &info) == 0)
+        return 0;
+    if (sluice_mode_parse(o->dir, &mode))
+        return sluice_cli_usage_error(
+            cli, "'%s' is a mode and no folder; did you mean --dataset-mode %s?", o->dir, o->dir);
+    if (sluice_host_port_parse(o->dir, -1, &address, NULL) == SLUICE_OK)
+        return sluice_cli_usage_error(cli, "'%s' is no folder; did you mean --host %s?", o->dir,
+                                      o->dir);
+    return 0;
+}
+
+/* What was typed, if that is what runs. */
+static const char *find_mode_name(const struct sluice_given_options *given)
+{
+    enum sluice_mode mode;
+    const bool is_typed = sluice_mode_parse(given->mode, &mode) && mode == given->options.mode;
+    return is_typed ? given->mode : sluice_mode_name(given->options.mode);
 }
 
 /* Parses the words that the table stores as text.  Returns 0, or the exit code of a usage error. */
@@ -98,8 +103,18 @@ static int interpret(struct sluice_given_options *given)
     struct sluice_options *o = &given->options;
     if (!sluice_mode_parse(given->mode, &o->mode))
         return sluice_cli_usage_error(cli, "--dataset-mode: no mode is called %s", given->mode);
-    if (!make_target(o->host, o->target, sizeof(o->target)))
-        return sluice_cli_usage_error(cli, "--host: \"%s\" is no HOST[:PORT]", o->host);
+    o->is_mode_derived = o->dir && !o->has_host && !given->has_mode;
+    if (o->is_mode_derived)
+        o->mode = SLUICE_MODE_LOCAL;
+    struct sluice_host_port address;
+    struct sluice_err err = {0};
+    if (sluice_host_port_parse(o->host, SLUICE_DEFAULT_PORT, &address, &err) != SLUICE_OK)
+        return sluice_cli_usage_error(cli, "--host: %s", err.text);
+    if (address.port == 0)
+        return sluice_cli_usage_error(cli, "--host: '%s': no server is at port 0", o->host);
+    sluice_host_port_format(&address, "127.0.0.1", o->target);
+    if (o->metrics && sluice_metrics_listen_parse(o->metrics, &address, &err) != SLUICE_OK)
+        return sluice_cli_usage_error(cli, "--metrics: %s", err.text);
     if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
         return sluice_cli_usage_error(cli, "--dataset-mode local needs DIR, the dataset");
     /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */
@@ -108,7 +123,8 @@ static int interpret(struct sluice_given_options *given)
     o->on_error = parse_on_error(given->on_error);
     o->has_any_form = strcmp(given->remote_form, "auto") == 0 && o->mode == SLUICE_MODE_AUTO;
     o->remote_form = parse_remote_form(given->remote_form, o);
-    o->is_greedy = strcmp(given->planner, "greedy") == 0;
+    o->mode_name = find_mode_name(given);
+    o->is_greedy = strcmp(sluice_mode_canonical(given->planner), "remote_sophon") == 0;
     if (!parse_max_errors(given->max_errors, o))
         return sluice_cli_usage_error(
             cli, "--max-errors: \"%s\" is neither a number of samples nor 0%% to 100%%",
@@ -143,6 +159,44 @@ static int check_profiling(const struct sluice_options *o)
     return 0;
 }
 
+/* What is not set in a script ("$CKPT") is no name of a file. */
+static int check_files(const struct sluice_options *o)
+{
+    const struct {
+        const char *option, *file;
+    } given[] = {
+        {"checkpoint", o->checkpoint},
+        {"resume", o->resume},
+        {"batch-log", o->batch_log},
+        {"profile-folder", o->profile_folder},
+        {"write-profile-folder", o->write_profile_folder},
+        {"DIR", o->dir},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(given); i++) {
+        if (given[i].file && !given[i].file[0])
+            return sluice_cli_usage_error(&sluice_options_cli, "%s%s: an empty name",
+                                          given[i].option[0] == 'D' ? "" : "--", given[i].option);
+    }
+    return 0;
+}
+
+/* --pipeline says the size, so --image-size may only agree. */
+static int check_image_size(const struct sluice_given_options *given)
+{
+    const struct sluice_options *o = &given->options;
+    struct sluice_pipeline *pipeline = NULL;
+    if (!o->pipeline || !given->has_image_size ||
+        sluice_pipeline_parse(o->pipeline, &pipeline, NULL) != SLUICE_OK)
+        return 0;
+    const uint32_t size = sluice_pipeline_output_size(pipeline);
+    sluice_pipeline_destroy(pipeline);
+    if (size == 0 || size == o->image_size)
+        return 0;
+    return sluice_cli_usage_error(&sluice_options_cli,
+                                  "--image-size %llu: --pipeline ends at %u x %u; leave one out",
+                                  (unsigned long long)o->image_size, size, size);
+}
+
 static int check_run(const struct sluice_given_options *given)
 {
     const struct sluice_cli *cli = &sluice_options_cli;
@@ -154,7 +208,7 @@ static int check_run(const struct sluice_given_options *given)
             cli,
             "--dataset-mode %s%s needs --profile-folder DIR; make one with --profiling "
             "--write-profile-folder DIR",
-            given->mode, o->mode == SLUICE_MODE_AUTO ? " --planner greedy" : "");
+            given->mode, o->mode == SLUICE_MODE_AUTO ? " --planner remote_sophon" : "");
     if (o->resume && given->has_start_epoch)
         return sluice_cli_usage_error(cli, "--start-epoch: the checkpoint of --resume holds it");
     if (!o->resume && o->start_epoch >= o->epochs)
@@ -172,9 +226,15 @@ bool sluice_options_parse(int argc, char **argv, struct sluice_options *options,
         *exit_code = parsed.exit_code;
         return false;
     }
-    *exit_code = interpret(&given);
+    *exit_code = check_dir(&given.options);
+    if (*exit_code == 0)
+        *exit_code = interpret(&given);
     if (*exit_code == 0)
         *exit_code = check_profiling(&given.options);
+    if (*exit_code == 0)
+        *exit_code = check_files(&given.options);
+    if (*exit_code == 0)
+        *exit_code = check_image_size(&given);
     if (*exit_code == 0)
         *exit_code = check_run(&given);
     if (*exit_code != 0)

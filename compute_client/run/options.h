@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_H
 #define SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_H
 
+#include "base/host_port.h"
 #include "compute_client/load/batch.h"
 #include "compute_client/load/choice.h"
 
@@ -16,10 +17,14 @@ struct sluice_options {
     const char *arch;   /* "alexnet", ... */
     const char *device; /* "auto", "none", "cpu", "cuda" */
     const char *host;   /* as given */
-    char target[300];   /* host:port */
+    char target[SLUICE_HOST_PORT_BYTES];
     enum sluice_mode mode;
+    const char *mode_name;        /* as typed: an older name stays what it is in the JSON */
+    bool has_host;                /* was given */
+    bool is_mode_derived;         /* local, as DIR was given and neither a host nor a mode */
     const char *jpeg_index;       /* "auto", "off" or a file; for mode local */
     bool should_verify;           /* for mode local: hash the content of every file */
+    bool is_strict;               /* for mode local: an image that is passed over is an error */
     enum sluice_form remote_form; /* jpeg_crop or u8_packed; raw: plain forms only */
     bool has_any_form;            /* remote_auto may request every form that the server has */
     bool is_greedy;               /* remote_auto plans by SOPHON's greedy rule */
@@ -40,6 +45,7 @@ struct sluice_options {
     uint64_t profile_samples;            /* 0: all */
     const char *profile_folder, *write_profile_folder;
     const char *resume, *checkpoint, *batch_log;
+    const char *metrics;         /* "127.0.0.1:9464"; NULL: none are served */
     uint64_t checkpoint_batches; /* 0: not by batches */
     double checkpoint_s;         /* 0: not by time */
     double max_errors;           /* samples, or a share of an epoch's samples */

@@ -7,11 +7,8 @@
 
 static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", NULL};
 static const char *const device_choices[] = {"auto", "none", "cpu", "cuda", NULL};
-static const char *const mode_choices[] = {
-    "local",         "remote_nooff",    "remote_alloff", "remote_piloff",
-    "remote_sophon", "remote_smartoff", "remote_auto",   NULL,
-};
-static const char *const planner_choices[] = {"lp", "greedy", NULL};
+static const char *const planner_choices[] = {"remote_auto", "remote_sophon", NULL};
+static const char *const planner_aliases[] = {"auto", "lp", "sophon", "smartoff", "greedy", NULL};
 static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", "u8_packed", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
 
@@ -148,14 +145,25 @@ static const struct sluice_option table[] = {
      .value = &given.options.batch_log,
      .arg = "FILE",
      .help = "Write what the trainer waited for before each batch to this CSV file."},
+    {.name = "metrics",
+     .group = OUTPUT,
+     .type = SLUICE_OPTION_STRING,
+     .value = &given.options.metrics,
+     .arg = "HOST:PORT",
+     .help =
+         "Serve the run's counters to Prometheus at http://HOST:PORT/metrics, and the health at "
+         "/healthz. :PORT: at every address; PORT: to this machine alone.",
+     .default_text = "not served"},
     {.name = "image-size",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
      .value = &given.options.image_size,
+     .is_given = &given.has_image_size,
      .arg = "N",
      .min = 8,
      .max = 4096,
-     .help = "Side of the square images that the model gets, in pixels."},
+     .help = "Side of the square images that the model gets, in pixels.",
+     .default_text = "224, or where --pipeline ends"},
     {.name = "num-classes",
      .group = TRAINING,
      .type = SLUICE_OPTION_UINT,
@@ -193,8 +201,8 @@ static const struct sluice_option table[] = {
      .group = TRAINING,
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.allow_tf32,
-     .help = "Multiply in full float32 on --device cuda instead of TF32 (10-bit mantissas), which "
-             "is faster."},
+     .help = "Do not use TF32 (10-bit mantissas, faster) on --device cuda: multiply in full "
+             "float32."},
     {.name = "evaluate",
      .short_name = 'e',
      .group = TRAINING,
@@ -205,7 +213,7 @@ static const struct sluice_option table[] = {
      .group = TRAINING,
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.has_val,
-     .help = "Do not evaluate after each epoch. Without this flag that happens if there are a val "
+     .help = "Do not evaluate on the val subset after each epoch, as happens if there are such a "
              "subset and a device."},
     {.name = "resume",
      .group = TRAINING,
@@ -234,17 +242,22 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_CHOICE,
      .value = &given.mode,
      .arg = "MODE",
-     .choices = mode_choices,
-     .help = "Which preprocessing steps run on the storage server. local: no server, DIR is read; "
-             "remote_nooff: none; remote_alloff: all; remote_piloff: decode, crop and flip; "
-             "remote_sophon (or remote_smartoff): per sample, by SOPHON's plan; remote_auto: per "
-             "sample, by our plan, which follows the machines."},
+     .choices = sluice_mode_names,
+     .aliases = sluice_mode_aliases,
+     .is_given = &given.has_mode,
+     .default_text = "local for a DIR without --host, else remote_auto",
+     .help =
+         "Which preprocessing steps run on the storage server. local: no server, DIR is read; "
+         "remote_nooff: none; remote_alloff: all; remote_piloff: decode, crop and flip; "
+         "remote_sophon: per sample, by SOPHON's plan; remote_auto: per sample, by our plan, which "
+         "follows the machines. The word after remote_ is enough."},
     {.name = "host",
      .group = PLACE,
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.host,
      .arg = "HOST[:PORT]",
-     .help = "Address of the storage server; port " SLUICE_DEFAULT_PORT " if left out."},
+     .is_given = &given.options.has_host,
+     .help = "Address of the storage server; port 50051 if left out, this machine for :PORT."},
     {.name = "jpeg-index",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
@@ -259,6 +272,13 @@ static const struct sluice_option table[] = {
      .help = "For --dataset-mode local: compare the content of every file that is read with the "
              "hash that offload_dataset index wrote. Without: length and time, and the content "
              "if the time differs."},
+    {.name = "strict",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_strict,
+     .help = "For --dataset-mode local: End with an error if files may be images and are not read, "
+             "as .webp, "
+             "instead of a warning that counts them."},
     {.name = "remote-form",
      .group = PLACE,
      .type = SLUICE_OPTION_CHOICE,
@@ -281,9 +301,9 @@ static const struct sluice_option table[] = {
      .group = PLANNING,
      .type = SLUICE_OPTION_RATE,
      .value = &given.options.net_bw,
-     .arg = "MBIT",
-     .help = "Bandwidth of the link to plan with, in Mbit/s or with a unit (1gbit, 60MB); none: it "
-             "is measured."},
+     .arg = "RATE",
+     .help = "Bandwidth of the link to plan with, in Mbit/s or with a unit (1Gbps, 60MB/s); none: "
+             "it is measured."},
     {.name = "gpu-rate",
      .group = PLANNING,
      .type = SLUICE_OPTION_DOUBLE,
@@ -296,7 +316,7 @@ static const struct sluice_option table[] = {
      .group = PLANNING,
      .type = SLUICE_OPTION_RATE,
      .value = &given.options.pcie_bw,
-     .arg = "MBIT",
+     .arg = "RATE",
      .help = "Bandwidth from memory to the device, to plan with, in Mbit/s or with a unit; none: "
              "measured with --device cuda, else never the limit."},
     {.name = "planner",
@@ -305,14 +325,16 @@ static const struct sluice_option table[] = {
      .value = &given.planner,
      .arg = "NAME",
      .choices = planner_choices,
-     .help = "Planner of remote_auto. lp: the shortest epoch over all resources, a linear program; "
-             "greedy: SOPHON's rule, which needs --profile-folder."},
+     .aliases = planner_aliases,
+     .help = "Planner of --dataset-mode remote_auto. remote_auto: the shortest epoch over all "
+             "resources, a linear program; remote_sophon: SOPHON's rule, which needs "
+             "--profile-folder."},
     {.name = "replan",
      .group = PLANNING,
      .type = SLUICE_OPTION_FLAG,
      .value = &given.options.has_replan,
-     .help = "Keep the first plan of remote_auto, instead of following what the machines and the "
-             "network are observed to do."},
+     .help = "Do not follow what the machines and the network are observed to do: keep the first "
+             "plan of remote_auto."},
     {.name = "profile-folder",
      .group = PLANNING,
      .type = SLUICE_OPTION_STRING,
@@ -350,21 +372,22 @@ static const struct sluice_option table[] = {
              "0.25 s."},
     {.name = "retry-for",
      .group = PLACE,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.options.retry_for_s,
      .arg = "SECONDS",
      .min = 0,
      .max = 1e6,
-     .help = "Seconds to keep trying: to reach a server that is gone, and to get a sample that the "
-             "storage fails to read. A sample that fails for longer is an error (--on-error)."},
+     .help =
+         "How long to keep trying: to reach a server that is gone, and to get a sample that the "
+         "storage fails to read. A sample that fails for longer is an error (--on-error)."},
     {.name = "sample-timeout",
      .group = PLACE,
-     .type = SLUICE_OPTION_DOUBLE,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.options.sample_timeout_s,
      .arg = "SECONDS",
      .min = 0.1,
      .max = 1e6,
-     .help = "Seconds to wait for a sample before it is asked for again, for up to --retry-for "
+     .help = "How long to wait for a sample before it is asked for again, for up to --retry-for "
              "more: a read may never return. The time that samples need on a slow link does not "
              "count. A read of a local file that takes longer is that sample's error."},
     {.name = "on-error",
@@ -395,16 +418,19 @@ static const struct sluice_option table[] = {
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.pipeline,
      .arg = "TEXT",
-     .help = "Preprocessing steps of the training subset, such as "
-             "decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet.",
+     .check = sluice_pipeline_check,
+     .list = sluice_pipeline_list_ops,
+     .help = "Preprocessing steps of the training subset: ops from the list below, with commas "
+             "between, such as decode,random_resized_crop=224,hflip,to_tensor,normalize=imagenet.",
      .default_text = "these steps at --image-size"},
     {.name = "val-pipeline",
      .group = DATA,
      .type = SLUICE_OPTION_STRING,
      .value = &given.options.val_pipeline,
      .arg = "TEXT",
-     .help = "Preprocessing steps of the val subset.",
-     .default_text = "resize, center_crop, to_tensor and normalize for --image-size"},
+     .check = sluice_pipeline_check,
+     .help = "Preprocessing steps of the val subset, of the same ops.",
+     .default_text = "resize, center_crop, to_tensor and normalize, to the size of training"},
     {.name = "repeat",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
@@ -429,8 +455,9 @@ const struct sluice_cli sluice_options_cli = {
     .options = table,
     .num_options = SLUICE_ARRAY_LEN(table),
     .groups = groups,
-    .epilog = "DIR is the dataset, needed for --dataset-mode local. In the remote modes the server "
-              "lists its samples. Each epoch prints two lines on standard output, with --json one "
+    .epilog = "DIR is the dataset, read without a server unless --host or a remote mode is given: "
+              "then the server lists its samples, and DIR is not read. Each epoch prints two lines "
+              "on standard output, with --json one "
               "JSON object.",
 };
 
@@ -441,7 +468,7 @@ static struct sluice_given_options defaults(void)
             {
                 .arch = "resnet18",
                 .device = "auto",
-                .host = "127.0.0.1:" SLUICE_DEFAULT_PORT,
+                .host = "127.0.0.1:50051",
                 .batch_size = 256,
                 .workers = (uint64_t)ceil(sluice_cgroup_cores()),
                 .epochs = 1,
@@ -466,7 +493,7 @@ static struct sluice_given_options defaults(void)
         .remote_form = "auto",
         .on_error = "skip",
         .max_errors = "1%",
-        .planner = "lp",
+        .planner = "remote_auto",
     };
 }
 

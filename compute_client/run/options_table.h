@@ -4,7 +4,7 @@
 #include "base/cli.h"
 #include "compute_client/run/options.h"
 
-#define SLUICE_DEFAULT_PORT "50051"
+#define SLUICE_DEFAULT_PORT 50051
 
 /* The command line of offload_train, as the table has it.
  *
@@ -13,7 +13,7 @@
 struct sluice_given_options {
     struct sluice_options options; /* without the fields that the words below decide */
     const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every;
-    bool has_start_epoch;
+    bool has_start_epoch, has_mode, has_image_size;
 };
 
 /* For usage errors that are found after parsing. */

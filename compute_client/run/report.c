@@ -96,7 +96,9 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     sluice_noted_begin();
     json_t *o = json_object();
     json_object_set_new(o, "epoch", json_integer((json_int_t)report->epoch));
-    json_object_set_new(o, "mode", json_string(sluice_mode_name(report->mode)));
+    json_object_set_new(
+        o, "mode",
+        json_string(report->mode_name ? report->mode_name : sluice_mode_name(report->mode)));
     json_object_set_new(o, "samples", json_integer((json_int_t)stats->samples));
     json_object_set_new(o, "seconds", json_real(report->seconds));
     json_object_set_new(o, "samples_per_s",

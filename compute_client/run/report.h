@@ -21,6 +21,7 @@ struct sluice_epoch_report {
     /* > 0: the epoch was resumed at this sample. */
     uint64_t first_sample;
     enum sluice_mode mode;
+    const char *mode_name; /* for the JSON; NULL: that of `mode` */
     /* The epoch itself is an evaluation of the val subset. */
     bool is_evaluation;
     double seconds;

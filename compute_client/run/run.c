@@ -1,11 +1,13 @@
 #include "compute_client/run/run_state.h"
 
 #include "base/cli.h"
+#include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/quit.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -57,8 +59,8 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     struct place place = {.epoch = o->start_epoch};
     run->saved = place; /* what a new run begins with */
     sluice_status status = run_make_pipelines(run, err);
-    if (status == SLUICE_OK && o->checkpoint)
-        status = run_try_checkpoint(run, err);
+    if (status == SLUICE_OK)
+        status = run_try_checkpoints(run, err);
     if (status == SLUICE_OK)
         status = run_open_data(run, err);
     if (status == SLUICE_OK)
@@ -118,7 +120,9 @@ static int end_of(struct run *run, sluice_status status, bool is_stopped, struct
     };
     const struct sluice_err *const causes[] = {&output[0], &output[1], &run->unsaved};
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(written); i++) {
-        if (written[i] != SLUICE_OK)
+        /* What a terminal that is gone did not take is nobody's loss. */
+        const bool is_hung_up = number == SIGHUP && causes[i] == &output[0];
+        if (written[i] != SLUICE_OK && !is_hung_up)
             exit_code = sluice_cli_exit_code(written[i], causes[i]);
     }
     return exit_code == 0 && is_stopped ? 128 + number : exit_code;
@@ -131,6 +135,8 @@ int sluice_run(const struct sluice_options *options)
         .train.name = "train",
         .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
+        .times.lock = PTHREAD_MUTEX_INITIALIZER,
+        .started_ns = sluice_clock_ns(),
         .live = {.loss = NAN, .top1 = NAN},
     };
     sluice_cond_init(&run.staged);
@@ -138,6 +144,8 @@ int sluice_run(const struct sluice_options *options)
     struct sluice_err err = {0};
     bool is_stopped = false;
     sluice_status status = run_start_watcher(&run, &err);
+    if (status == SLUICE_OK)
+        status = run_serve_metrics(&run, &err);
     if (status == SLUICE_OK)
         status = run_all(&run, &is_stopped, &err);
     const int exit_code = end_of(&run, status, is_stopped, &err);
@@ -162,9 +170,11 @@ int sluice_run(const struct sluice_options *options)
     sluice_buf_pool_destroy(run.pool);
     sluice_cost_table_clear(&run.profile);
     sluice_manifest_destroy(run.manifest);
+    sluice_metrics_server_destroy(run.metrics);
     run_stop_watcher(&run);
     run_show_clear(&run);
     pthread_cond_destroy(&run.staged);
+    pthread_mutex_destroy(&run.times.lock);
     pthread_mutex_destroy(&run.lock);
     return exit_code;
 }

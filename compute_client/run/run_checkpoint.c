@@ -7,10 +7,12 @@
 
 #include <jansson.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Nanoseconds after which a checkpoint that could not be written is tried again in mid-epoch. */
 #define RETRY_NS 30000000000u
@@ -73,10 +75,16 @@ static sluice_status write_checkpoint(struct run *run, const struct place *place
     return status;
 }
 
-sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err)
+sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err)
 {
+    const struct sluice_options *o = run->options;
     struct sluice_err cause = {0};
-    const sluice_status status = sluice_file_try_atomic(run->options->checkpoint, &cause);
+    if (o->resume && access(o->resume, R_OK) != 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO,
+                           "--resume %s: %s", o->resume, strerror(errno));
+    if (!o->checkpoint)
+        return SLUICE_OK;
+    const sluice_status status = sluice_file_try_atomic(o->checkpoint, &cause);
     return status == SLUICE_OK ? SLUICE_OK
                                : sluice_fail(err, status, "--checkpoint %s", cause.text);
 }

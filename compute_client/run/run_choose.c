@@ -6,6 +6,7 @@
 #include "plan/model_file.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* Most bytes of one probe of the link; a slow link is measured with fewer. */
 #define MAX_PROBE_BYTES (32u << 20)
@@ -63,19 +64,29 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     return SLUICE_OK;
 }
 
+static struct sluice_cost_folder_use use_of_profile(const struct run *run)
+{
+    return (struct sluice_cost_folder_use){
+        .pipeline = run->train.pipeline,
+        .manifest = run->manifest,
+        .ids = run->train.ids,
+        .num_used = run->train.num_ids,
+        .num_total = run->train.num_total,
+    };
+}
+
 /* Plans by SOPHON's greedy rule, once for all epochs. */
 static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
 {
     struct sluice_choice_request request = {
         .folder = run->options->profile_folder,
-        .num_samples = run->train.num_ids,
-        .num_total = run->train.num_total,
+        .use = use_of_profile(run),
     };
     struct sluice_transport_cost transport = {0}; /* not used by SOPHON's rule */
     sluice_status status = first_rates(run, &request.rates, &transport, err);
     request.rates.compute_cores = (double)run->options->workers;
     if (status == SLUICE_OK)
-        status = sluice_choice_plan(&request, run->train.pipeline, run->train.choices, err);
+        status = sluice_choice_plan(&request, run->train.choices, err);
     return status;
 }
 
@@ -139,18 +150,10 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
-    sluice_status status = sluice_cost_folder_check(folder, run->train.pipeline, err);
-    if (status == SLUICE_OK)
-        status = sluice_cost_table_read(folder, run->train.pipeline, &table, err);
+    const struct sluice_cost_folder_use use = use_of_profile(run);
+    sluice_status status = sluice_cost_folder_read(folder, &use, &table, err);
     if (status != SLUICE_OK)
         return status;
-    if (table.num_rows != run->train.num_ids && table.num_rows != run->train.num_total) {
-        status = sluice_fail(err, SLUICE_E_INVALID,
-                             "the profile in %s has %zu samples and the training subset %zu: it "
-                             "was made for other data",
-                             folder, table.num_rows, run->train.num_total);
-        goto end;
-    }
     status = sluice_model_file_read(folder, &model->choices, &file, &cause);
     if (status == SLUICE_OK) {
         *model = file.model;
@@ -165,7 +168,6 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     } else {
         (void)sluice_fail(err, status, "%s", cause.text);
     }
-end:
     sluice_cost_table_clear(&table);
     return status;
 }
@@ -185,7 +187,46 @@ static sluice_status measure_upload(const struct run *run, struct sluice_rates *
     return status;
 }
 
-/* Creates remote_auto's running plan. */
+/* The plan of the val subset, made once, at the rates that training begins with.  It has no
+ * profile: its ops are others. */
+static sluice_status plan_val(struct run *run, const struct sluice_controller_options *of_train,
+                              struct sluice_err *err)
+{
+    const struct part *val = &run->val;
+    if (val->num_ids == 0)
+        return SLUICE_OK;
+    const struct sluice_choices choices = sluice_choices_of(val->pipeline);
+    struct sluice_controller_options options = *of_train;
+    options.model = sluice_choice_model_default(&choices);
+    options.model.has_jpeg_index = run->info.has_jpeg_index;
+    options.is_fixed = true;
+    struct sluice_sampler_item *items = calloc(val->num_ids, sizeof(*items));
+    if (!items)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a plan of %zu samples",
+                           val->num_ids);
+    for (size_t i = 0; i < val->num_ids; i++)
+        items[i].position = (uint32_t)i;
+    const struct sluice_plan_epoch epoch = {
+        .pipeline = val->pipeline,
+        .manifest = run->manifest,
+        .ids = val->ids,
+        .seed = run->options->seed,
+        .items = items,
+        .num_items = val->num_ids,
+    };
+    struct sluice_controller *controller = NULL;
+    struct sluice_plan_forecast forecast;
+    sluice_status status = sluice_controller_create(&options, &controller, err);
+    if (status == SLUICE_OK)
+        status = sluice_controller_begin(controller, &epoch, 0, &forecast, err);
+    for (size_t i = 0; status == SLUICE_OK && i < val->num_ids; i++)
+        val->choices[i] = choices.at[sluice_controller_choose(controller, i, NULL, NULL)];
+    sluice_controller_destroy(controller);
+    free(items);
+    return status;
+}
+
+/* Creates remote_auto's running plan, which an evaluation alone does not need, and plans val. */
 static sluice_status make_chooser(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
@@ -199,7 +240,7 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     sluice_status status = first_rates(run, &options.rates, &options.transport, err);
     if (status == SLUICE_OK)
         status = measure_upload(run, &options.rates, err);
-    if (status == SLUICE_OK && o->profile_folder)
+    if (status == SLUICE_OK && o->profile_folder && !o->is_evaluate)
         status = read_model(run, &options.model, &options.transport,
                             &options.rates.disk_bytes_per_s, err);
     if (status != SLUICE_OK)
@@ -217,11 +258,14 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     options.most.compute_cores = sluice_cgroup_cores();
     if (o->gpu_rate <= 0)
         options.most.gpu_samples_per_s = INFINITY;
-    return sluice_replan_create(&options, &run->replan, err);
+    status = plan_val(run, &options, err);
+    if (status == SLUICE_OK && !o->is_evaluate)
+        status = sluice_replan_create(&options, &run->replan, err);
+    return status;
 }
 
-/* The val subset has no profile, so each sample takes the choice with fewer bytes on the wire: the
- * file or the pixels. */
+/* SOPHON's rule needs a profile, which the val subset has not: each sample takes the choice with
+ * fewer bytes on the wire, the file or the pixels. */
 static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, uint64_t file_bytes)
 {
     const bool is_file_less = file_bytes <= sluice_pipeline_u8_bytes(pipeline);
@@ -250,6 +294,9 @@ sluice_status run_choose(struct run *run, struct sluice_err *err)
 {
     const enum sluice_mode mode = run->options->mode;
     const bool is_planned = sluice_mode_is_planned(mode);
+    const bool is_greedy = mode == SLUICE_MODE_SOPHON || run->options->is_greedy;
+    if (is_planned && !is_greedy) /* forms, too */
+        return make_chooser(run, err);
     for (size_t i = 0; i < run->val.num_ids; i++) {
         run->val.choices[i] =
             is_planned
@@ -257,16 +304,14 @@ sluice_status run_choose(struct run *run, struct sluice_err *err)
                 : sluice_choice_fixed(mode, run->val.pipeline);
     }
     if (is_planned && !run->options->is_evaluate) {
-        const bool is_greedy = mode == SLUICE_MODE_SOPHON || run->options->is_greedy;
-        const sluice_status status = is_greedy ? plan_greedily(run, err) : make_chooser(run, err);
+        const sluice_status status = plan_greedily(run, err);
         if (status != SLUICE_OK)
             return status;
     } else {
         for (size_t i = 0; i < run->train.num_ids; i++)
             run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
     }
-    if (!run->replan) /* the running plan chooses forms itself */
-        choose_form(run, &run->train);
+    choose_form(run, &run->train);
     choose_form(run, &run->val);
     return SLUICE_OK;
 }

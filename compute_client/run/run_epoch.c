@@ -136,7 +136,11 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             log_progress(run, part, epoch, num_batches, pass, samples,
                          (double)(sluice_clock_ns() - start) * 1e-9, &totals);
         }
+        uint64_t wait_ns = 0;
+        for (int i = 0; i < SLUICE_NUM_RESOURCES; i++)
+            wait_ns += entry.stall_ns[i];
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
+        run_note_batch(run, wait_ns, entry.stall_ns[SLUICE_GPU]);
         trainer_ns += entry.stall_ns[SLUICE_GPU];
         sluice_live_add(&run->live.batches, 1);
         sluice_live_add(&run->live.stall_ns[SLUICE_GPU], entry.stall_ns[SLUICE_GPU]);
@@ -294,6 +298,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
     const struct sluice_epoch_report report = {
         .epoch = epoch,
         .mode = run->options->mode,
+        .mode_name = run->options->mode_name,
         .is_evaluation = true,
         .seconds = pass.seconds,
         .stats = &pass.stats,
@@ -336,6 +341,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .epoch = place->epoch,
         .first_sample = first_sample,
         .mode = o->mode,
+        .mode_name = o->mode_name,
         .seconds = train.seconds,
         .stats = &train.stats,
         .manifest = run->manifest,

@@ -3,10 +3,13 @@
 #include "base/log.h"
 #include "compute_client/load/fetcher.h"
 #include "compute_client/load/local_source.h"
+#include "pipeline/op.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MIN_SLOTS 3
 #define MAX_SLOTS 256
@@ -27,26 +30,39 @@
 
 /* --- pipelines and data --- */
 
+/* Torchvision's usual evaluation at the size of training, with ImageNet's margin: 256 for 224. */
+static sluice_status make_val_pipeline(const char *given, unsigned side,
+                                       struct sluice_pipeline **pipeline, struct sluice_err *err)
+{
+    char text[256];
+    const unsigned resized = (side * 8 + 3) / 7;
+    snprintf(text, sizeof(text), "decode,resize=%u,center_crop=%u,to_tensor,normalize=imagenet",
+             resized < SLUICE_MAX_OP_SIZE ? resized : SLUICE_MAX_OP_SIZE, side);
+    return sluice_pipeline_parse(given ? given : text, pipeline, err);
+}
+
 sluice_status run_make_pipelines(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *options = run->options;
-    const unsigned size = (unsigned)options->image_size;
     char text[256];
     snprintf(text, sizeof(text),
-             "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet", size);
+             "decode,random_resized_crop=%u,hflip=0.5,to_tensor,normalize=imagenet",
+             (unsigned)options->image_size);
     sluice_status status = sluice_pipeline_parse(options->pipeline ? options->pipeline : text,
                                                  &run->train.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    /* ImageNet's usual margin: 256 for 224. */
-    snprintf(text, sizeof(text), "decode,resize=%u,center_crop=%u,to_tensor,normalize=imagenet",
-             (size * 8 + 3) / 7, size);
-    status = sluice_pipeline_parse(options->val_pipeline ? options->val_pipeline : text,
-                                   &run->val.pipeline, err);
+    const unsigned side = sluice_pipeline_output_size(run->train.pipeline);
+    if (side == 0)
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--pipeline \"%s\" leaves images of any size: a batch is of one size, which "
+            "random_resized_crop or center_crop makes",
+            sluice_pipeline_spec(run->train.pipeline));
+    status = make_val_pipeline(options->val_pipeline, side, &run->val.pipeline, err);
     if (status != SLUICE_OK)
         return status;
-    const size_t row_bytes = sluice_pipeline_u8_bytes(run->train.pipeline);
-    if (row_bytes == 0 || row_bytes != sluice_pipeline_u8_bytes(run->val.pipeline))
+    if (sluice_pipeline_output_size(run->val.pipeline) != side)
         return sluice_fail(
             err, SLUICE_E_INVALID, "both pipelines must crop to one size: \"%s\" and \"%s\"",
             sluice_pipeline_spec(run->train.pipeline), sluice_pipeline_spec(run->val.pipeline));
@@ -77,6 +93,9 @@ static sluice_status open_remote(struct run *run, struct sluice_err *err)
 {
     const struct sluice_client_options options = {
         .target = run->options->target,
+        .advice = run->options->has_host
+                      ? NULL
+                      : "--host HOST[:PORT] names a server, a folder as DIR needs none",
         .retry_for_s = run->options->retry_for_s,
         .live = &run->live,
     };
@@ -112,11 +131,42 @@ static sluice_status pick_subset(const struct run *run, struct part *part,
     return SLUICE_OK;
 }
 
+/* Where samples come from, if the command line leaves that in doubt. */
+static void tell_where_from(const struct sluice_options *o)
+{
+    if (o->is_mode_derived)
+        sluice_log(SLUICE_LOG_INFO,
+                   "%s is read here, without a server (--dataset-mode local): no --host is given",
+                   o->dir);
+    else if (o->mode != SLUICE_MODE_LOCAL && o->dir)
+        sluice_log(SLUICE_LOG_INFO, "%s is not read: the server at %s lists its samples (mode %s)",
+                   o->dir, o->target, sluice_mode_name(o->mode));
+    else if (o->mode == SLUICE_MODE_LOCAL && o->has_host)
+        sluice_log(SLUICE_LOG_INFO, "no server is asked, whatever --host says: mode local reads %s",
+                   o->dir);
+}
+
+static sluice_status open_local(struct run *run, struct sluice_err *err)
+{
+    const struct sluice_options *o = run->options;
+    struct stat st;
+    const char *advice = o->is_mode_derived ? "; a server is named by --host" : "";
+    if (stat(o->dir, &st) != 0)
+        return sluice_fail(err, errno == ENOENT ? SLUICE_E_NOT_FOUND : SLUICE_E_IO, "DIR %s: %s%s",
+                           o->dir, strerror(errno), advice);
+    if (!S_ISDIR(st.st_mode))
+        return sluice_fail(err, SLUICE_E_INVALID, "DIR %s is no folder%s", o->dir, advice);
+    sluice_status status = sluice_manifest_open(o->dir, &run->manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(run->manifest, o->dir, o->is_strict, err);
+    return status;
+}
+
 sluice_status run_open_data(struct run *run, struct sluice_err *err)
 {
-    sluice_status status = run->options->mode == SLUICE_MODE_LOCAL
-                               ? sluice_manifest_open(run->options->dir, &run->manifest, err)
-                               : open_remote(run, err);
+    tell_where_from(run->options);
+    sluice_status status =
+        run->options->mode == SLUICE_MODE_LOCAL ? open_local(run, err) : open_remote(run, err);
     if (status != SLUICE_OK)
         return status;
     if (run->manifest->num_entries > UINT32_MAX)

@@ -7,6 +7,7 @@
 #include "plan/table_fill.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Most bytes of one probe of the link. */
 #define PROBE_BYTES (64u << 20)
@@ -52,6 +53,7 @@ static sluice_status write_model(struct run *run, const struct sluice_form_table
                                   measured->num_seen);
         sluice_transport_cost_set_receive(&file.transport, probed.receive_s_per_byte);
     }
+    memcpy(file.dataset_id, run->dataset_id, sizeof(file.dataset_id));
     return sluice_model_file_write(o->write_profile_folder, run->train.pipeline, &file, err);
 }
 

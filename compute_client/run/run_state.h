@@ -11,6 +11,7 @@
 #include "compute_client/load/loader.h"
 #include "compute_client/replan/replan.h"
 #include "compute_client/run/live_line.h"
+#include "metrics/metrics_server.h"
 #include "train/train.h"
 
 #include <pthread.h>
@@ -24,6 +25,7 @@
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
  *     run_show.c        the thread that shows how an epoch goes
+ *     run_metrics.c     what --metrics serves
  *     run_profile.c     what --profiling writes
  *     run_profile_forms.c  what --profiling measures after its epoch
  *
@@ -67,6 +69,12 @@ struct run_show {
     bool has_thread;
 };
 
+/* What --metrics serves, beside sluice_live. */
+struct run_times {
+    pthread_mutex_t lock;               /* a leaf; taken once for each batch */
+    struct sluice_histogram wait, step; /* of a batch: the trainer's wait for it, and its work */
+};
+
 struct run {
     const struct sluice_options *options;
     struct sluice_client *client; /* NULL: local */
@@ -84,6 +92,9 @@ struct run {
     struct sluice_cost_table profile;
     struct sluice_live live; /* for the terminal and the metrics */
     struct run_show show;
+    struct run_times times;
+    uint64_t started_ns;
+    struct sluice_metrics_server *metrics; /* NULL: not asked for */
 
     pthread_t watcher;
     bool has_watcher;
@@ -123,8 +134,9 @@ SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err
 SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,
                                               struct sluice_err *err);
 
-/* Before training: whether --checkpoint's file can be written where it is. */
-SLUICE_MUST_USE sluice_status run_try_checkpoint(struct run *run, struct sluice_err *err);
+/* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
+ * where it is. */
+SLUICE_MUST_USE sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err);
 /* Writes the checkpoint if there is something to save.  A failure is a warning, is tried again, and
  * is left in run->unsaved. */
 void run_save(struct run *run, const struct place *place);
@@ -132,6 +144,11 @@ void run_save(struct run *run, const struct place *place);
 void run_save_in_epoch(struct run *run, const struct place *place);
 SLUICE_MUST_USE sluice_status run_resume(struct run *run, struct place *place,
                                          struct sluice_err *err);
+
+/* Serves --metrics, if asked for, until run->metrics is destroyed. */
+SLUICE_MUST_USE sluice_status run_serve_metrics(struct run *run, struct sluice_err *err);
+/* The trainer waited for a batch so long, and worked on it so long. */
+void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns);
 
 /* Keeps those of an epoch's items that are to be profiled; returns their number. */
 size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count);

@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/suggest.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -112,11 +114,18 @@ static const struct sluice_option *find_short(const struct table *table, char c)
     return NULL;
 }
 
+static bool is_in_range(const struct sluice_option *option, double value)
+{
+    if (option->min == 0 && option->max == 0)
+        return true;
+    return value >= option->min && (option->max < option->min || value <= option->max);
+}
+
 /* ---- errors ---- */
 
 static void usage_error(const struct sluice_cli *cli, const char *fmt, va_list args)
 {
-    char text[512];
+    char text[1024];
     vsnprintf(text, sizeof(text), fmt, args);
     /* One line, whatever the argument held. */
     for (char *p = text; *p; p++) {
@@ -161,22 +170,30 @@ static size_t piece_len(const char *text, size_t indent)
 static void print_wrapped(const char *text, size_t column, size_t indent)
 {
     bool is_word_start = false; /* whether a blank stands before the next piece */
+    bool is_line_start = true;
     while (*text) {
         const size_t len = piece_len(text, indent);
-        if (column > indent && column + is_word_start + len > HELP_WIDTH) {
+        if (!is_line_start && column + is_word_start + len > HELP_WIDTH) {
             printf("\n%*s", (int)indent, "");
             column = indent;
-        } else if (is_word_start && column > indent) {
+        } else if (is_word_start && !is_line_start) {
             putchar(' ');
             column++;
         }
         printf("%.*s", (int)len, text);
         column += len;
+        is_line_start = false;
         text += len;
         is_word_start = *text == ' ';
         text += strspn(text, " ");
     }
     putchar('\n');
+}
+
+/* Seconds in a bare number. */
+static double time_unit(const struct sluice_option *option)
+{
+    return option->type == SLUICE_OPTION_MS ? 1e-3 : 1;
 }
 
 /* The option's value as --name=value takes it; "" for a string that is not set. */
@@ -198,6 +215,10 @@ static void format_value(const struct sluice_option *option, char out[400])
         break;
     case SLUICE_OPTION_RATE:
         sluice_format_rate(*(const double *)option->value, out);
+        break;
+    case SLUICE_OPTION_SECONDS:
+    case SLUICE_OPTION_MS:
+        sluice_format_time(*(const double *)option->value, time_unit(option), out);
         break;
     case SLUICE_OPTION_STRING:
     case SLUICE_OPTION_CHOICE:
@@ -242,6 +263,17 @@ static const char *shown_default(const struct sluice_option *option, char room[4
     }
 }
 
+/* The lines of option->list, each indented and its continuation further. */
+static void print_list(const struct sluice_option *option)
+{
+    char lines[2048];
+    option->list(lines, sizeof(lines));
+    for (char *rest = lines, *line; (line = strtok_r(rest, "\n", &rest));) {
+        printf("%*s", HELP_COLUMN + 2, "");
+        print_wrapped(line, HELP_COLUMN + 2, HELP_COLUMN + 4);
+    }
+}
+
 static void print_option_help(const struct sluice_option *option)
 {
     char text[1024] = "", value[400];
@@ -261,6 +293,40 @@ static void print_option_help(const struct sluice_option *option)
     fclose(out);
     print_option_head(option);
     print_wrapped(text, HELP_COLUMN, HELP_COLUMN);
+    if (option->list)
+        print_list(option);
+}
+
+/* How values with a unit are written, of the types that the program has. */
+static void print_units(const struct sluice_cli *cli)
+{
+    static const struct {
+        enum sluice_option_type types[2];
+        const char *text;
+    } units[] = {
+        {{SLUICE_OPTION_BYTES, SLUICE_OPTION_BYTES},
+         "Sizes: 65536, 64KiB, 1.5GiB (powers of 1024), 100MB (powers of 1000); a letter alone is "
+         "a "
+         "power of 1024: 64k, 16M, 2G."},
+        {{SLUICE_OPTION_RATE, SLUICE_OPTION_RATE},
+         "Rates: 500mbit, 1Gbps, 500Mbit/s (b: bits), 62.5MB/s, 60MiB/s (B: bytes); a bare number "
+         "is Mbit/s."},
+        {{SLUICE_OPTION_SECONDS, SLUICE_OPTION_MS},
+         "Times: 500ms, 90s, 2m, 1.5h; a bare number is in the unit that the option names."},
+    };
+    bool is_first = true;
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(units); k++) {
+        bool is_used = false;
+        for (size_t i = 0; i < cli->num_options; i++)
+            is_used = is_used || cli->options[i].type == units[k].types[0] ||
+                      cli->options[i].type == units[k].types[1];
+        if (!is_used)
+            continue;
+        if (is_first)
+            putchar('\n');
+        is_first = false;
+        print_wrapped(units[k].text, 0, 7);
+    }
 }
 
 static void print_help(const struct table *table)
@@ -280,6 +346,7 @@ static void print_help(const struct table *table)
     printf("\n%s:\n", cli->groups ? "general" : "options");
     for (size_t i = cli->groups ? cli->num_options : 0; i < table_len(table); i++)
         print_option_help(table_at(table, i));
+    print_units(cli);
     if (cli->epilog) {
         putchar('\n');
         print_wrapped(cli->epilog, 0, 0);
@@ -291,6 +358,28 @@ static void print_config_line(const char *name, const char *value)
     printf("%s =%s%s\n", name, value[0] ? " " : "", value);
 }
 
+/* False for a default that cannot be written, such as a number out of the limits: then what
+ * default_text says happens. */
+static bool is_set(const struct sluice_option *option)
+{
+    if (option->is_given && *option->is_given)
+        return true;
+    if (option->is_given && option->default_text)
+        return false;
+    switch (option->type) {
+    case SLUICE_OPTION_UINT:
+    case SLUICE_OPTION_BYTES:
+        return is_in_range(option, (double)*(const uint64_t *)option->value);
+    case SLUICE_OPTION_DOUBLE:
+    case SLUICE_OPTION_RATE:
+    case SLUICE_OPTION_SECONDS:
+    case SLUICE_OPTION_MS:
+        return is_in_range(option, *(const double *)option->value);
+    default:
+        return true;
+    }
+}
+
 static void print_config(const struct table *table)
 {
     for (size_t i = 0; i < table_len(table); i++) {
@@ -299,7 +388,7 @@ static void print_config(const struct table *table)
             continue;
         if (option->type == SLUICE_OPTION_STRING || option->type == SLUICE_OPTION_CHOICE) {
             const char *value = *(const char *const *)option->value;
-            print_config_line(option->name, value ? value : "");
+            print_config_line(option->name, value && is_set(option) ? value : "");
         } else if (option->type == SLUICE_OPTION_STRINGS) {
             const struct sluice_option_strings *strings = option->value;
             for (size_t k = 0; k < strings->num_items; k++)
@@ -307,8 +396,9 @@ static void print_config(const struct table *table)
             if (strings->num_items == 0)
                 print_config_line(option->name, "");
         } else {
-            char value[400];
-            format_value(option, value);
+            char value[400] = "";
+            if (is_set(option))
+                format_value(option, value);
             print_config_line(option->name, value);
         }
     }
@@ -316,17 +406,28 @@ static void print_config(const struct table *table)
 
 /* ---- parsing ---- */
 
+/* A limit in the option's own units. */
+static void format_limit(const struct sluice_option *option, double limit, char out[400])
+{
+    if (option->type == SLUICE_OPTION_BYTES)
+        sluice_format_bytes((uint64_t)limit, out);
+    else if (option->type == SLUICE_OPTION_RATE && limit > 0)
+        sluice_format_rate(limit, out);
+    else if (option->type == SLUICE_OPTION_SECONDS || option->type == SLUICE_OPTION_MS)
+        sluice_format_time(limit, time_unit(option), out);
+    else
+        sluice_format_double(limit, out);
+}
+
 static sluice_status check_range(const struct sluice_option *option, double value, const char *text,
                                  struct sluice_err *err)
 {
-    if (option->min == 0 && option->max == 0)
+    if (is_in_range(option, value))
         return SLUICE_OK;
     const bool has_max = option->max >= option->min;
-    if (value >= option->min && (!has_max || value <= option->max))
-        return SLUICE_OK;
-    char min[32], max[32];
-    sluice_format_double(option->min, min);
-    sluice_format_double(option->max, max);
+    char min[400], max[400];
+    format_limit(option, option->min, min);
+    format_limit(option, option->max, max);
     if (!has_max)
         return sluice_fail(err, SLUICE_E_INVALID, "'%s' is below %s", text, min);
     return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not within %s to %s", text, min, max);
@@ -335,18 +436,19 @@ static sluice_status check_range(const struct sluice_option *option, double valu
 static sluice_status set_choice(const struct sluice_option *option, const char *text,
                                 struct sluice_err *err)
 {
-    char known[160] = "";
-    size_t len = 0;
-    for (size_t i = 0; option->choices[i]; i++) {
-        if (strcmp(text, option->choices[i]) == 0) {
-            *(const char **)option->value = option->choices[i];
-            return SLUICE_OK;
+    const char *const *const lists[] = {option->choices, option->aliases};
+    for (size_t k = 0; k < SLUICE_ARRAY_LEN(lists); k++) {
+        for (size_t i = 0; lists[k] && lists[k][i]; i++) {
+            if (strcmp(text, lists[k][i]) == 0) {
+                *(const char **)option->value = lists[k][i];
+                return SLUICE_OK;
+            }
         }
-        if (len < sizeof(known))
-            len += (size_t)snprintf(known + len, sizeof(known) - len, "%s%s", i ? ", " : "",
-                                    option->choices[i]);
     }
-    return sluice_fail(err, SLUICE_E_INVALID, "'%.64s' is none of %s", text, known);
+    char known[300], near[160];
+    sluice_join_words(option->choices, known, sizeof(known));
+    sluice_suggest(text, option->choices, near, sizeof(near));
+    return sluice_fail(err, SLUICE_E_INVALID, "'%.64s' is none of %s%s", text, known, near);
 }
 
 static sluice_status set_value(const struct sluice_option *option, const char *text,
@@ -360,8 +462,10 @@ static sluice_status set_value(const struct sluice_option *option, const char *t
         assert(false);
         return SLUICE_E_INTERNAL;
     case SLUICE_OPTION_STRING:
-        *(const char **)option->value = text;
-        return SLUICE_OK;
+        status = option->check ? option->check(text, err) : SLUICE_OK;
+        if (status == SLUICE_OK)
+            *(const char **)option->value = text;
+        return status;
     case SLUICE_OPTION_CHOICE:
         return set_choice(option, text, err);
     case SLUICE_OPTION_STRINGS: {
@@ -383,8 +487,12 @@ static sluice_status set_value(const struct sluice_option *option, const char *t
         return status;
     case SLUICE_OPTION_DOUBLE:
     case SLUICE_OPTION_RATE:
+    case SLUICE_OPTION_SECONDS:
+    case SLUICE_OPTION_MS:
         status = option->type == SLUICE_OPTION_DOUBLE ? sluice_parse_double(text, &real, err)
-                                                      : sluice_parse_rate(text, &real, err);
+                 : option->type == SLUICE_OPTION_RATE
+                     ? sluice_parse_rate(text, &real, err)
+                     : sluice_parse_time(text, time_unit(option), &real, err);
         if (status == SLUICE_OK)
             status = check_range(option, real, text, err);
         if (status == SLUICE_OK)
@@ -398,42 +506,103 @@ struct parser {
     struct table table;
     int argc, next; /* next: the argument to look at */
     char **argv;
-    bool is_required_given[128]; /* by index in the program's own options */
+    /* By index in the table: what was given last, and what before where that was another value. */
+    const char *given[128], *given_before[128];
+    const struct sluice_option *flag; /* the argument before was this flag, without a value */
 };
 
-static void note_given(struct parser *parser, const struct sluice_option *option)
+static void note_given(struct parser *parser, const struct sluice_option *option, const char *value)
 {
-    const struct sluice_cli *cli = parser->table.cli;
     if (option->is_given)
         *option->is_given = true;
-    for (size_t i = 0; i < cli->num_options; i++) {
-        if (option == &cli->options[i])
-            parser->is_required_given[i] = true;
+    for (size_t i = 0; i < table_len(&parser->table); i++) {
+        if (option != table_at(&parser->table, i))
+            continue;
+        const char *before = parser->given[i];
+        if (before && option->type != SLUICE_OPTION_STRINGS && strcmp(before, value) != 0)
+            parser->given_before[i] = before;
+        parser->given[i] = value;
     }
 }
 
-/* The value of an option whose own argument brings none: the next argument.
- * One that begins with two dashes is far more likely a forgotten value. */
-static const char *take_value(struct parser *parser)
+static void log_repeated(const struct parser *parser)
 {
-    if (parser->next >= parser->argc || strncmp(parser->argv[parser->next], "--", 2) == 0)
-        return NULL;
-    return parser->argv[parser->next++];
+    for (size_t i = 0; i < table_len(&parser->table); i++) {
+        if (parser->given_before[i])
+            sluice_log(SLUICE_LOG_INFO, "--%s is given more than once: %s counts, not %s",
+                       table_at(&parser->table, i)->name, parser->given[i],
+                       parser->given_before[i]);
+    }
 }
 
 static sluice_status apply(struct parser *parser, const struct sluice_option *option,
                            const char *shown, const char *value, struct sluice_err *err)
 {
-    if (!value)
-        value = take_value(parser);
-    if (!value)
-        return sluice_fail(err, SLUICE_E_INVALID, "%s needs a value", shown);
+    /* Without its own value: the next argument.  One that begins with two dashes is far more likely
+     * a forgotten value. */
+    const char *next = !value && parser->next < parser->argc ? parser->argv[parser->next] : NULL;
+    if (next && strncmp(next, "--", 2) == 0)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s needs a value: %s %s, and not '%s'", shown,
+                           shown, option->arg ? option->arg : "VALUE", next);
+    if (!value && !next)
+        return sluice_fail(err, SLUICE_E_INVALID, "%s needs a value: %s %s", shown, shown,
+                           option->arg ? option->arg : "VALUE");
+    if (next)
+        parser->next++;
+    value = next ? next : value;
     struct sluice_err why = {0};
     const sluice_status status = set_value(option, value, &why);
     if (status != SLUICE_OK)
         return sluice_fail(err, status, "%s: %s", shown, why.text);
-    note_given(parser, option);
+    note_given(parser, option, value);
     return SLUICE_OK;
+}
+
+static void set_flag(struct parser *parser, const struct sluice_option *option, bool is_on)
+{
+    *(bool *)option->value = is_on;
+    note_given(parser, option, is_on ? "true" : "false");
+}
+
+static bool can_be_cleared(const struct parser *parser, const struct sluice_option *option)
+{
+    return option->type == SLUICE_OPTION_FLAG && !is_request(&parser->table, option);
+}
+
+/* Of the options that the program has; all of them only where none is near, for they are many. */
+static sluice_status fail_unknown(const struct parser *parser, const char *name, size_t len,
+                                  struct sluice_err *err)
+{
+    const struct table *table = &parser->table;
+    const bool is_no = len > 3 && memcmp(name, "no-", 3) == 0;
+    const struct sluice_option *plain = is_no ? find_long(table, name + 3, len - 3) : NULL;
+    if (plain)
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "unknown option --%.*s: --%s is no flag that can be switched off",
+                           (int)len, name, plain->name);
+    struct sluice_suggestion suggestion =
+        sluice_suggest_begin(name + (is_no ? 3 : 0), len - (is_no ? 3 : 0));
+    for (size_t i = 0; i < table_len(table); i++) {
+        const struct sluice_option *option = table_at(table, i);
+        if (is_no && !can_be_cleared(parser, option))
+            continue;
+        sluice_suggest_try(&suggestion, option->name);
+        if (option->alias)
+            sluice_suggest_try(&suggestion, option->alias);
+    }
+    char near[200];
+    sluice_suggest_print(&suggestion, is_no ? "--no-" : "--", near, sizeof(near));
+    if (near[0])
+        return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s%s", (int)len, name, near);
+    char known[560];
+    size_t known_len = 0;
+    for (size_t i = 0; i < parser->table.cli->num_options && known_len < sizeof(known); i++)
+        known_len += (size_t)snprintf(known + known_len, sizeof(known) - known_len, "%s--%s",
+                                      i ? " " : "", parser->table.cli->options[i].name);
+    if (known_len == 0 || known_len >= sizeof(known))
+        return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s", (int)len, name);
+    return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s; there are %s", (int)len, name,
+                       known);
 }
 
 static sluice_status parse_long(struct parser *parser, const char *arg, struct sluice_err *err)
@@ -442,38 +611,52 @@ static sluice_status parse_long(struct parser *parser, const char *arg, struct s
     const char *equals = strchr(name, '=');
     const size_t len = equals ? (size_t)(equals - name) : strlen(name);
     const struct sluice_option *option = find_long(&parser->table, name, len);
-    bool flag = true;
+    bool is_on = true;
     if (!option && len > 3 && memcmp(name, "no-", 3) == 0) {
         option = find_long(&parser->table, name + 3, len - 3);
-        if (option && (option->type != SLUICE_OPTION_FLAG || is_request(&parser->table, option)))
+        if (option && !can_be_cleared(parser, option))
             option = NULL;
-        flag = false;
+        is_on = false;
     }
     if (!option)
-        return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s", (int)len, name);
+        return fail_unknown(parser, name, len, err);
 
     char shown[128];
     snprintf(shown, sizeof(shown), "--%.*s", (int)len, name);
     if (option->type != SLUICE_OPTION_FLAG)
         return apply(parser, option, shown, equals ? equals + 1 : NULL, err);
+    if (equals && is_on && can_be_cleared(parser, option)) {
+        /* As --print-config writes it. */
+        if (strcmp(equals + 1, "true") == 0 || strcmp(equals + 1, "false") == 0) {
+            set_flag(parser, option, equals[1] == 't');
+            return SLUICE_OK;
+        }
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "%s takes no value such as '%s': --%s or --no-%s is all", shown,
+                           equals + 1, option->name, option->name);
+    }
     if (equals)
         return sluice_fail(err, SLUICE_E_INVALID, "%s takes no value", shown);
-    *(bool *)option->value = flag;
-    note_given(parser, option);
+    parser->flag = option;
+    set_flag(parser, option, is_on);
     return SLUICE_OK;
 }
 
 static sluice_status parse_short(struct parser *parser, const char *arg, struct sluice_err *err)
 {
+    const size_t len = strcspn(arg + 1, "=");
+    if (len > 1 && find_long(&parser->table, arg + 1, len))
+        return sluice_fail(err, SLUICE_E_INVALID, "%s needs two dashes: -%s", arg, arg);
     for (const char *p = arg + 1; *p; p++) {
         const struct sluice_option *option = find_short(&parser->table, *p);
         const char shown[] = {'-', *p, 0};
+        if (!option && len > 2)
+            return fail_unknown(parser, arg + 1, len, err);
         if (!option)
             return sluice_fail(err, SLUICE_E_INVALID, "unknown option %s", shown);
         if (option->type != SLUICE_OPTION_FLAG)
             return apply(parser, option, shown, p[1] ? p + 1 : NULL, err);
-        *(bool *)option->value = true;
-        note_given(parser, option);
+        set_flag(parser, option, true);
     }
     return SLUICE_OK;
 }
@@ -497,6 +680,47 @@ static struct taken count_taken(const char *words)
     return taken;
 }
 
+static bool is_yes_or_no(const char *word)
+{
+    static const char *const words[] = {"true", "false", "yes", "no", "on", "off"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(words); i++) {
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The one option that must be given, and is not; NULL: there is none, or several. */
+static const struct sluice_option *find_missing(const struct parser *parser)
+{
+    const struct sluice_option *missing = NULL;
+    for (size_t i = 0; i < parser->table.cli->num_options; i++) {
+        const struct sluice_option *option = &parser->table.cli->options[i];
+        if (!option->is_required || parser->given[i])
+            continue;
+        if (missing)
+            return NULL;
+        missing = option;
+    }
+    return missing;
+}
+
+/* With what it was probably meant to be. */
+static sluice_status fail_unexpected(const struct parser *parser, const char *arg,
+                                     struct sluice_err *err)
+{
+    const size_t len = strcspn(arg, "=");
+    const struct sluice_option *option = find_long(&parser->table, arg, len);
+    const struct sluice_option *missing = find_missing(parser);
+    if (option)
+        return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'; did you mean --%s?",
+                           arg, arg);
+    if (missing)
+        return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'; did you mean --%s %s?",
+                           arg, missing->name, arg);
+    return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'", arg);
+}
+
 static sluice_status parse_args(struct parser *parser, struct sluice_cli_result *result,
                                 struct sluice_err *err)
 {
@@ -506,6 +730,8 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
     bool is_ended = false;
     while (parser->next < parser->argc) {
         const char *arg = parser->argv[parser->next++];
+        const struct sluice_option *flag = parser->flag;
+        parser->flag = NULL;
         sluice_status status = SLUICE_OK;
         if (!is_ended && strcmp(arg, "--") == 0) {
             is_ended = true;
@@ -514,8 +740,12 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
         } else if (!is_ended && arg[0] == '-' && arg[1]) {
             status = parse_short(parser, arg, err);
         } else {
+            if (!is_ended && flag && is_yes_or_no(arg))
+                return sluice_fail(err, SLUICE_E_INVALID,
+                                   "--%s takes no value such as '%s': --%s or --no-%s is all",
+                                   flag->name, arg, flag->name, flag->name);
             if (result->num_positional == taken.most)
-                return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'", arg);
+                return fail_unexpected(parser, arg, err);
             result->positional[result->num_positional++] = arg;
         }
         if (status != SLUICE_OK)
@@ -528,8 +758,9 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
         return SLUICE_OK;
 
     for (size_t i = 0; i < cli->num_options; i++) {
-        if (cli->options[i].is_required && !parser->is_required_given[i])
-            return sluice_fail(err, SLUICE_E_INVALID, "--%s is required", cli->options[i].name);
+        if (cli->options[i].is_required && !parser->given[i])
+            return sluice_fail(err, SLUICE_E_INVALID, "--%s %s is required", cli->options[i].name,
+                               cli->options[i].arg ? cli->options[i].arg : "VALUE");
     }
     if (result->num_positional < taken.least)
         return sluice_fail(err, SLUICE_E_INVALID, "%s is missing", cli->positional);
@@ -540,8 +771,8 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
 {
     struct sluice_cli_result result = {0};
     struct parser parser = {.argc = argc, .next = 1, .argv = argv};
-    assert(cli->num_options <= SLUICE_ARRAY_LEN(parser.is_required_given));
     table_init(&parser.table, cli);
+    assert(table_len(&parser.table) <= SLUICE_ARRAY_LEN(parser.given));
     sluice_log_set_program(cli->program);
 
     struct sluice_err err = {0};
@@ -558,6 +789,7 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
     if (sluice_log_format_parse(parser.table.log_format, &format, NULL) == SLUICE_OK)
         sluice_log_set_format(format);
     result.is_json = parser.table.is_json;
+    log_repeated(&parser);
 
     if (parser.table.is_help) {
         parser.table.is_help = false; /* so that it is not shown as an option that is on */

@@ -13,21 +13,23 @@
  * --print-config, --json, --log-level and --log-format beside its own options.  "--name value",
  * "--name=value", "-x value" and "-xvalue" are the same; "--" ends the options;
  * a value that itself begins with "--" must be given as "--name=value".  Of an
- * option given twice the last counts.  A usage error is one line on stderr and
- * exit 2; it names the flag and what was wrong with its value.
+ * option given twice the last counts, and a log line says so if they differ.  A usage error is one
+ * line on stderr and exit 2; it names the flag, what was wrong with its value and, of a word that
+ * is not known, those that are near it.
  *
  * Threads: at start, on the main thread. */
 
 enum sluice_option_type {
-    SLUICE_OPTION_FLAG,   /* bool *; no value; "--no-name" clears it */
+    SLUICE_OPTION_FLAG,   /* bool *; "--no-name" or "--name=false" clears it */
     SLUICE_OPTION_STRING, /* const char **; borrows argv */
     SLUICE_OPTION_UINT,   /* uint64_t *; decimal digits */
     SLUICE_OPTION_DOUBLE, /* double *; finite */
-    SLUICE_OPTION_BYTES,  /* uint64_t *; "64", "64k", "64M", "2G" (powers of 1024) */
-    /* double *, bytes per second; "500mbit", "1gbit", "62.5MB" (powers of 1000; a bare number is
-     * Mbit/s); 0 or "none": no limit */
-    SLUICE_OPTION_RATE,
-    SLUICE_OPTION_CHOICE,  /* const char **; one of `choices`, NULL-terminated */
+    SLUICE_OPTION_BYTES,  /* uint64_t *; base/parse.h says which units it takes */
+    SLUICE_OPTION_RATE,   /* double *, bytes per second; 0 or "none": no limit */
+    /* double *, in the table's unit of time, which a bare number has, too: "3", "500ms", "2m" */
+    SLUICE_OPTION_SECONDS, /* seconds */
+    SLUICE_OPTION_MS,      /* milliseconds */
+    SLUICE_OPTION_CHOICE,  /* const char **; one of `choices` or `aliases`, as typed */
     SLUICE_OPTION_STRINGS, /* struct sluice_option_strings *; may be given many times */
 };
 
@@ -51,7 +53,13 @@ struct sluice_option {
     const char *help;
     /* Shown in --help as the default instead of the value; NULL: the value. */
     const char *default_text;
-    const char *const *choices;
+    const char *const *choices; /* NULL-terminated */
+    /* Taken, too, but neither shown nor named in errors; NULL-terminated or NULL. */
+    const char *const *aliases;
+    /* Of a string: fails, saying why, if the text is no such value; NULL: every text is one. */
+    sluice_status (*check)(const char *text, struct sluice_err *err);
+    /* Writes lines that --help shows beneath, "term: text" each; NULL: none. */
+    void (*list)(char *out, size_t room);
     /* Inclusive limits of a number (of a rate: bytes per second).  Both 0: unchecked; max below
      * min: no upper end. */
     double min, max;
@@ -88,8 +96,9 @@ struct sluice_cli_result {
     int exit_code;
 };
 
-/* Parses argv[1..argc).  --print-config prints "name = value" lines, with every
- * option's final value, and asks for exit 0. */
+/* Parses argv[1..argc).  --print-config prints "name = value" lines, with every option's final
+ * value as --name=value takes it, and asks for exit 0.  No value: it was not given, and what
+ * happens then has no value of its own. */
 struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv);
 
 /* A usage error found after parsing (two options that exclude each other, say):

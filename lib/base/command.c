@@ -1,5 +1,8 @@
 #include "base/command.h"
 
+#include "base/suggest.h"
+#include "base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -11,11 +14,21 @@ static void print_help(const struct sluice_program *program)
     printf("\n'%s COMMAND --help' lists the options of a command.\n", program->name);
 }
 
+static void list_commands(const struct sluice_program *program, char *out, size_t room)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < program->num_commands && len < room; i++)
+        len += (size_t)snprintf(out + len, room - len, "%s%s", i ? ", " : "",
+                                program->commands[i].name);
+}
+
 int sluice_program_run(const struct sluice_program *program, int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
+    char known[400];
+    list_commands(program, known, sizeof(known));
     if (!word) {
-        fprintf(stderr, "%s: which command? (--help lists them)\n", program->name);
+        fprintf(stderr, "%s: which command? One of %s (--help says more)\n", program->name, known);
         return 2;
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -34,6 +47,13 @@ int sluice_program_run(const struct sluice_program *program, int argc, char **ar
             return program->commands[i].run(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "%s: no command '%s' (--help lists them)\n", program->name, word);
+    struct sluice_suggestion suggestion = sluice_suggest_begin(word, strlen(word));
+    for (size_t i = 0; i < program->num_commands; i++)
+        sluice_suggest_try(&suggestion, program->commands[i].name);
+    char near[160], shown[64];
+    sluice_suggest_print(&suggestion, "", near, sizeof(near));
+    (void)sluice_escape_line(shown, sizeof(shown), word);
+    fprintf(stderr, "%s: '%s' is none of the commands %s%s (--help says more)\n", program->name,
+            shown, known, near);
     return 2;
 }

@@ -2,9 +2,13 @@
 
 #include "base/parse.h"
 
+#include <errno.h>
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 sluice_status sluice_host_port_parse(const char *text, int default_port,
                                      struct sluice_host_port *address, struct sluice_err *err)
@@ -52,4 +56,57 @@ void sluice_host_port_format(const struct sluice_host_port *address, const char 
     const bool is_v6 = strchr(host, ':') != NULL;
     snprintf(out, SLUICE_HOST_PORT_BYTES, "%s%s%s:%u", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
              address->port);
+}
+
+/* 0, or the errno of the first step that failed. */
+static int try_bind(const struct addrinfo *address)
+{
+    const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    const int one = 1; /* as servers do: a port whose connections have just ended is free */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    const bool is_bound =
+        bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, 1) == 0;
+    const int error = is_bound ? 0 : errno;
+    close(fd);
+    return error;
+}
+
+sluice_status sluice_host_port_try_listen(const struct sluice_host_port *address,
+                                          struct sluice_err *err)
+{
+    char text[SLUICE_HOST_PORT_BYTES], service[16];
+    sluice_host_port_format(address, "0.0.0.0", text);
+    snprintf(service, sizeof(service), "%u", address->port);
+    const struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    const int code = getaddrinfo(address->host[0] ? address->host : NULL, service, &hints, &found);
+    if (code != 0)
+        return sluice_fail(err, SLUICE_E_IO,
+                           "cannot listen on %s: the name %s does not resolve (%s)", text,
+                           address->host, gai_strerror(code));
+    int error = EADDRNOTAVAIL;
+    for (const struct addrinfo *one = found; one && error; one = one->ai_next)
+        error = try_bind(one);
+    freeaddrinfo(found);
+    switch (error) {
+    case 0:
+        return SLUICE_OK;
+    case EADDRINUSE:
+        return sluice_fail(err, SLUICE_E_IO,
+                           "cannot listen on %s: another program listens there already", text);
+    case EACCES:
+        return sluice_fail(err, SLUICE_E_IO,
+                           "cannot listen on %s: this user may not take port %u (those below 1024 "
+                           "are root's); choose a higher one",
+                           text, address->port);
+    case EADDRNOTAVAIL:
+        return sluice_fail(err, SLUICE_E_IO,
+                           "cannot listen on %s: %s is no address of this machine", text,
+                           address->host);
+    default:
+        return sluice_fail(err, SLUICE_E_IO, "cannot listen on %s: %s", text, strerror(error));
+    }
 }

@@ -7,7 +7,7 @@
 
 /* Addresses as people write them: "host:50051", "10.0.0.1:50051", "[::1]:50051", ":50051".
  *
- * Threads: pure functions. */
+ * Threads: any. */
 
 struct sluice_host_port {
     char host[256]; /* without the brackets of an IPv6 address; "": every address of this machine */
@@ -25,5 +25,13 @@ SLUICE_MUST_USE sluice_status sluice_host_port_parse(const char *text, int defau
 #define SLUICE_HOST_PORT_BYTES 272
 void sluice_host_port_format(const struct sluice_host_port *address, const char *any_host,
                              char out[SLUICE_HOST_PORT_BYTES]);
+
+/* Whether a server can listen there: resolves the name, binds a socket and lets go of it.
+ * SLUICE_E_IO says in one line, with the address, what is in the way: a name that does not resolve,
+ * a port that is in use or that only root may take, an address that is not this machine's.  Ask
+ * after the attempt that failed rather than before it: another program may take the port between
+ * the two. */
+SLUICE_MUST_USE sluice_status sluice_host_port_try_listen(const struct sluice_host_port *address,
+                                                          struct sluice_err *err);
 
 #endif

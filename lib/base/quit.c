@@ -15,6 +15,7 @@
 /* Set before the handlers are installed and never changed after. */
 static int pipe_read = -1;
 static int pipe_write = -1;
+static enum sluice_quit_event on_hangup = SLUICE_QUIT_STOP;
 
 /* Lock-free atomics, so that a handler may touch them. */
 static atomic_bool is_requested;
@@ -31,22 +32,44 @@ static void wake(char what)
     (void)written;
 }
 
+static void ask_for_stop(int number)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&stop_signal, &none, number);
+    atomic_store(&is_requested, true);
+    wake('s');
+}
+
 static void on_signal(int number)
 {
     const int saved = errno;
     if (number == SIGUSR1) {
         wake('r');
+    } else if (number == SIGHUP && on_hangup == SLUICE_QUIT_REREAD) {
+        wake('h');
+    } else if (number == SIGHUP) {
+        ask_for_stop(number);
     } else if (atomic_exchange(&is_signalled, true)) {
         /* The second request: take the default action, which ends the process.  The signal is
          * blocked until this handler returns. */
         signal(number, SIG_DFL);
         raise(number);
     } else {
-        atomic_store(&stop_signal, number);
-        atomic_store(&is_requested, true);
-        wake('s');
+        ask_for_stop(number);
     }
     errno = saved;
+}
+
+void sluice_quit_on_hangup(enum sluice_quit_event event)
+{
+    assert(pipe_read < 0);
+    on_hangup = event;
+}
+
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 sluice_status sluice_quit_init(struct sluice_err *err)
@@ -65,10 +88,15 @@ sluice_status sluice_quit_init(struct sluice_err *err)
     sigaddset(&action.sa_mask, SIGTERM);
     sigaddset(&action.sa_mask, SIGINT);
     sigaddset(&action.sa_mask, SIGUSR1);
+    sigaddset(&action.sa_mask, SIGHUP);
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
         sigaction(SIGUSR1, &action, NULL) != 0 || sigaction(SIGPIPE, &ignore, NULL) != 0 ||
         sigaction(SIGXFSZ, &ignore, NULL) != 0)
+        return sluice_fail(err, SLUICE_E_IO, "sigaction: %s", strerror(errno));
+    /* nohup's word counts: whoever started the process does not want it to stop then. */
+    if ((on_hangup == SLUICE_QUIT_REREAD || !is_ignored(SIGHUP)) &&
+        sigaction(SIGHUP, &action, NULL) != 0)
         return sluice_fail(err, SLUICE_E_IO, "sigaction: %s", strerror(errno));
 
     /* A stop that was requested before the pipe was made. */
@@ -92,6 +120,8 @@ enum sluice_quit_event sluice_quit_wait(int timeout_ms)
         if (got == 1) {
             if (what == 'r')
                 return SLUICE_QUIT_REPORT;
+            if (what == 'h')
+                return SLUICE_QUIT_REREAD;
             continue; /* is_requested says that it was a stop */
         }
 

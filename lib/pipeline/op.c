@@ -1,5 +1,7 @@
 #include "pipeline/op.h"
 
+#include "base/suggest.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +21,34 @@ const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len)
     return NULL;
 }
 
+void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room)
+{
+    struct sluice_suggestion suggestion = sluice_suggest_begin(name, len);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types); i++)
+        sluice_suggest_try(&suggestion, types[i]->name);
+    sluice_suggest_print(&suggestion, "", out, room);
+    size_t at = strlen(out);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types) && at < room; i++)
+        at += (size_t)snprintf(out + at, room - at, "%s%s",
+                               i > 0    ? ", "
+                               : at > 0 ? " The ops are "
+                                        : "; the ops are ",
+                               types[i]->name);
+}
+
+void sluice_pipeline_list_ops(char *out, size_t room)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(types) && at < room; i++)
+        at += (size_t)snprintf(out + at, room - at, "%s%s%s: %s", i > 0 ? "\n" : "", types[i]->name,
+                               types[i]->example, types[i]->help);
+}
+
 sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,
                                const char *fmt, ...)
 {
-    char words[160];
+    char words[400];
     va_list args;
     va_start(args, fmt);
     vsnprintf(words, sizeof(words), fmt, args);
@@ -40,6 +66,15 @@ bool sluice_spec_accept(struct sluice_spec_text *text, const char *token)
         return false;
     text->at += len;
     return true;
+}
+
+void sluice_spec_suggest(const struct sluice_spec_text *text, const char *const *known, char *out,
+                         size_t room)
+{
+    struct sluice_suggestion suggestion = sluice_suggest_begin(text->at, strcspn(text->at, "=:,"));
+    for (size_t i = 0; known[i]; i++)
+        sluice_suggest_try(&suggestion, known[i]);
+    sluice_suggest_print(&suggestion, "", out, room);
 }
 
 static bool is_digit(char c)

@@ -43,6 +43,8 @@ struct sluice_op_context {
 struct sluice_op_type {
     const char *name;
     enum sluice_op_family family;
+    /* For --help and messages: what may stand after the name, "" or "=...", and what that does. */
+    const char *example, *help;
 
     /* Reads what stands after the name (`text` stands past a '=' if `has_value`)
      * and fills in the op's constants. */
@@ -81,6 +83,8 @@ extern const struct sluice_op_type sluice_op_normalize;
 
 /* NULL if there is no op of that name. */
 const struct sluice_op_type *sluice_op_type_find(const char *name, size_t len);
+/* "; did you mean ...? The ops are ...", of a name that there is not. */
+void sluice_op_type_suggest(const char *name, size_t len, char *out, size_t room);
 
 /* The draws of random_resized_crop; `flip` stays false. */
 struct sluice_draws sluice_crop_draw(const struct sluice_op *op, const struct sluice_draw_key *key,
@@ -124,6 +128,10 @@ struct sluice_spec_text {
 sluice_status sluice_spec_fail(const struct sluice_spec_text *text, struct sluice_err *err,
                                const char *fmt, ...) SLUICE_PRINTF(3, 4);
 bool sluice_spec_accept(struct sluice_spec_text *text, const char *token);
+/* "; did you mean ...?" for the word at the position, up to a '=', ':' or ','; known: ends with
+ * NULL. */
+void sluice_spec_suggest(const struct sluice_spec_text *text, const char *const *known, char *out,
+                         size_t room);
 
 /* A whole number in [1, SLUICE_MAX_OP_SIZE]. */
 SLUICE_MUST_USE sluice_status sluice_spec_size(struct sluice_spec_text *text, uint32_t *size,

@@ -56,8 +56,11 @@ static sluice_status parse_random_resized_crop(struct sluice_op *op, struct slui
             has_ratio = true;
             status = parse_range(text, true, &op->ratio_min, &op->ratio_max, err);
         } else {
-            return sluice_spec_fail(text, err,
-                                    "scale=MIN-MAX or ratio=MIN-MAX, each once, is wanted here");
+            static const char *const known[] = {"scale", "ratio", NULL};
+            char near[80];
+            sluice_spec_suggest(text, known, near, sizeof(near));
+            return sluice_spec_fail(
+                text, err, "scale=MIN-MAX or ratio=MIN-MAX, each once, is wanted here%s", near);
         }
     }
     if (status)
@@ -145,6 +148,9 @@ static sluice_status apply_random_resized_crop(const struct sluice_op *op,
 const struct sluice_op_type sluice_op_random_resized_crop = {
     .name = "random_resized_crop",
     .family = SLUICE_OP_IMAGE,
+    .example = "=224:scale=0.08-1",
+    .help = "a random box with this share of the area, resized to 224 x 224; :ratio=3/4-4/3 bounds "
+            "width to height; these ranges hold if left out",
     .parse = parse_random_resized_crop,
     .print = print_random_resized_crop,
     .out_size = square_size,
@@ -220,6 +226,8 @@ static sluice_status apply_center_crop(const struct sluice_op *op,
 const struct sluice_op_type sluice_op_center_crop = {
     .name = "center_crop",
     .family = SLUICE_OP_IMAGE,
+    .example = "=224",
+    .help = "the middle 224 x 224 pixels",
     .parse = parse_center_crop,
     .print = print_center_crop,
     .out_size = square_size,

@@ -20,6 +20,8 @@ static void print(const struct sluice_op *op, char *text, size_t room)
 const struct sluice_op_type sluice_op_decode = {
     .name = "decode",
     .family = SLUICE_OP_DECODE,
+    .example = "",
+    .help = "the pixels of the file; stands first",
     .parse = parse,
     .print = print,
 };

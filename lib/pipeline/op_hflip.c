@@ -64,6 +64,8 @@ static sluice_status apply(const struct sluice_op *op, const struct sluice_op_co
 const struct sluice_op_type sluice_op_hflip = {
     .name = "hflip",
     .family = SLUICE_OP_IMAGE,
+    .example = "=0.5",
+    .help = "mirrors with this probability",
     .parse = parse,
     .print = print,
     .out_size = out_size,

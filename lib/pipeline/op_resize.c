@@ -39,6 +39,8 @@ static sluice_status apply(const struct sluice_op *op, const struct sluice_op_co
 const struct sluice_op_type sluice_op_resize = {
     .name = "resize",
     .family = SLUICE_OP_IMAGE,
+    .example = "=256",
+    .help = "the shorter side becomes 256 pixels",
     .parse = parse,
     .print = print,
     .out_size = out_size,

@@ -29,6 +29,8 @@ static void print_to_tensor(const struct sluice_op *op, char *text, size_t room)
 const struct sluice_op_type sluice_op_to_tensor = {
     .name = "to_tensor",
     .family = SLUICE_OP_TENSOR,
+    .example = "",
+    .help = "floats from 0 to 1; comes after all pixel ops",
     .parse = parse_to_tensor,
     .print = print_to_tensor,
 };
@@ -54,10 +56,17 @@ static sluice_status parse_normalize(struct sluice_op *op, struct sluice_spec_te
 
     if (!has_value)
         return sluice_spec_fail(text, err, "'=imagenet' or '=R:G:B/R:G:B' is wanted here");
-    if (sluice_spec_accept(text, "imagenet")) {
+    const size_t len = strcspn(text->at, ",");
+    if (len == strlen("imagenet") && sluice_spec_accept(text, "imagenet")) {
         memcpy(op->mean, imagenet_mean, sizeof(op->mean));
         memcpy(op->std, imagenet_std, sizeof(op->std));
         return SLUICE_OK;
+    }
+    if (*text->at < '0' || *text->at > '9') {
+        static const char *const known[] = {"imagenet", NULL};
+        char near[80];
+        sluice_spec_suggest(text, known, near, sizeof(near));
+        return sluice_spec_fail(text, err, "imagenet or R:G:B/R:G:B is wanted here%s", near);
     }
     const struct sluice_spec_text start = *text;
     sluice_status status = parse_triple(text, op->mean, err);
@@ -92,6 +101,8 @@ static void print_normalize(const struct sluice_op *op, char *text, size_t room)
 const struct sluice_op_type sluice_op_normalize = {
     .name = "normalize",
     .family = SLUICE_OP_TENSOR,
+    .example = "=imagenet",
+    .help = "subtracts the mean and divides by the deviation, also R:G:B/R:G:B; follows to_tensor",
     .parse = parse_normalize,
     .print = print_normalize,
 };

@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "image/jpeg_index.h"
 #include "pipeline/pipeline_private.h"
 
@@ -69,8 +70,11 @@ static sluice_status parse_op(struct sluice_pipeline *pipeline, struct sluice_sp
     text->op_name = text->at;
     text->op_name_len = strcspn(text->at, ",=");
     const struct sluice_op_type *type = sluice_op_type_find(text->op_name, text->op_name_len);
-    if (!type)
-        return sluice_spec_fail(text, err, "there is no such op");
+    if (!type) {
+        char near[300];
+        sluice_op_type_suggest(text->op_name, strcspn(text->op_name, ",=("), near, sizeof(near));
+        return sluice_spec_fail(text, err, "there is no such op%s", near);
+    }
     sluice_status status = check_order(pipeline, type, text, err);
     if (status)
         return status;
@@ -155,6 +159,19 @@ sluice_status sluice_pipeline_parse(const char *spec, struct sluice_pipeline **o
     }
     *out = pipeline;
     return SLUICE_OK;
+}
+
+sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err)
+{
+    struct sluice_pipeline *pipeline = NULL;
+    struct sluice_err why = {0};
+    const sluice_status status = sluice_pipeline_parse(spec, &pipeline, &why);
+    sluice_pipeline_destroy(pipeline);
+    if (status == SLUICE_OK)
+        return status;
+    /* The option's name stands before it. */
+    const size_t skip = sluice_starts_with(why.text, "pipeline: ") ? strlen("pipeline: ") : 0;
+    return sluice_fail(err, status, "%s", why.text + skip);
 }
 
 void sluice_pipeline_destroy(struct sluice_pipeline *pipeline)

@@ -87,11 +87,17 @@ void sluice_sample_clear(struct sluice_sample *sample); /* idempotent; fine on {
  * normalize=imagenet or normalize=R:G:B/R:G:B (means / standard deviations).
  * decode stands first; to_tensor comes after every u8 op, normalize after it;
  * an op stands at most once.  A bound of a ratio may be a fraction.
- * SLUICE_E_INVALID names the op and the position in err.  Destroy the result. */
+ * SLUICE_E_INVALID names the op and the position in err, and what may have been meant.  Destroy the
+ * result. */
 SLUICE_MUST_USE sluice_status sluice_pipeline_parse(const char *spec,
                                                     struct sluice_pipeline **pipeline,
                                                     struct sluice_err *err);
 void sluice_pipeline_destroy(struct sluice_pipeline *pipeline); /* NULL is allowed */
+
+/* For the options of a command line (base/cli.h): whether `spec` is a pipeline, and a line for each
+ * op, "name=example: what it does". */
+SLUICE_MUST_USE sluice_status sluice_pipeline_check(const char *spec, struct sluice_err *err);
+void sluice_pipeline_list_ops(char *out, size_t room);
 
 unsigned sluice_pipeline_num_ops(const struct sluice_pipeline *pipeline);
 const char *sluice_pipeline_op_name(const struct sluice_pipeline *pipeline, unsigned op);

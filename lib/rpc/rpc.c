@@ -107,6 +107,38 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status)
     return SLUICE_RPC_INTERNAL;
 }
 
+const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text)
+{
+    /* What the gRPC C core writes (1.51); the first that is found counts. */
+    static const struct {
+        const char *mark, *why;
+    } reasons[] = {
+        {"DNS resolution failed", "the name does not resolve"},
+        {"Connection refused", "connection refused: is offload_server running there?"},
+        {"is unreachable", "no route leads to this address"},
+        {"No route to host", "no route leads to this address"},
+        {"http1.x server", "another program listens there, not offload_server"},
+        {"Failed parsing HTTP/2", "another program listens there, not offload_server"},
+        {"http2 header with status: 50", "a proxy answers, which does not reach offload_server"},
+        {"http2 header with status", "another program listens there, not offload_server"},
+        {"imed out", "no answer: is that host up, and the port open to this one?"},
+        {"handshaker shutdown", "no answer: is that host up, and the port open to this one?"},
+        {"Timeout occurred", "no answer: is that host up, and the port open to this one?"},
+        {"Socket closed", "the connection is closed at once: another program (TLS?), or a server "
+                          "that takes no more connections"},
+        {"Connection reset", "the connection is closed at once: another program (TLS?), or a "
+                             "server that takes no more connections"},
+    };
+    if (code == SLUICE_RPC_DEADLINE_EXCEEDED)
+        return "no answer: is that host up, and the port open to this one?";
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(reasons); i++) {
+        if (code != SLUICE_RPC_OK && strstr(text, reasons[i].mark))
+            return reasons[i].why;
+    }
+    return code == SLUICE_RPC_UNIMPLEMENTED ? "another program listens there, not offload_server"
+                                            : NULL;
+}
+
 void sluice_rpc_process_init(void)
 {
     /* The threshold for mmap is the largest that glibc takes; the trim threshold is far above

@@ -44,6 +44,11 @@ enum sluice_rpc_code sluice_rpc_code_from_status(sluice_status status);
  */
 enum sluice_rpc_code sluice_rpc_code_of_request(sluice_status status);
 
+/* Why a first call of a client reached no server of ours, in words for people ("connection refused:
+ * is offload_server running there?"); NULL: none that is known, so `text`, the library's, is all
+ * that can be said.  Lives for ever. */
+const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *text);
+
 /* Once per process, before threads start and before the library does.  Tunes malloc for megabyte
  * messages that come and go (M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD): without it glibc
  * gives the heap back and faults it in again all the time.  And bounds what gRPC reads at once,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "rpc/door.h"
 #include "rpc/exchange.h"
@@ -483,18 +484,33 @@ void sluice_rpc_server_destroy(struct sluice_rpc_server *server)
         free_server(server);
 }
 
-static sluice_status listen_on(struct sluice_rpc_server *server, const char *address,
+/* gRPC tells of a port only its lowest 16 bits, and its complaints are pages long: the address is
+ * checked before, and the failure explained after. */
+static sluice_status listen_on(struct sluice_rpc_server *server, const char *given,
                                struct sluice_err *err)
 {
+    const bool is_unix = self_check_is_unix(given);
+    struct sluice_host_port parsed = {.port = 0};
+    char written[SLUICE_HOST_PORT_BYTES];
+    const char *address = given;
+    if (!is_unix) {
+        const sluice_status status = sluice_host_port_parse(given, -1, &parsed, err);
+        if (status != SLUICE_OK)
+            return status;
+        sluice_host_port_format(&parsed, "0.0.0.0", written);
+        address = written;
+    }
     (void)rpc_library_complaint();
     grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
     server->port = grpc_server_add_http2_port(server->server, address, credentials);
     grpc_server_credentials_release(credentials);
     if (server->port > 0) {
-        door_set_port(server->door, self_check_is_unix(address) ? DOOR_UNIX : server->port);
+        door_set_port(server->door, is_unix ? DOOR_UNIX : server->port);
         return SLUICE_OK;
     }
     const char *why = rpc_library_complaint();
+    if (!is_unix && sluice_host_port_try_listen(&parsed, err) != SLUICE_OK)
+        return SLUICE_E_IO;
     return sluice_fail(err, SLUICE_E_IO, "cannot listen on %s: %s", address,
                        why[0] ? why : "no such address");
 }

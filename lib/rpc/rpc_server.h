@@ -47,7 +47,8 @@ struct sluice_rpc_method {
 };
 
 struct sluice_rpc_server_options {
-    const char *listen;                      /* "0.0.0.0:50051"; port 0: a free one */
+    /* base/host_port.h, or "unix:PATH"; port 0: a free one */
+    const char *listen;
     unsigned num_threads;                    /* completion threads, each with its own queue; >= 1 */
     const struct sluice_rpc_method *methods; /* borrowed; any other method: UNIMPLEMENTED */
     size_t num_methods;
@@ -76,7 +77,7 @@ struct sluice_rpc_server_options {
     void (*pace_leave)(void *ctx, void *client);
 };
 
-/* SLUICE_E_IO if the address cannot be bound, naming it. */
+/* SLUICE_E_INVALID if `listen` is no address, SLUICE_E_IO if it cannot be bound; both name it. */
 SLUICE_MUST_USE sluice_status
 sluice_rpc_server_create(const struct sluice_rpc_server_options *options,
                          struct sluice_rpc_server **server, struct sluice_err *err);

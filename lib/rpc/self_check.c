@@ -1,6 +1,7 @@
 #include "rpc/self_check.h"
 
 #include "base/clock.h"
+#include "base/host_port.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -62,18 +63,14 @@ static sluice_status find_unix(const char *listen, struct target *target, struct
 static sluice_status find_host(const char *listen, int port, struct target *target,
                                struct sluice_err *err)
 {
-    char host[256], service[16];
-    const char *colon = strrchr(listen, ':');
-    size_t len = colon ? (size_t)(colon - listen) : strlen(listen);
-    const char *start = listen;
-    if (len >= 2 && start[0] == '[' && start[len - 1] == ']') {
-        start++;
-        len -= 2;
-    }
+    char service[16];
+    struct sluice_host_port parsed;
+    const sluice_status status = sluice_host_port_parse(listen, -1, &parsed, err);
+    if (status != SLUICE_OK)
+        return status;
+    const char *host = parsed.host;
     (void)snprintf(service, sizeof(service), "%d", port);
-    if (!sluice_print(host, sizeof(host), "%.*s", (int)len, start))
-        return sluice_fail(err, SLUICE_E_IO, "%s: the name is too long", listen);
-    const bool is_wildcard = len == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+    const bool is_wildcard = !host[0] || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 
     const struct addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;

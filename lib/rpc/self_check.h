@@ -11,7 +11,7 @@
  *
  * Threads: one at a time for each door. */
 
-/* Connects to what listens at `listen` ("HOST:PORT", as gRPC takes it) with the port that was
+/* Connects to what listens at `listen` (as in rpc_server.h) with the port that was
  * bound, and waits for the answer to a PING.  SLUICE_E_IO says what went wrong. */
 SLUICE_MUST_USE sluice_status self_check(const char *listen, int port, struct door *door,
                                          unsigned timeout_ms, struct sluice_err *err);

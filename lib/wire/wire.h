@@ -131,6 +131,7 @@ struct sluice_wire_fetch_open {
     char dataset_id[33];
     uint64_t window_bytes;
     bool follows_price;
+    char *client; /* owned; any bytes; NULL: not said */
 };
 
 struct sluice_wire_sample_request {

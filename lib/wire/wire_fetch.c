@@ -16,6 +16,7 @@
 void sluice_wire_fetch_request_clear(struct sluice_wire_fetch_request *request)
 {
     free(request->open.pipeline);
+    free(request->open.client);
     free(request->samples);
     *request = (struct sluice_wire_fetch_request){0};
 }
@@ -47,6 +48,7 @@ sluice_status sluice_wire_put_fetch_request(const struct sluice_wire_fetch_reque
         open.dataset_id = (char *)request->open.dataset_id;
         open.window_bytes = request->open.window_bytes;
         open.follows_price = request->open.follows_price;
+        open.client = request->open.client;
         Sluice__V1__FetchRequest wire = SLUICE__V1__FETCH_REQUEST__INIT;
         wire.open = request->open.is_present ? &open : NULL;
         wire.n_samples = num_samples;
@@ -81,6 +83,8 @@ static sluice_status get_request(const Sluice__V1__FetchRequest *wire,
             sluice_wire_copy_dataset_id(wire->open->dataset_id, got->open.dataset_id, err);
         if (status == SLUICE_OK)
             status = sluice_wire_copy_string(wire->open->pipeline, &got->open.pipeline, err);
+        if (status == SLUICE_OK)
+            status = sluice_wire_copy_string(wire->open->client, &got->open.client, err);
         if (status != SLUICE_OK)
             return status;
     }

@@ -143,6 +143,86 @@ class PipelinesTest(unittest.TestCase):
                          fingerprint):
                 self.assertIn(part, err)
 
+    def test_packed_pixels_are_a_choice_wherever_pixels_end(self):
+        """Over a slow link remote_auto asks for them, whatever op makes the last pixels, and in the
+        val subset as in training."""
+        # Of a crop that is not resized the part of the JPEG has fewer bytes than any pixels.
+        for spec, split, form in (
+                ("decode,random_resized_crop=64,to_tensor,normalize=imagenet", 2, "auto"),
+                ("decode,center_crop=64,to_tensor", 2, "u8_packed"),
+                ("decode,resize=72,center_crop=64", 3, "auto"),
+                ("decode,hflip=0.5,random_resized_crop=64,to_tensor", 3, "auto")):
+            with self.subTest(spec):
+                flags = ("--device", "none", "--json", "-b", "8", "-p", "0", "--pipeline", spec,
+                         "--val-pipeline", spec)
+                for subset in ((), ("--evaluate",)):
+                    (local,), _ = self.run_program("offload_train", self.root, *flags, *subset)
+                    remote = ("offload_train", "--host", self.server.address, *flags, *subset)
+                    (plain,), _ = self.run_program(*remote, "--dataset-mode", "remote_piloff")
+                    (auto,), _ = self.run_program(*remote, "--net-bw", "20", "--remote-cpus", "8",
+                                                  "--remote-form", form, "--no-replan")
+                    self.assertGreater(auto["choices"].get(f"u8_packed@{split}", 0), 0)
+                    self.assertLess(auto["wire_bytes"], plain["wire_bytes"])
+                    self.assertEqual(auto["digest"], local["digest"])
+                    self.assertEqual(plain["digest"], local["digest"])
+
+    def test_val_follows_the_size_of_training(self):
+        flags = ("--device", "none", "--json", "-p", "0", "-b", "8", self.root)
+        val = "decode,resize=110,center_crop=96,to_tensor,normalize=imagenet"
+        spec = "decode,random_resized_crop=96,hflip=0.5,to_tensor,normalize=imagenet"
+        evaluations = [self.run_program("offload_train", *flags, "--evaluate", *more)[0][0]
+                       for more in (("--pipeline", spec), ("--image-size", "96"),
+                                    ("--pipeline", spec, "--image-size", "96"),
+                                    ("--pipeline", spec, "--val-pipeline", val))]
+        self.assertEqual({report["samples"] for report in evaluations}, {2})
+        self.assertEqual(len({report["digest"] for report in evaluations}), 1)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", spec, "--val-pipeline",
+                                  val.replace("96", "64"), code=1)
+        self.assertIn("random_resized_crop=96:", err)
+        self.assertIn("center_crop=64", err)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", spec, "--image-size", "64",
+                                  code=2)
+        self.assertIn("--image-size 64", err)
+        self.assertIn("96 x 96", err)
+        _, err = self.run_program("offload_train", *flags, "--pipeline", "decode,resize=96", code=1)
+        self.assertIn("decode,resize=96", err)
+
+    def test_a_profile_of_other_data_is_refused(self):
+        folder = pathlib.Path(self.folder.name, "other data")
+        other = pathlib.Path(self.folder.name, "other")
+        size = "decode,random_resized_crop=128,to_tensor"
+        self.run_program("offload_dataset", "synth", other, "-n", NUM_TRAIN, "--num-val", "2",
+                         "--classes", "2", "--seed", "7")
+        self.run_program("offload_profile", "run", other, "--out", folder, "--pipeline", size)
+        model = folder / "cost_model.json"
+        theirs = json.loads(model.read_text())["dataset"]
+        for mode in ("remote_sophon", "remote_auto"):
+            _, err = self.train(mode, "fewer ops", "--profile-folder", folder, code=1)
+            self.assertRegex(err, f"{folder} is of the dataset {theirs}, and this is [0-9a-f]{{32}}")
+        # What does not say its dataset is told by the lengths of the files.
+        model.write_text(model.read_text().replace(f'"dataset": "{theirs}"', '"x": 0'))
+        for mode in ("remote_sophon", "remote_auto"):
+            _, err = self.train(mode, "fewer ops", "--profile-folder", folder, code=1)
+            self.assertIn("made for other data", err)
+
+    def test_tables_without_a_name_are_taken_with_one_line(self):
+        folder = pathlib.Path(self.folder.name, "nameless")
+        default = "decode,random_resized_crop=64,hflip=0.5,to_tensor,normalize=imagenet"
+        self.run_program("offload_profile", "run", self.root, "--out", folder, "--pipeline",
+                         default)
+        (folder / "cost_model.json").unlink()
+        flags = ("--dataset-mode", "remote_auto", "--device", "none", "-p", "0", "--image-size",
+                 "64", "--host", self.server.address, "--profile-folder", folder)
+        _, err = self.run_program("offload_train", *flags)
+        self.assertEqual(err.count("more cannot be checked"), 1, err)
+        sizes = folder / "prep_sizes.csv"
+        floats = str(64 * 64 * 12)
+        sizes.write_text(sizes.read_text().replace(floats, str(96 * 96 * 12)))
+        _, err = self.run_program("offload_train", *flags, code=1)
+        self.assertIn(f"makes {floats}", err)
+        _, err = self.plan(folder, code=1)
+        self.assertIn(f"makes {floats}", err)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

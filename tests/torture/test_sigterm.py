@@ -5,12 +5,14 @@ The promise is one second.  A test that asked for that would fail on a busy mach
 less than any timeout of the client, of which the shortest is five.
 """
 import concurrent.futures
+import fcntl
 import os
 import pathlib
 import shutil
 import signal
 import socket
 import subprocess
+import termios
 import threading
 import time
 import unittest
@@ -221,6 +223,41 @@ class SigTerm(unittest.TestCase):
                              "--image-size", 16, device="cpu")
         _, err = process.communicate(timeout=torture.TIMEOUT_S)
         return "SLUICE_ONEDNN" not in err
+
+    # --- the terminal ---
+
+    def test_a_terminal_that_goes_away_is_a_stop_with_a_checkpoint(self):
+        if not self.has_cpu():
+            self.skipTest("this build has no CPU trainer")
+        saved = torture.temporary_folder("hung-up") / "run.ckpt"
+        ours, theirs = os.openpty()
+
+        def take_terminal():
+            os.setsid()
+            fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+        process = self.start(self.root, "--dataset-mode", "local", "--epochs", 1000000, "-p", 1,
+                             "-a", "small_cnn", "--image-size", 16, "--no-val", "--checkpoint",
+                             saved, device="cpu", stdin=theirs, stdout=theirs, stderr=theirs,
+                             preexec_fn=take_terminal)
+        os.close(theirs)
+        seen = b""
+        while b"epoch 0" not in seen:
+            seen += os.read(ours, 4096)
+        os.close(ours)
+        try:
+            self.assertEqual(process.wait(timeout=torture.TIMEOUT_S), 128 + signal.SIGHUP)
+        finally:
+            process.kill()
+        self.assertTrue(saved.exists())
+
+    def test_nohup_still_means_that_it_goes_on(self):
+        process = self.start(self.root, "--dataset-mode", "local", "--epochs", 1000000,
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.assertIn("epoch 0", process.stdout.readline())
+        process.send_signal(signal.SIGHUP)
+        self.assertTrue(process.stdout.readline())
+        self.end(process)
 
     # --- output ---
 

@@ -16,13 +16,28 @@ static struct sluice_test_output output;
 /* A program with an option of each type. */
 static struct values {
     bool digest, quiet, is_lr_given, is_root_given;
-    const char *root, *mode;
+    const char *root, *mode, *even;
     uint64_t workers, big, seed, cache;
-    double lr, link, ratio;
+    double lr, link, ratio, patience, wait;
     struct sluice_option_strings hosts;
 } values;
 
 static const char *const modes[] = {"local", "remote_nooff", "remote_auto", NULL};
+
+static const char *const more_modes[] = {"auto", NULL};
+
+static sluice_status check_even(const char *text, struct sluice_err *err)
+{
+    return strlen(text) % 2 == 0 ? SLUICE_OK
+                                 : sluice_fail(err, SLUICE_E_INVALID, "'%s' is odd", text);
+}
+
+static void list_even(char *out, size_t room)
+{
+    snprintf(out, room,
+             "ab: two letters, which are even, and this line is long enough to go on\n"
+             "abcd: four");
+}
 
 static const struct sluice_option options[] = {
     {.name = "root",
@@ -68,7 +83,16 @@ static const struct sluice_option options[] = {
      .type = SLUICE_OPTION_CHOICE,
      .value = &values.mode,
      .help = "Mode.",
-     .choices = modes},
+     .choices = modes,
+     .aliases = more_modes},
+    {.name = "patience", .type = SLUICE_OPTION_SECONDS, .value = &values.patience, .max = 60},
+    {.name = "wait", .type = SLUICE_OPTION_MS, .value = &values.wait, .help = "Wait."},
+    {.name = "even",
+     .type = SLUICE_OPTION_STRING,
+     .value = &values.even,
+     .help = "Even.",
+     .check = check_even,
+     .list = list_even},
     {.name = "host", .type = SLUICE_OPTION_STRINGS, .value = &values.hosts, .help = "Hosts."},
 };
 
@@ -86,8 +110,13 @@ static struct sluice_cli_result parse_words(const struct sluice_cli *which,
                                             const char *const *words, size_t num_words)
 {
     static char *argv[MAX_ARGS + 2];
-    values = (struct values){
-        .digest = true, .mode = "local", .workers = 4, .big = 10, .cache = 1 << 20, .lr = 0.1};
+    values = (struct values){.digest = true,
+                             .mode = "local",
+                             .workers = 4,
+                             .big = 10,
+                             .cache = 1 << 20,
+                             .lr = 0.1,
+                             .patience = 60};
     argv[0] = (char *)"prog";
     for (size_t i = 0; i < num_words; i++)
         argv[i + 1] = (char *)words[i];
@@ -168,12 +197,81 @@ static void each_type_takes_its_values(void)
     CU_ASSERT_STRING_EQUAL(values.hosts.items[1], "h2");
 }
 
-static void the_last_of_two_counts(void)
+static void the_last_of_two_counts_and_a_line_says_so(void)
 {
-    EXPECT_GOES_ON(PARSE("--root=a", "--root=b", "--no-digest", "--digest", "-q", "--no-quiet"));
+    const struct sluice_cli_result result =
+        PARSE("--root=a", "--root=b", "--no-digest", "--digest", "-q", "--no-quiet");
+    CU_ASSERT_FALSE(result.should_exit);
     CU_ASSERT_STRING_EQUAL(values.root, "b");
     CU_ASSERT_TRUE(values.digest);
     CU_ASSERT_FALSE(values.quiet);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "--root is given more than once: b counts, not a\n"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "--digest is given more than once: true counts"));
+    /* Nothing is lost where both are the same, or all are taken. */
+    EXPECT_GOES_ON(PARSE("--root=a", "--root=a", "-q", "--quiet", "--host=a", "--host=b"));
+}
+
+static void times_take_units(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "--patience=1m", "--wait=250us"));
+    CU_ASSERT_EQUAL(values.patience, 60);
+    CU_ASSERT_EQUAL(values.wait, 0.25);
+    EXPECT_GOES_ON(PARSE("--root=a", "--patience", "2", "--wait", "3"));
+    CU_ASSERT_EQUAL(values.patience, 2);
+    CU_ASSERT_EQUAL(values.wait, 3);
+    expect_usage_error(PARSE("--patience=2m"), "--patience", "0s to 1m");
+    expect_usage_error(PARSE("--wait=soon"), "--wait", "500ms");
+}
+
+static void a_choice_may_have_other_names(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "--mode=auto"));
+    CU_ASSERT_STRING_EQUAL(values.mode, "auto"); /* as typed */
+}
+
+static void a_checked_text_says_what_is_wrong(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "--even=ab"));
+    expect_usage_error(PARSE("--root=a", "--even=abc"), "--even", "'abc' is odd");
+    CU_ASSERT_PTR_NULL(values.even);
+}
+
+static void flags_take_what_print_config_writes(void)
+{
+    EXPECT_GOES_ON(PARSE("--root=a", "--digest=false", "--quiet=true"));
+    CU_ASSERT_FALSE(values.digest);
+    CU_ASSERT_TRUE(values.quiet);
+}
+
+static void unknown_words_come_with_those_that_are_near(void)
+{
+    expect_usage_error(PARSE("--worker=3"), "--worker", "did you mean --workers?");
+    expect_usage_error(PARSE("--Link_Limit=3"), "--Link_Limit", "did you mean --link-limit?");
+    expect_usage_error(PARSE("--limit=3"), "--limit", "did you mean --link-limit?");
+    expect_usage_error(PARSE("--no-digset"), "--no-digset", "did you mean --no-digest?");
+    expect_usage_error(PARSE("--hlep"), "--hlep", "did you mean --help?");
+    expect_usage_error(PARSE("--mode=remote_auot"), "local, remote_nooff, remote_auto",
+                       "did you mean remote_auto?");
+    expect_usage_error(PARSE("--mode=LOCAL"), "'LOCAL'", "did you mean local?");
+    /* Where none is near: all. */
+    expect_usage_error(PARSE("--colour"), "--colour; there are --root --workers", "--even");
+    CU_ASSERT_PTR_NULL(strstr(output.err, "did you mean"));
+}
+
+static void likely_mistakes_are_named(void)
+{
+    expect_usage_error(PARSE("-workers=3"), "-workers=3", "two dashes: --workers=3");
+    expect_usage_error(PARSE("-wrokers"), "-wrokers", "did you mean --workers?");
+    expect_usage_error(PARSE("--root=r", "--quiet", "true"), "--quiet takes no value",
+                       "--no-quiet is all");
+    expect_usage_error(PARSE("--root=r", "a", "b", "workers=3"), "'workers=3'",
+                       "did you mean --workers=3?");
+    expect_usage_error(PARSE("--no-root"), "--no-root", "--root is no flag");
+    expect_usage_error(PARSE("--root"), "needs a value", "--root DIR");
+    struct sluice_cli other = cli;
+    other.positional = NULL;
+    static const char *const words[] = {"/data"};
+    expect_usage_error(parse_words(&other, words, 1), "'/data'", "did you mean --root /data?");
 }
 
 static void both_names_of_an_option_work(void)
@@ -272,7 +370,7 @@ static void errors_name_the_flag_and_what_is_wrong(void)
     expect_usage_error(PARSE("--worker=3"), "--worker", "unknown"); /* no abbreviations */
     expect_usage_error(PARSE("-x"), "-x", "unknown");
     expect_usage_error(PARSE("-qx"), "-x", "unknown");
-    expect_usage_error(PARSE("--digest=1"), "--digest", "takes no value");
+    expect_usage_error(PARSE("--digest=1"), "--digest", "takes no value such as '1'");
     expect_usage_error(PARSE("--no-digest=1"), "--no-digest", "takes no value");
     expect_usage_error(PARSE("--workers=0"), "--workers", "'0'");
     expect_usage_error(PARSE("-j65"), "-j", "1 to 64");
@@ -354,10 +452,16 @@ static void help_shows_every_option_and_its_default(void)
                                             "-q, --quiet",
                                             "--learning-rate, --lr VALUE",
                                             "Default: 0.1.",
-                                            "Cache. Default: 1M.",
+                                            "Cache. Default: 1MiB.",
                                             "Link. Default: none.",
                                             "One of local, remote_nooff, remote_auto.",
                                             "remote_auto. Default: local.",
+                                            "Default: 1m.",
+                                            "ab: two letters, which",
+                                            "abcd: four",
+                                            "Sizes: 65536, 64KiB",
+                                            "Rates: 500mbit",
+                                            "Times: 500ms",
                                             "--json",
                                             "--log-level LEVEL",
                                             "--print-config",
@@ -435,11 +539,38 @@ static void print_config_prints_final_values(void)
         PARSE("--print-config", "--workers=9", "--host=a", "--host=b", "--link-limit=62.5MB");
     CU_ASSERT_TRUE(result.should_exit);
     CU_ASSERT_EQUAL(result.exit_code, 0); /* although --root is not there */
-    CU_ASSERT_STRING_EQUAL(output.out, "root =\nworkers = 9\nbig = 10\nseed = 0\ncache = 1M\n"
+    CU_ASSERT_STRING_EQUAL(output.out, "root =\nworkers = 9\nbig = 10\nseed = 0\ncache = 1MiB\n"
                                        "digest = true\nquiet = false\nlearning-rate = 0.1\n"
-                                       "ratio = 0\nlink-limit = 500mbit\nmode = local\nhost = a\n"
+                                       "ratio = 0\nlink-limit = 500Mbit/s\nmode = local\n"
+                                       "patience = 1m\nwait = 0\neven =\nhost = a\n"
                                        "host = b\njson = false\nlog-level = info\n"
- "log-format = text\n");
+                                       "log-format = text\n");
+}
+
+static void what_was_not_given_and_has_no_value_is_left_empty(void)
+{
+    bool is_given = false;
+    uint64_t limit = 0, number = 0;
+    const struct sluice_option unset[] = {
+        {.name = "limit",
+         .type = SLUICE_OPTION_UINT,
+         .value = &limit,
+         .min = 1,
+         .max = 9,
+         .default_text = "as many as there are"},
+        {.name = "nice",
+         .type = SLUICE_OPTION_UINT,
+         .value = &number,
+         .is_given = &is_given,
+         .default_text = "the process's"},
+    };
+    const struct sluice_cli other = {
+        .program = "prog", .options = unset, .num_options = SLUICE_TEST_COUNT(unset)};
+    static const char *const words[] = {"--print-config", "--nice=0"};
+    parse_words(&other, words, 1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.out, "limit =\nnice =\njson"));
+    parse_words(&other, words, 2);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.out, "limit =\nnice = 0\njson"));
 }
 
 static void print_config_checks_like_a_real_run(void)
@@ -453,7 +584,8 @@ static bool same_values(const struct values *a, const struct values *b)
                    strcmp(a->root, b->root) == 0 && strcmp(a->mode, b->mode) == 0 &&
                    a->workers == b->workers && a->big == b->big && a->seed == b->seed &&
                    a->cache == b->cache && a->lr == b->lr && a->link == b->link &&
-                   a->ratio == b->ratio && a->hosts.num_items == b->hosts.num_items;
+                   a->ratio == b->ratio && a->patience == b->patience && a->wait == b->wait &&
+                   a->hosts.num_items == b->hosts.num_items;
     for (size_t i = 0; is_same && i < a->hosts.num_items; i++)
         is_same = strcmp(a->hosts.items[i], b->hosts.items[i]) == 0;
     return is_same;
@@ -470,6 +602,7 @@ static void print_config_round_trips_exactly(void)
         static const char *const roots[] = {"--root=/data", "--root=a b", "--root==x",
                                             "--root=--odd"};
         static const char *const units[] = {"", "bit", "kbit", "gbit", "B", "kB", "MB", "GB"};
+        static const char *const times[] = {"", "us", "ms", "m"};
         words[num_words++] = roots[sluice_rng_below(&rng, 4)];
         snprintf(texts[0], 64, "--seed=%llu",
                  (unsigned long long)sluice_rng_u32(&rng) << sluice_rng_below(&rng, 33));
@@ -483,7 +616,11 @@ static void print_config_round_trips_exactly(void)
                  sluice_rng_u32(&rng), units[sluice_rng_below(&rng, 8)]);
         snprintf(texts[5], 64, "-m%s", modes[sluice_rng_below(&rng, 3)]);
         snprintf(texts[6], 64, "-j%u", 1 + sluice_rng_below(&rng, 64));
-        for (int i = 0; i < 7; i++)
+        snprintf(texts[7], 64, "--patience=%.*fs", (int)sluice_rng_below(&rng, 18),
+                 60 * sluice_rng_double(&rng));
+        snprintf(texts[8], 64, "--wait=%u%s", sluice_rng_below(&rng, 100000),
+                 times[sluice_rng_below(&rng, 4)]);
+        for (int i = 0; i < 9; i++)
             words[num_words++] = texts[i];
         if (sluice_rng_below(&rng, 2))
             words[num_words++] = "--no-digest";
@@ -508,11 +645,7 @@ static void print_config_round_trips_exactly(void)
             CU_ASSERT_PTR_NOT_NULL_FATAL(equals);
             *equals = 0;
             const char *value = equals[2] ? equals + 3 : "";
-            if (strcmp(value, "true") == 0)
-                snprintf(args[num_again], 512, "--%s", line);
-            else if (strcmp(value, "false") == 0)
-                snprintf(args[num_again], 512, "--no-%s", line);
-            else if (value[0])
+            if (value[0])
                 snprintf(args[num_again], 512, "--%s=%s", line, value);
             else
                 continue;
@@ -547,7 +680,13 @@ int main(void)
         SLUICE_TEST(defaults_stay_without_arguments),
         SLUICE_TEST(the_four_spellings_of_a_value_are_the_same),
         SLUICE_TEST(each_type_takes_its_values),
-        SLUICE_TEST(the_last_of_two_counts),
+        SLUICE_TEST(the_last_of_two_counts_and_a_line_says_so),
+        SLUICE_TEST(times_take_units),
+        SLUICE_TEST(a_choice_may_have_other_names),
+        SLUICE_TEST(a_checked_text_says_what_is_wrong),
+        SLUICE_TEST(flags_take_what_print_config_writes),
+        SLUICE_TEST(unknown_words_come_with_those_that_are_near),
+        SLUICE_TEST(likely_mistakes_are_named),
         SLUICE_TEST(both_names_of_an_option_work),
         SLUICE_TEST(short_flags_may_be_joined),
         SLUICE_TEST(positional_arguments_and_the_end_of_options),
@@ -562,6 +701,7 @@ int main(void)
         SLUICE_TEST(the_table_may_use_h_for_itself),
         SLUICE_TEST(version_names_program_and_version),
         SLUICE_TEST(print_config_prints_final_values),
+        SLUICE_TEST(what_was_not_given_and_has_no_value_is_left_empty),
         SLUICE_TEST(print_config_checks_like_a_real_run),
         SLUICE_TEST(print_config_round_trips_exactly),
         SLUICE_TEST(help_that_cannot_be_written_is_a_failure),

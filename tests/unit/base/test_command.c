@@ -1,5 +1,6 @@
 #include "base/command.h"
 
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -34,6 +35,29 @@ static void no_command_and_an_unknown_one_are_usage_errors(void)
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, unknown), 2);
 }
 
+static void an_unknown_command_is_answered_with_all_and_what_is_near(void)
+{
+    static struct sluice_test_output output;
+    char *unknown[] = {"offload_x", "paln", NULL};
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 2, unknown), 2);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.err,
+                           "offload_x: 'paln' is none of the commands plan; did you mean "
+                           "plan? (--help says more)\n");
+    char *none[] = {"offload_x", NULL};
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 1, none), 2);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_STRING_EQUAL(output.err,
+                           "offload_x: which command? One of plan (--help says more)\n");
+    char *odd[] = {"offload_x", "a\nb", NULL};
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 2, odd), 2);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_PTR_EQUAL(strchr(output.err, '\n'), output.err + strlen(output.err) - 1);
+}
+
 static void help_and_version_end_well(void)
 {
     char *help[] = {"offload_x", "--help", NULL};
@@ -47,6 +71,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(runs_the_command_with_its_own_argv),
         SLUICE_TEST(no_command_and_an_unknown_one_are_usage_errors),
+        SLUICE_TEST(an_unknown_command_is_answered_with_all_and_what_is_near),
         SLUICE_TEST(help_and_version_end_well),
     };
     return sluice_test_run("command", tests, SLUICE_TEST_COUNT(tests));

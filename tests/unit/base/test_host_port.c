@@ -2,7 +2,12 @@
 
 #include "support/test.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static void takes_names_addresses_and_ports(void)
 {
@@ -65,11 +70,66 @@ static void refuses_the_rest_and_says_why(void)
     CU_ASSERT_EQUAL(sluice_host_port_parse(name, 1, &address, NULL), SLUICE_E_INVALID);
 }
 
+/* What it says of an address; "" if one can listen there. */
+static const char *complaint(const char *host, unsigned port, struct sluice_err *err)
+{
+    struct sluice_host_port address = {.port = (uint16_t)port};
+    strcpy(address.host, host);
+    *err = (struct sluice_err){0};
+    const sluice_status status = sluice_host_port_try_listen(&address, err);
+    CU_ASSERT(status == SLUICE_OK || status == SLUICE_E_IO);
+    CU_ASSERT_EQUAL(status == SLUICE_OK, err->text[0] == '\0');
+    return err->text;
+}
+
+static void says_what_is_in_the_way_of_listening(void)
+{
+    struct sluice_err err;
+    CU_ASSERT_STRING_EQUAL(complaint("127.0.0.1", 0, &err), "");
+    CU_ASSERT_STRING_EQUAL(complaint("", 0, &err), "");
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(complaint("no-such-host.invalid", 7, &err),
+               "cannot listen on no-such-host.invalid:7: the name no-such-host.invalid does not"));
+    /* RFC 5737: for documentation, so of no machine. */
+    CU_ASSERT_STRING_EQUAL(complaint("192.0.2.1", 7, &err),
+                           "cannot listen on 192.0.2.1:7: 192.0.2.1 is no address of this machine");
+}
+
+static void says_that_another_program_has_the_port(void)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(own);
+    CU_ASSERT_FATAL(fd >= 0 && bind(fd, (struct sockaddr *)&own, len) == 0 && listen(fd, 1) == 0);
+    CU_ASSERT_FATAL(getsockname(fd, (struct sockaddr *)&own, &len) == 0);
+    struct sluice_err err;
+    CU_ASSERT_PTR_NOT_NULL(strstr(complaint("127.0.0.1", ntohs(own.sin_port), &err),
+                                  "another program listens there already"));
+    close(fd);
+    CU_ASSERT_STRING_EQUAL(complaint("127.0.0.1", ntohs(own.sin_port), &err), "");
+}
+
+static void says_that_a_port_is_roots(void)
+{
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+    unsigned first = 1024;
+    if (file) {
+        CU_ASSERT_EQUAL(fscanf(file, "%u", &first), 1);
+        fclose(file);
+    }
+    struct sluice_err err;
+    if (geteuid() != 0 && first > 1)
+        CU_ASSERT_PTR_NOT_NULL(strstr(complaint("127.0.0.1", 1, &err), "may not take port 1 "));
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(takes_names_addresses_and_ports),
         SLUICE_TEST(refuses_the_rest_and_says_why),
+        SLUICE_TEST(says_what_is_in_the_way_of_listening),
+        SLUICE_TEST(says_that_another_program_has_the_port),
+        SLUICE_TEST(says_that_a_port_is_roots),
     };
     return sluice_test_run("host_port", tests, SLUICE_TEST_COUNT(tests));
 }

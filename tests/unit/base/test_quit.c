@@ -68,6 +68,80 @@ static void a_second_one_ends_the_process_by_that_signal(void)
         CU_ASSERT_EQUAL(exit_code_of(child_insist, numbers[i]), 1000 + numbers[i][1]);
 }
 
+static int child_hangup(void *ctx)
+{
+    (void)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    for (int i = 0; i < 3; i++) /* never the second one that ends the process */
+        EXPECT(raise(SIGHUP) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    EXPECT(sluice_quit_wait(0) == SLUICE_QUIT_NONE);
+    EXPECT(raise(SIGTERM) == 0); /* the first of its kind: as at the end of a session */
+    EXPECT(sluice_quit_signal() == SIGHUP);
+    return 0;
+}
+
+static void a_hangup_asks_for_a_stop_and_is_never_the_second_one(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_hangup, NULL), 0);
+}
+
+static int child_late_hangup(void *ctx)
+{
+    (void)ctx;
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(raise(SIGTERM) == 0);
+    EXPECT(raise(SIGHUP) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP);
+    EXPECT(sluice_quit_signal() == SIGTERM);
+    return 0;
+}
+
+static void a_hangup_after_a_stop_changes_nothing(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_late_hangup, NULL), 0);
+}
+
+static int child_nohup(void *ctx)
+{
+    (void)ctx;
+    EXPECT(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    EXPECT(raise(SIGHUP) == 0);
+    EXPECT(sluice_quit_wait(0) == SLUICE_QUIT_NONE && !sluice_quit_requested());
+    return 0;
+}
+
+static void an_ignored_hangup_stays_ignored(void)
+{
+    CU_ASSERT_EQUAL(exit_code_of(child_nohup, NULL), 0);
+}
+
+static int child_reread(void *ctx)
+{
+    if (*(const bool *)ctx)
+        EXPECT(signal(SIGHUP, SIG_IGN) != SIG_ERR);
+    sluice_quit_on_hangup(SLUICE_QUIT_REREAD);
+    EXPECT(sluice_quit_init(NULL) == SLUICE_OK);
+    for (int i = 0; i < 3; i++) {
+        EXPECT(raise(SIGHUP) == 0);
+        EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_REREAD);
+    }
+    EXPECT(sluice_quit_wait(0) == SLUICE_QUIT_NONE && !sluice_quit_requested());
+    EXPECT(raise(SIGHUP) == 0 && raise(SIGTERM) == 0);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_STOP && sluice_quit_signal() == SIGTERM);
+    EXPECT(sluice_quit_wait(-1) == SLUICE_QUIT_REREAD);
+    return 0;
+}
+
+static void a_hangup_asks_to_read_again_where_that_was_said(void)
+{
+    bool is_nohup = false;
+    CU_ASSERT_EQUAL(exit_code_of(child_reread, &is_nohup), 0);
+    is_nohup = true;
+    CU_ASSERT_EQUAL(exit_code_of(child_reread, &is_nohup), 0);
+}
+
 static int child_report(void *ctx)
 {
     (void)ctx;
@@ -225,6 +299,10 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(term_and_int_ask_for_a_stop),
         SLUICE_TEST(a_second_one_ends_the_process_by_that_signal),
+        SLUICE_TEST(a_hangup_asks_for_a_stop_and_is_never_the_second_one),
+        SLUICE_TEST(a_hangup_after_a_stop_changes_nothing),
+        SLUICE_TEST(an_ignored_hangup_stays_ignored),
+        SLUICE_TEST(a_hangup_asks_to_read_again_where_that_was_said),
         SLUICE_TEST(usr1_asks_for_a_report_each_time),
         SLUICE_TEST(a_stop_comes_before_reports_and_is_never_lost),
         SLUICE_TEST(waiting_ends_with_the_timeout),

@@ -122,6 +122,69 @@ static void passes_over_what_is_no_sample(void)
     sluice_manifest_destroy(manifest);
 }
 
+static void follows_links_to_folders_within_the_root_and_no_circles(void)
+{
+    make_folder("links");
+    make_folder("links/b");
+    make_file("links/b/1.jpg", 4);
+    CU_ASSERT_EQUAL(symlink("b", in_dir("links/a")), 0);
+    CU_ASSERT_EQUAL(symlink("..", in_dir("links/b/up")), 0);
+    CU_ASSERT_EQUAL(symlink("/", in_dir("links/c")), 0);
+    struct sluice_manifest *manifest = scan("links");
+    CU_ASSERT_EQUAL_FATAL(manifest->num_entries, 2);
+    CU_ASSERT_STRING_EQUAL(manifest->entries[0].path, "a/1.jpg");
+    CU_ASSERT_EQUAL(manifest->entries[0].label, 0);
+    CU_ASSERT_STRING_EQUAL(manifest->entries[1].path, "b/1.jpg");
+    CU_ASSERT_EQUAL(manifest->entries[1].label, 1);
+    CU_ASSERT_EQUAL_FATAL(manifest->num_classes, 3); /* c keeps its label */
+    CU_ASSERT_STRING_EQUAL(manifest->classes[2], "c");
+    sluice_manifest_destroy(manifest);
+}
+
+static void counts_what_it_passes_over_and_strict_refuses_images(void)
+{
+    make_folder("formats");
+    make_folder("formats/cat");
+    make_file("formats/cat/1.jpg", 4);
+    make_file("formats/cat/notes.txt", 4);
+    make_file("formats/cat/.DS_Store", 4);
+    make_file("formats/cat/2.jpg.part", 4);
+    make_file("formats/" SLUICE_MANIFEST_FILE, 4);
+    make_file("formats/sluice-jpeg-index.bin", 4);
+    struct sluice_manifest *manifest = scan("formats");
+    char text[100];
+    struct sluice_err err = {0};
+    sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "1 .txt");
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("formats.tsv"), &err), SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+
+    make_file("formats/cat/3.webp", 4);
+    make_file("formats/stray.jpg", 4);
+    manifest = scan("formats");
+    sluice_passed_over_text(manifest->passed_over, text, sizeof(text));
+    CU_ASSERT_STRING_EQUAL(text, "1 .webp, 1 .txt");
+    CU_ASSERT_EQUAL(manifest->passed_over->num_images, 2);
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
+                    SLUICE_E_UNSUPPORTED);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.webp, stray.jpg"));
+    sluice_manifest_destroy(manifest);
+
+    /* A file knows nothing of this: strict has the folder walked. */
+    memset(&err, 0, sizeof(err));
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("formats.tsv"), &manifest, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NULL(manifest->passed_over);
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
+                    SLUICE_E_UNSUPPORTED);
+    sluice_manifest_destroy(manifest);
+}
+
 static void a_folder_nested_too_deep_is_an_error(void)
 {
     char name[256] = "deep";
@@ -369,6 +432,8 @@ int main(void)
         SLUICE_TEST(orders_samples_and_classes_bytewise),
         SLUICE_TEST(knows_train_and_val),
         SLUICE_TEST(passes_over_what_is_no_sample),
+        SLUICE_TEST(follows_links_to_folders_within_the_root_and_no_circles),
+        SLUICE_TEST(counts_what_it_passes_over_and_strict_refuses_images),
         SLUICE_TEST(a_folder_nested_too_deep_is_an_error),
         SLUICE_TEST(a_file_systems_own_folder_is_passed_over),
         SLUICE_TEST(refuses_an_empty_or_missing_root),

@@ -180,7 +180,8 @@ static void a_bad_text_names_the_op_and_the_position(void)
         {"decode,normalize=imagenet", "it must follow to_tensor"},
         {"decode,to_tensor=1", "to_tensor takes no value"},
         {"decode,to_tensor,normalize", "'=imagenet' or"},
-        {"decode,to_tensor,normalize=imagenett", "nothing more"},
+        {"decode,to_tensor,normalize=imagenett", "R:G:B is wanted here; did you mean imagenet?"},
+        {"decode,to_tensor,normalize=Imagenet,hflip", "did you mean imagenet?"},
         {"decode,to_tensor,normalize=1:2/1:1:1", "three numbers"},
         {"decode,to_tensor,normalize=1:2:3", "three deviations"},
         {"decode,to_tensor,normalize=1:1:1/1:0:1", "a deviation is 0"},
@@ -198,6 +199,51 @@ static void a_bad_text_names_the_op_and_the_position(void)
             printf("'%s' gave '%s'\n", cases[i].spec, err.text);
         CU_ASSERT_EQUAL(sluice_pipeline_parse(cases[i].spec, &pipeline, NULL), SLUICE_E_INVALID);
     }
+}
+
+static void an_unknown_word_comes_with_what_is_near_and_all_ops(void)
+{
+    static const struct {
+        const char *spec, *words;
+    } cases[] = {
+        {"decode,random_resize_crop=224",
+         "no such op; did you mean random_resized_crop? The ops are "
+         "decode, random_resized_crop, resize, center_crop, hflip, "
+         "to_tensor, normalize"},
+        {"decode,RandomResizedCrop(224)", "did you mean random_resized_crop?"},
+        {"decode,crop=224", "did you mean random_resized_crop or center_crop?"},
+        {"decode,flip", "did you mean hflip?"},
+        {"decode,ToTensor", "did you mean to_tensor?"},
+        {"decode,rotate=3", "no such op; the ops are decode, "},
+        {"decode,random_resized_crop=9:scales=0.1-1", "did you mean scale?"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        struct sluice_err err = {{0}};
+        CU_ASSERT_EQUAL(sluice_pipeline_check(cases[i].spec, &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, cases[i].words));
+    }
+    CU_ASSERT_EQUAL(sluice_pipeline_check(TRAIN, NULL), SLUICE_OK);
+}
+
+static void the_list_has_every_op_with_an_example_that_parses(void)
+{
+    char list[2048];
+    sluice_pipeline_list_ops(list, sizeof(list));
+    CU_ASSERT(strlen(list) < sizeof(list) - 1);
+    unsigned num_ops = 0;
+    for (char *save, *line = strtok_r(list, "\n", &save); line;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *text = strstr(line, ": ");
+        CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+        *text = '\0';
+        CU_ASSERT(strlen(text + 2) > 10);
+        char spec[200];
+        snprintf(spec, sizeof(spec), "%s%s%s", num_ops > 0 ? "decode," : "",
+                 strncmp(line, "normalize", 9) == 0 ? "to_tensor," : "", line);
+        CU_ASSERT_EQUAL(sluice_pipeline_check(spec, NULL), SLUICE_OK);
+        num_ops++;
+    }
+    CU_ASSERT_EQUAL(num_ops, 7);
 }
 
 /* v / 255 and the rest with a rounding to float after every step. */
@@ -311,6 +357,8 @@ int main(void)
         SLUICE_TEST(canonical_text_parses_to_an_equal_pipeline),
         SLUICE_TEST(fingerprints_tell_ops_and_constants_apart),
         SLUICE_TEST(a_bad_text_names_the_op_and_the_position),
+        SLUICE_TEST(an_unknown_word_comes_with_what_is_near_and_all_ops),
+        SLUICE_TEST(the_list_has_every_op_with_an_example_that_parses),
         SLUICE_TEST(tail_table_is_float32_arithmetic),
         SLUICE_TEST(usual_tails_may_be_computed),
         SLUICE_TEST(draws_without_random_ops_are_the_whole_image),

@@ -81,6 +81,9 @@ static void every_pipeline_has_room(void)
             const struct sluice_choices choices = sluice_choices_of(pipeline);
             num_pipelines++;
             CU_ASSERT(choices.num <= SLUICE_MAX_CHOICES);
+            /* Packed pixels, whatever op makes the last ones. */
+            const struct sluice_choice packed = {(uint8_t)choices.u8_split, SLUICE_FORM_U8_PACKED};
+            CU_ASSERT(sluice_choices_find(&choices, packed) >= 0);
             for (unsigned split = 0; split <= choices.num_ops; split++) {
                 const struct sluice_choice plain = sluice_choice_at(pipeline, split);
                 const int c = sluice_choices_find(&choices, plain);

@@ -2,6 +2,7 @@
 
 #include "plan/model_file.h"
 #include "plan/sample_cost.h"
+#include "support/capture.h"
 #include "support/choices.h"
 #include "support/test.h"
 
@@ -34,17 +35,28 @@ static const char *write_tables(const char *name, const struct sluice_pipeline *
     const struct sluice_cost_table table = {rows, 2, sluice_pipeline_num_ops(pipeline) + 1};
     for (unsigned k = 0; k < table.num_stages; k++) {
         rows[0].bytes[k] = 7;
-        rows[1].bytes[k] = k == 0 ? 5000 : k == 1 ? 30000 : pixel_bytes;
+        const bool is_float = sluice_pipeline_kind(pipeline, k) == SLUICE_KIND_F32;
+        rows[1].bytes[k] = k == 0     ? 5000
+                           : k == 1   ? 30000
+                           : is_float ? pixel_bytes * 4
+                                      : pixel_bytes;
     }
     CU_ASSERT_EQUAL_FATAL(sluice_cost_table_write(folder, pipeline, &table, NULL), SLUICE_OK);
     return folder;
 }
 
-static void write_model(const char *folder, const struct sluice_pipeline *pipeline)
+static void write_model_of(const char *folder, const struct sluice_pipeline *pipeline,
+                           const char *dataset_id)
 {
     const struct sluice_choices choices = sluice_choices_of(pipeline);
-    const struct sluice_model_file file = {.model = sluice_choice_model_default(&choices)};
+    struct sluice_model_file file = {.model = sluice_choice_model_default(&choices)};
+    snprintf(file.dataset_id, sizeof(file.dataset_id), "%s", dataset_id);
     CU_ASSERT_EQUAL_FATAL(sluice_model_file_write(folder, pipeline, &file, NULL), SLUICE_OK);
+}
+
+static void write_model(const char *folder, const struct sluice_pipeline *pipeline)
+{
+    write_model_of(folder, pipeline, "");
 }
 
 static void check_is_of(const char *folder, const struct sluice_pipeline *expected)
@@ -123,6 +135,117 @@ static void a_folder_that_does_not_say_is_an_error(void)
     sluice_pipeline_destroy(other);
 }
 
+/* --- reading for a dataset --- */
+
+/* Two samples, of which the first row of write_tables() was not decoded. */
+static struct sluice_manifest_entry entries[2] = {
+    {.path = (char *)"a/1.jpg", .bytes = 7},
+    {.path = (char *)"a/2.jpg", .bytes = 5000},
+};
+static const char *classes[1] = {"a"};
+static const struct sluice_manifest dataset = {
+    .entries = entries, .num_entries = 2, .classes = classes, .num_classes = 1};
+static const uint32_t ids[2] = {0, 1};
+
+static sluice_status read_for(const char *folder, const struct sluice_pipeline *pipeline,
+                              size_t num_used, struct sluice_test_output *output,
+                              struct sluice_err *err)
+{
+    const struct sluice_cost_folder_use use = {
+        .pipeline = pipeline,
+        .manifest = &dataset,
+        .ids = ids,
+        .num_used = num_used,
+        .num_total = num_used,
+    };
+    struct sluice_cost_table table = {.num_rows = 99};
+    *err = (struct sluice_err){0};
+    sluice_test_capture_begin();
+    const sluice_status status = sluice_cost_folder_read(folder, &use, &table, err);
+    sluice_test_capture_end(output);
+    if (status == SLUICE_OK) {
+        CU_ASSERT_EQUAL(table.num_rows, 2);
+        sluice_cost_table_clear(&table);
+    } else {
+        CU_ASSERT_EQUAL(table.num_rows, 99); /* untouched */
+        CU_ASSERT_PTR_NOT_NULL(strstr(err->text, folder));
+    }
+    return status;
+}
+
+static void a_profile_of_another_dataset_is_refused_with_both_ids(void)
+{
+    static const char other[] = "00112233445566778899aabbccddeeff";
+    static struct sluice_test_output output;
+    char ours[33];
+    struct sluice_err err;
+    sluice_hash128_hex(sluice_manifest_id(&dataset), ours);
+    const char *folder = write_tables("dataset", sluice_test_pipeline(), 150528);
+    write_model_of(folder, sluice_test_pipeline(), ours);
+    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(output.err, "");
+    write_model_of(folder, sluice_test_pipeline(), other);
+    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, ours));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, other));
+}
+
+static void what_does_not_say_its_dataset_is_taken_with_one_line(void)
+{
+    static struct sluice_test_output output;
+    struct sluice_err err;
+    const char *folder = write_tables("silent", sluice_test_pipeline(), 150528);
+    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "does not say of which pipeline and dataset"));
+    CU_ASSERT_PTR_EQUAL(strchr(output.err, '\n'), strrchr(output.err, '\n'));
+    write_model(folder, sluice_test_pipeline());
+    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "does not say of which dataset"));
+}
+
+static void what_can_be_checked_without_an_id_is(void)
+{
+    static struct sluice_test_output output;
+    struct sluice_err err;
+    const char *folder = write_tables("rows", sluice_test_pipeline(), 150528);
+    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 1, &output, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "2 samples"));
+    entries[1].bytes = 5100; /* more than a pickle adds */
+    CU_ASSERT_EQUAL(read_for(folder, sluice_test_pipeline(), 2, &output, &err), SLUICE_E_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "a/2.jpg"));
+    entries[1].bytes = 5000;
+}
+
+static void sizes_that_the_pipeline_does_not_make_are_refused(void)
+{
+    struct sluice_sample_cost row = {
+        .bytes = {5000, 30000, 150528, 150528, 602112, 602112}, .width = 100, .height = 100};
+    const struct sluice_cost_table table = {&row, 1, 6};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err),
+                    SLUICE_OK);
+    for (unsigned stage = 1; stage < 6; stage++)
+        row.bytes[stage] += 33; /* the original's */
+    CU_ASSERT_EQUAL(sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err),
+                    SLUICE_OK);
+    for (unsigned stage = 1; stage < 6; stage++)
+        row.bytes[stage] -= 33;
+    for (unsigned stage = 2; stage < 6; stage++) {
+        const uint64_t right = row.bytes[stage];
+        const uint64_t wrong[] = {right - 1, right + 1000, 96 * 96 * 3, 0};
+        for (size_t i = 0; i < SLUICE_ARRAY_LEN(wrong); i++) {
+            row.bytes[stage] = wrong[i];
+            err = (struct sluice_err){0};
+            CU_ASSERT_EQUAL(
+                sluice_cost_folder_check_sizes("f.csv", sluice_test_pipeline(), &table, &err),
+                SLUICE_E_INVALID);
+            CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "f.csv"));
+            CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "sample 0"));
+        }
+        row.bytes[stage] = right;
+    }
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -130,6 +253,10 @@ int main(void)
         SLUICE_TEST(tables_of_the_original_are_of_the_default_at_their_size),
         SLUICE_TEST(a_profile_of_another_pipeline_or_size_is_refused_by_name),
         SLUICE_TEST(a_folder_that_does_not_say_is_an_error),
+        SLUICE_TEST(a_profile_of_another_dataset_is_refused_with_both_ids),
+        SLUICE_TEST(what_does_not_say_its_dataset_is_taken_with_one_line),
+        SLUICE_TEST(what_can_be_checked_without_an_id_is),
+        SLUICE_TEST(sizes_that_the_pipeline_does_not_make_are_refused),
     };
     return sluice_test_run("cost_folder", tests, SLUICE_TEST_COUNT(tests));
 }

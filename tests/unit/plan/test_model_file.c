@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DATASET "00112233445566778899aabbccddeeff"
+
 static const char *path_of_file(void)
 {
     static char path[1024];
@@ -69,9 +71,9 @@ static void what_is_written_is_read(void)
     }
 }
 
-static void says_of_which_pipeline_it_is(void)
+static void says_of_which_pipeline_and_dataset_it_is(void)
 {
-    const struct sluice_model_file file = {.model = sluice_test_model()};
+    struct sluice_model_file file = {.model = sluice_test_model()};
     struct sluice_model_origin origin = {.output_size = 7};
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL_FATAL(
@@ -81,7 +83,17 @@ static void says_of_which_pipeline_it_is(void)
     CU_ASSERT_STRING_EQUAL(origin.pipeline, sluice_pipeline_spec(sluice_test_pipeline()));
     CU_ASSERT_EQUAL(origin.fingerprint, sluice_pipeline_fingerprint(sluice_test_pipeline()));
     CU_ASSERT_EQUAL(origin.output_size, 224);
+    CU_ASSERT_STRING_EQUAL(origin.dataset_id, ""); /* not known */
+    memcpy(file.dataset_id, DATASET, sizeof(DATASET));
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_model_file_write(sluice_test_dir(), sluice_test_pipeline(), &file, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_model_file_read_origin(sluice_test_dir(), &origin, &err),
+                          SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(origin.dataset_id, DATASET);
     static const char *const bad[] = {
+        "\"dataset\": 3",
+        "\"dataset\": \"12\"",
+        "\"dataset\": \"00112233445566778899aabbccddeefg\"",
         "\"pipeline\": 3",
         "\"pipeline\": \"\"",
         "\"pipeline\": \"decode\"",
@@ -143,7 +155,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_is_written_is_read),
-        SLUICE_TEST(says_of_which_pipeline_it_is),
+        SLUICE_TEST(says_of_which_pipeline_and_dataset_it_is),
         SLUICE_TEST(refuses_what_is_no_model),
     };
     return sluice_test_run("model_file", tests, SLUICE_TEST_COUNT(tests));

@@ -49,6 +49,61 @@ static void a_status_keeps_its_meaning_there_and_back(void)
     }
 }
 
+static void why_nobody_was_reached_is_said_in_our_words(void)
+{
+    /* As gRPC 1.51 wrote them. */
+    static const struct {
+        enum sluice_rpc_code code;
+        const char *text, *word;
+    } cases[] = {
+        {SLUICE_RPC_UNAVAILABLE,
+         "DNS resolution failed for storage:50051: C-ares status is not ARES_SUCCESS qtype=AAAA "
+         "name=storage is_balancer=0: Domain name not found",
+         "does not resolve"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to "
+         "connect to remote host: Connection refused",
+         "is offload_server running"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: UNKNOWN: ipv4:255.255.255.255:5005: "
+         "Network is unreachable",
+         "no route"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:8080: Failed "
+         "parsing HTTP/2",
+         "another program"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: INTERNAL: ipv4:127.0.0.1:8080: Trying to "
+         "connect an http1.x server",
+         "another program"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:443: Socket "
+         "closed",
+         "TLS"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:443: "
+         "recvmsg:Connection reset by peer",
+         "no more connections"},
+        {SLUICE_RPC_UNAVAILABLE,
+         "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:36559: tcp "
+         "handshaker shutdown",
+         "no answer"},
+        {SLUICE_RPC_DEADLINE_EXCEEDED, "Deadline Exceeded", "no answer"},
+        {SLUICE_RPC_UNIMPLEMENTED, "Received http2 header with status: 404", "another program"},
+        {SLUICE_RPC_UNAVAILABLE, "Received http2 header with status: 502", "proxy"},
+        {SLUICE_RPC_UNIMPLEMENTED, "", "another program"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        const char *why = sluice_rpc_why_unreachable(cases[i].code, cases[i].text);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(why);
+        CU_ASSERT_PTR_NOT_NULL(strstr(why, cases[i].word));
+    }
+    CU_ASSERT_PTR_NULL(sluice_rpc_why_unreachable(SLUICE_RPC_OK, "Connection refused"));
+    CU_ASSERT_PTR_NULL(
+        sluice_rpc_why_unreachable(SLUICE_RPC_UNAVAILABLE, "the server is stopping"));
+    CU_ASSERT_PTR_NULL(sluice_rpc_why_unreachable(SLUICE_RPC_INVALID_ARGUMENT, "op 3 is unknown"));
+}
+
 static void a_users_choice_for_grpc_stays(void)
 {
     setenv("GRPC_EXPERIMENTS", "tcp_rcv_lowat", 1);
@@ -64,6 +119,7 @@ int main(void)
         SLUICE_TEST(only_ok_is_ok),
         SLUICE_TEST(what_is_worth_a_retry_is_io),
         SLUICE_TEST(a_status_keeps_its_meaning_there_and_back),
+        SLUICE_TEST(why_nobody_was_reached_is_said_in_our_words),
         SLUICE_TEST(a_users_choice_for_grpc_stays),
     };
     return sluice_test_run("rpc", tests, SLUICE_TEST_COUNT(tests));

@@ -74,11 +74,36 @@ static void watch_tells_the_stop_and_ends(void)
     fixture_end(&f);
 }
 
+static void reading_it_gives_every_reason(void)
+{
+    struct sluice_health *health = NULL;
+    char reason[200] = "untouched", cut[8];
+    CU_ASSERT_EQUAL_FATAL(sluice_health_create(&health, NULL), SLUICE_OK);
+    CU_ASSERT(sluice_health_read(health, reason, sizeof(reason)));
+    CU_ASSERT_STRING_EQUAL(reason, "untouched");
+    sluice_health_set(health, SLUICE_HEALTH_WORKERS, false);
+    CU_ASSERT_FALSE(sluice_health_read(health, reason, sizeof(reason)));
+    CU_ASSERT_STRING_EQUAL(reason, "a worker hangs");
+    sluice_health_set(health, SLUICE_HEALTH_ROOT, false);
+    CU_ASSERT_FALSE(sluice_health_read(health, reason, sizeof(reason)));
+    CU_ASSERT_STRING_EQUAL(reason, "the root is gone; a worker hangs");
+    CU_ASSERT_FALSE(sluice_health_read(health, cut, sizeof(cut)));
+    CU_ASSERT_STRING_EQUAL(cut, "the roo");
+    sluice_health_set(health, SLUICE_HEALTH_WORKERS, true);
+    sluice_health_set(health, SLUICE_HEALTH_ROOT, true);
+    CU_ASSERT(sluice_health_read(health, reason, sizeof(reason)));
+    sluice_health_stop(health);
+    CU_ASSERT_FALSE(sluice_health_read(health, reason, sizeof(reason)));
+    CU_ASSERT_STRING_EQUAL(reason, "the server is stopping");
+    sluice_health_destroy(health);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(check_knows_its_services),
         SLUICE_TEST(watch_tells_the_stop_and_ends),
+        SLUICE_TEST(reading_it_gives_every_reason),
     };
     return sluice_test_run("health", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -288,6 +288,38 @@ static void nothing_is_taken_while_the_process_is_too_large(void)
     sem_destroy(&was_read);
 }
 
+static void the_limit_moves_with_what_the_process_itself_holds(void)
+{
+    struct sluice_memory_budget *budget;
+    sem_init(&was_read, 0, 0);
+    atomic_store(&said_resident, 6000);
+    const struct sluice_memory_options options = {
+        .bytes = 1000, .most_resident = 5000, .resident = read_resident, .trim = trim};
+    CU_ASSERT_EQUAL_FATAL(sluice_memory_budget_create(&options, &budget, NULL), SLUICE_OK);
+    struct waiting waiting = {0};
+    sem_init(&waiting.called, 0, 0);
+    struct sluice_memory_holder *a = sluice_memory_open(budget, "a", note, &waiting);
+    CU_ASSERT(take(a, 300));
+    for (int i = 0; i < 4; i++)
+        await(&was_read);
+    CU_ASSERT_FALSE(take(a, 1));
+    CU_ASSERT(sluice_memory_wait(a, 1));
+    sluice_memory_budget_shift(budget, 1000);
+    await(&waiting.called);
+    CU_ASSERT(take(a, 1));
+    sluice_memory_budget_shift(budget, -1000);
+    while (sem_trywait(&was_read) == 0)
+        continue;
+    for (int i = 0; i < 4; i++)
+        await(&was_read);
+    CU_ASSERT_FALSE(take(a, 1));
+    sluice_memory_give(a, 301);
+    sluice_memory_close(a);
+    sluice_memory_budget_destroy(budget);
+    sem_destroy(&waiting.called);
+    sem_destroy(&was_read);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -298,6 +330,7 @@ int main(void)
         SLUICE_TEST(who_waits_is_called_once_there_is_room),
         SLUICE_TEST(threads_never_hold_more_than_the_budget_and_all_get_their_turn),
         SLUICE_TEST(nothing_is_taken_while_the_process_is_too_large),
+        SLUICE_TEST(the_limit_moves_with_what_the_process_itself_holds),
     };
     return sluice_test_run("memory_budget", tests, SLUICE_TEST_COUNT(tests));
 }

@@ -41,8 +41,8 @@ static void every_flag_reaches_its_field(void)
         PARSE(&options, "--root=/data", "--listen", "127.0.0.1:0", "--grpc-workers=2",
               "--prep-workers", "3", "--io-workers", "5", "--queue", "7", "--max-in-flight", "9",
               "--link-limit", "500mbit", "--max-image-pixels", "1000", "--max-file-bytes", "2M",
-              "--grace", "0.5", "--reply-wait", "1.5", "--prep-nice", "19", "--prep-sched", "idle",
-              "--prep-io", "low", "--prep-cgroup", "prep", "--prep-cpu-max", "1.5");
+              "--grace", "500ms", "--reply-wait", "1500us", "--prep-nice", "19", "--prep-sched",
+              "idle", "--prep-io", "low", "--prep-cgroup", "prep", "--prep-cpu-max", "1.5");
     CU_ASSERT_FALSE(result.should_exit);
     CU_ASSERT_STRING_EQUAL(options.listen, "127.0.0.1:0");
     CU_ASSERT_EQUAL(options.grpc_workers, 2);

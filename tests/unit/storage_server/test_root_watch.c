@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "datasets/manifest.h"
+#include "storage_server/sample_list.h"
 #include "storage_server/store.h"
 #include "storage_server/tuning.h"
 #include "support/test.h"
@@ -48,7 +49,7 @@ static void set(bool *flag, bool value)
     pthread_mutex_unlock(&lock);
 }
 
-static struct sluice_manifest *manifest;
+static struct sluice_sample_lists *lists;
 static struct sluice_store store = {.look = look};
 
 static struct sluice_root_watch *open_watch(void)
@@ -56,17 +57,21 @@ static struct sluice_root_watch *open_watch(void)
     const char *classes[] = {""};
     const struct sluice_manifest_entry entry = {.path = "a.jpg", .bytes = 7};
     struct sluice_root_watch *watch = NULL;
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_sample_list *list = NULL;
     atomic_store(&num_looks, 0);
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL),
                           SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&store, manifest, &watch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_create(manifest, NULL, false, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(list, &lists, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_root_watch_open(&store, lists, &watch, NULL), SLUICE_OK);
     return watch;
 }
 
 static void close_watch(struct sluice_root_watch *watch)
 {
     sluice_root_watch_close(watch);
-    sluice_manifest_destroy(manifest);
+    sluice_sample_lists_destroy(lists);
 }
 
 static void await_answer(struct sluice_root_watch *watch, bool is_here)

@@ -21,7 +21,7 @@ static void what_cannot_be_served_is_named(void)
     err = (struct sluice_err){0};
     options.root = image_root();
     options.listen = "127.0.0.1:notaport";
-    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "notaport"));
 
     /* Two on one port. */

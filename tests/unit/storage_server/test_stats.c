@@ -15,7 +15,7 @@ static void count(struct sluice_stats *stats, sluice_status status, unsigned spl
         CU_ASSERT_EQUAL_FATAL(sluice_buf_create(NULL, len, &reply.payload, NULL), SLUICE_OK);
         reply.payload->len = len;
     }
-    sluice_stats_count(stats, &reply, is_reduced);
+    sluice_stats_count(stats, &reply, is_reduced, 1000);
     sluice_buf_unref(reply.payload);
 }
 
@@ -45,6 +45,37 @@ static void counts_samples_bytes_and_errors_by_kind(void)
     CU_ASSERT_EQUAL(read.errors[SLUICE_E_NOT_FOUND], 1);
     CU_ASSERT_EQUAL(read.reduced, 1); /* an error has no ops to be fewer */
     CU_ASSERT_EQUAL(read.streams, 1);
+    sluice_stats_clear(&stats);
+}
+
+static uint64_t total(const struct sluice_histogram *histogram)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i <= SLUICE_HISTOGRAM_BUCKETS; i++)
+        sum += histogram->counts[i];
+    return sum;
+}
+
+static void a_samples_time_is_split_into_its_stages(void)
+{
+    struct sluice_stats stats;
+    sluice_stats_init(&stats, 0);
+    const struct sluice_wire_sample_reply reply = {
+        .backlog_us = 10, .queue_us = 200, .disk_us = 3000, .work_us = 43000};
+    const struct sluice_wire_sample_reply bad = {.status = SLUICE_E_CORRUPT, .work_us = 7};
+    sluice_stats_count(&stats, &reply, false, 50000000);
+    sluice_stats_count(&stats, &reply, false, 40000000); /* the clocks were read apart */
+    sluice_stats_count(&stats, &bad, false, 1000);
+    sluice_stats_count_damaged(&stats);
+    const struct sluice_service_stats read = sluice_stats_read_service(&stats);
+    CU_ASSERT_EQUAL(total(&read.service), 3);
+    CU_ASSERT_EQUAL(read.service.sum_ns, 90001000);
+    static const uint64_t sums_ns[SLUICE_NUM_STAGES] = {20000, 400000, 6000000, 80000000, 6790000};
+    for (int stage = 0; stage < SLUICE_NUM_STAGES; stage++) {
+        CU_ASSERT_EQUAL(total(&read.stages[stage]), 2);
+        CU_ASSERT_EQUAL(read.stages[stage].sum_ns, sums_ns[stage]);
+    }
+    CU_ASSERT_EQUAL(read.damaged_requests, 1);
     sluice_stats_clear(&stats);
 }
 
@@ -154,6 +185,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(counts_samples_bytes_and_errors_by_kind),
+        SLUICE_TEST(a_samples_time_is_split_into_its_stages),
         SLUICE_TEST(files_are_counted_by_what_was_read_and_their_index),
         SLUICE_TEST(json_is_one_line_with_what_occurred),
     };

@@ -148,6 +148,7 @@ static void who_hangs_is_answered_once_and_another_stands_in(void)
     CU_ASSERT(stuck.is_late);
     CU_ASSERT_EQUAL(stuck.num_answers, 1);
     CU_ASSERT_EQUAL(sluice_watchdog_num_stuck(dog), 0);
+    CU_ASSERT_EQUAL(sluice_watchdog_num_timeouts(dog), 1);
     end();
 }
 

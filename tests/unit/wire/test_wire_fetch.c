@@ -23,6 +23,7 @@ static struct sluice_wire_fetch_request random_request(void)
             .pipeline_fingerprint = random_u64(),
             .window_bytes = random_u64(),
             .follows_price = random_bool(),
+            .client = random_text(80),
         };
         random_dataset_id(request.open.dataset_id);
     }
@@ -56,6 +57,7 @@ static void requests_come_back_as_they_were_put(void)
             CU_ASSERT_STRING_EQUAL(got.open.dataset_id, request.open.dataset_id);
             CU_ASSERT_EQUAL(got.open.window_bytes, request.open.window_bytes);
             CU_ASSERT_EQUAL(got.open.follows_price, request.open.follows_price);
+            CU_ASSERT_STRING_EQUAL(got.open.client, request.open.client);
         }
         CU_ASSERT_EQUAL_FATAL(got.num_samples, request.num_samples);
         for (size_t k = 0; k < got.num_samples; k++) {

@@ -116,8 +116,10 @@ static sluice_status plan(const char *folder, const struct sluice_pipeline *pipe
                           struct sluice_choice *choices, struct sluice_err *err)
 {
     const struct sluice_choice_request request = {
-        .folder = folder, .rates = *rates, .num_samples = num_samples, .num_total = num_total};
-    return sluice_choice_plan(&request, pipeline, choices, err);
+        .folder = folder,
+        .rates = *rates,
+        .use = {.pipeline = pipeline, .num_used = num_samples, .num_total = num_total}};
+    return sluice_choice_plan(&request, choices, err);
 }
 
 static void the_plan_is_the_planners_in_the_plain_forms(void)

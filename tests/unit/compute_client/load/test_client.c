@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "fake_server.h"
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -309,6 +310,33 @@ static void gives_up_after_its_patience(void)
     sluice_client_destroy(client);
 }
 
+static void says_at_once_why_it_waits(void)
+{
+    char target[32], expected[300];
+    struct sluice_test_output output;
+    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_test_port());
+    const struct sluice_client_options options = {
+        .target = target, .retry_for_s = 0.3, .advice = "do this"};
+    struct sluice_client *client = NULL;
+    struct sluice_server_info info;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_client_create(&options, &client, NULL), SLUICE_OK);
+    sluice_log_set_level(SLUICE_LOG_INFO);
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_client_hello(client, pipeline, "", &info, &err), SLUICE_E_IO);
+    sluice_test_capture_end(&output);
+    sluice_log_set_level(SLUICE_LOG_ERROR);
+    snprintf(expected, sizeof(expected),
+             "cannot reach %s: connection refused: is offload_server running there?", target);
+    CU_ASSERT_EQUAL(strncmp(err.text, expected, strlen(expected)), 0);
+    /* Once, though it tried more often. */
+    const char *said = strstr(output.err, expected);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(said);
+    CU_ASSERT_PTR_NULL(strstr(said + 1, expected));
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "trying for up to 0.3 s; do this"));
+    sluice_client_destroy(client);
+}
+
 static void *stop_main(void *client)
 {
     sluice_client_stop(client);
@@ -362,6 +390,7 @@ int main(void)
         SLUICE_TEST(the_server_says_its_cpu_time),
         SLUICE_TEST(waits_for_a_server_that_is_not_there_yet),
         SLUICE_TEST(gives_up_after_its_patience),
+        SLUICE_TEST(says_at_once_why_it_waits),
         SLUICE_TEST(stop_ends_the_waiting),
         SLUICE_TEST(only_what_may_pass_is_tried_again),
     };

@@ -252,6 +252,7 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
     const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
     CU_ASSERT_EQUAL(sluice_live_get(&live.samples), stats.samples);
     CU_ASSERT_EQUAL(sluice_live_get(&live.rows), NUM_SAMPLES);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.taken), NUM_SAMPLES);
     CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 0);
     CU_ASSERT_EQUAL(sluice_live_get(&live.wire_bytes), stats.wire_bytes);
     for (int s = 0; s <= SLUICE_MAX_OPS; s++) {
@@ -307,9 +308,11 @@ static void a_broken_off_epoch_goes_on_at_its_batch(void)
 static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned split)
 {
     const struct drawn drawn = draw(1, split);
+    struct sluice_live live = {0};
     struct net net = {0};
-    net_open(&net, (struct fake_server_options){.dataset = &bad},
-             (struct sluice_loader_options){.has_digest = true, .on_error = on_error});
+    net_open(
+        &net, (struct fake_server_options){.dataset = &bad},
+        (struct sluice_loader_options){.has_digest = true, .on_error = on_error, .live = &live});
     start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
     for (;;) {
         const struct sluice_batch *batch = NULL;
@@ -320,6 +323,9 @@ static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned
     }
     const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
     net_close(&net);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 1);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.failed[SLUICE_E_CORRUPT]), 1);
+    CU_ASSERT_EQUAL(sluice_live_get(&live.taken), sluice_live_get(&live.rows));
     return stats;
 }
 

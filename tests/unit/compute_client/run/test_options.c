@@ -50,6 +50,60 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_TRUE(!o.has_replan && o.is_greedy);
 }
 
+static void a_mode_keeps_the_name_that_was_typed(void)
+{
+    static const struct {
+        const char *flags, *name;
+        enum sluice_mode mode;
+    } cases[] = {
+        {"--dataset-mode auto", "auto", SLUICE_MODE_AUTO},
+        {"--dataset-mode remote_auto", "remote_auto", SLUICE_MODE_AUTO},
+        {"--dataset-mode resize-off", "resize-off", SLUICE_MODE_PILOFF},
+        {"--dataset-mode remote_smartoff --profile-folder p", "remote_smartoff",
+         SLUICE_MODE_SOPHON},
+        {"set", "local", SLUICE_MODE_LOCAL},
+        /* What runs is another mode. */
+        {"--dataset-mode auto --profiling --write-profile-folder p", "remote_nooff",
+         SLUICE_MODE_NOOFF},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(cases); i++) {
+        char line[100];
+        snprintf(line, sizeof(line), "%s", cases[i].flags);
+        struct sluice_options o;
+        int exit_code = -1;
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_EQUAL(o.mode, cases[i].mode);
+        CU_ASSERT_STRING_EQUAL(o.mode_name, cases[i].name);
+    }
+    static const char *const greedy[] = {"greedy", "sophon", "remote_sophon"};
+    static const char *const lp[] = {"lp", "auto", "remote_auto"};
+    for (int i = 0; i < 3; i++) {
+        char line[100];
+        struct sluice_options o;
+        int exit_code = -1;
+        snprintf(line, sizeof(line), "--profile-folder p --planner %s", greedy[i]);
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_TRUE(o.is_greedy);
+        snprintf(line, sizeof(line), "--planner %s", lp[i]);
+        CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+        CU_ASSERT_FALSE(o.is_greedy);
+    }
+}
+
+static void sizes_rates_and_times_take_units(void)
+{
+    char line[] = "--prefetch-bytes 1.5GiB --net-bw 1Gbps --pcie-bw 62.5MB/s --retry-for 2m "
+                  "--sample-timeout 500ms";
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    CU_ASSERT_EQUAL(o.prefetch_bytes, 3ull << 29);
+    CU_ASSERT_EQUAL(o.net_bw, 125e6);
+    CU_ASSERT_EQUAL(o.pcie_bw, 62.5e6);
+    CU_ASSERT_EQUAL(o.retry_for_s, 120);
+    CU_ASSERT_EQUAL(o.sample_timeout_s, 0.5);
+}
+
 static void errors_may_be_a_number_or_a_share(void)
 {
     static const struct {
@@ -99,10 +153,8 @@ static void a_host_without_a_port_gets_the_default(void)
     static const struct {
         const char *host, *target;
     } cases[] = {
-        {"node", "node:50051"},
-        {"node:7", "node:7"},
-        {"[::1]", "[::1]:50051"},
-        {"[::1]:7", "[::1]:7"},
+        {"node", "node:50051"}, {"node:7", "node:7"},  {"[::1]", "[::1]:50051"},
+        {"[::1]:7", "[::1]:7"}, {":7", "127.0.0.1:7"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char line[100];
@@ -112,6 +164,39 @@ static void a_host_without_a_port_gets_the_default(void)
         CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
         CU_ASSERT_STRING_EQUAL(o.target, cases[i].target);
     }
+}
+
+static struct sluice_options options_of(const char *flags)
+{
+    char line[200];
+    snprintf(line, sizeof(line), "%s", flags);
+    struct sluice_options o;
+    int exit_code = -1;
+    CU_ASSERT_TRUE_FATAL(parse(line, &o, &exit_code));
+    return o;
+}
+
+static void a_dir_without_a_host_is_local(void)
+{
+    CU_ASSERT_EQUAL(options_of("set").mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_TRUE(options_of("set").is_mode_derived);
+    CU_ASSERT_EQUAL(options_of("set --profiling --write-profile-folder p").mode, SLUICE_MODE_LOCAL);
+    CU_ASSERT_EQUAL(options_of("set --host h").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_EQUAL(options_of("set --dataset-mode remote_nooff").mode, SLUICE_MODE_NOOFF);
+    CU_ASSERT_EQUAL(options_of("--host h").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_EQUAL(options_of("--lr 1").mode, SLUICE_MODE_AUTO);
+    CU_ASSERT_STRING_EQUAL(options_of("--lr 1").target, "127.0.0.1:50051");
+    CU_ASSERT_FALSE(options_of("set --dataset-mode local").is_mode_derived);
+    CU_ASSERT_FALSE(options_of("--lr 1").has_host);
+}
+
+static void the_size_may_be_said_twice_if_it_is_one(void)
+{
+    CU_ASSERT_EQUAL(options_of("--image-size 96").image_size, 96);
+    CU_ASSERT_EQUAL(
+        options_of("--image-size 96 --pipeline decode,random_resized_crop=96").image_size, 96);
+    /* What is no pipeline is for its own error. */
+    CU_ASSERT_EQUAL(options_of("--image-size 96 --pipeline decod").image_size, 96);
 }
 
 static enum sluice_form form_of(const char *flags)
@@ -166,7 +251,17 @@ static void what_does_not_fit_is_a_usage_error(void)
         "--profiling --write-profile-folder p --evaluate",
         "--dataset-mode remote_nooff --host :",
         "--dataset-mode remote_nooff --host h:",
+        "--metrics 99999",
+        "--metrics h",
+        "--host h:99999",
+        "--host h:0",
+        "--host h:-1",
+        "--host ::1",
+        "--host http://h:1",
         "--dataset-mode nowhere",
+        "--planner remote_nooff",
+        "--pipeline decode,hflp",
+        "--image-size 64 --pipeline decode,random_resized_crop=96",
         "--max-errors many",
         "--max-errors -1",
         "--max-errors 101%",
@@ -195,9 +290,13 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_originals_flags_keep_their_names),
+        SLUICE_TEST(a_mode_keeps_the_name_that_was_typed),
+        SLUICE_TEST(sizes_rates_and_times_take_units),
         SLUICE_TEST(errors_may_be_a_number_or_a_share),
         SLUICE_TEST(checkpoints_come_after_batches_or_time),
         SLUICE_TEST(a_host_without_a_port_gets_the_default),
+        SLUICE_TEST(a_dir_without_a_host_is_local),
+        SLUICE_TEST(the_size_may_be_said_twice_if_it_is_one),
         SLUICE_TEST(only_remote_auto_asks_for_crops_by_itself),
         SLUICE_TEST(profiling_is_without_offload),
         SLUICE_TEST(what_does_not_fit_is_a_usage_error),

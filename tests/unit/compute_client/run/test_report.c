@@ -164,6 +164,23 @@ static void a_plan_says_what_it_took(void)
     json_decref(o);
 }
 
+static void the_json_names_the_mode_as_it_was_typed(void)
+{
+    const struct sluice_epoch_stats stats = sample_stats();
+    struct sluice_epoch_report report = {.mode = SLUICE_MODE_SOPHON,
+                                         .mode_name = "remote_smartoff",
+                                         .seconds = 2,
+                                         .stats = &stats,
+                                         .manifest = manifest};
+    json_t *o = to_json(&report);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "mode")), "remote_smartoff");
+    json_decref(o);
+    report.mode_name = NULL;
+    o = to_json(&report);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(o, "mode")), "remote_sophon");
+    json_decref(o);
+}
+
 static void the_text_is_one_line_of_what_matters(void)
 {
     const struct sluice_epoch_stats stats = sample_stats();
@@ -267,6 +284,7 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(the_json_has_the_keys_that_checks_read),
         SLUICE_TEST(what_there_is_not_is_null),
+        SLUICE_TEST(the_json_names_the_mode_as_it_was_typed),
         SLUICE_TEST(a_plan_says_what_it_took),
         SLUICE_TEST(the_summary_is_two_lines_of_what_matters),
         SLUICE_TEST(the_digest_and_the_val_loss_stay_whatever_else_there_is),

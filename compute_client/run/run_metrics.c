@@ -1,0 +1,163 @@
+#include "compute_client/run/run_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "plan/mode.h"
+
+#include <math.h>
+#include <stdio.h>
+
+void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns)
+{
+    pthread_mutex_lock(&run->times.lock);
+    sluice_histogram_add(&run->times.wait, wait_ns);
+    sluice_histogram_add(&run->times.step, step_ns);
+    pthread_mutex_unlock(&run->times.lock);
+}
+
+static double since_s(uint64_t since_ns, uint64_t now_ns)
+{
+    return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) / 1e9 : 0;
+}
+
+static void put_progress(const struct run *run, struct sluice_exposition *page)
+{
+    const struct sluice_options *o = run->options;
+    const struct sluice_live *live = &run->live;
+    const struct sluice_label label[] = {{"mode", sluice_mode_name(o->mode)}, {"model", o->arch}};
+    sluice_exposition_family(page, "sluice_trainer_info", SLUICE_GAUGE,
+                             "Always 1; the labels say what the run is.");
+    sluice_exposition_count(page, label, 2, 1);
+    sluice_exposition_counter(page, "sluice_trainer_samples_total", sluice_live_get(&live->samples),
+                              "Samples that the trainer got, train and val.");
+    sluice_exposition_counter(page, "sluice_trainer_batches_total", sluice_live_get(&live->batches),
+                              "Batches that it is done with.");
+    sluice_exposition_gauge(page, "sluice_trainer_epoch", (double)sluice_live_get(&live->epoch),
+                            "The epoch under way, from 0.");
+    sluice_exposition_gauge(page, "sluice_trainer_epochs", (double)o->epochs,
+                            "Epochs to train (--epochs).");
+    const double loss = live->loss, top1 = live->top1;
+    if (!isnan(loss))
+        sluice_exposition_gauge(page, "sluice_trainer_loss", loss,
+                                "Mean loss of this epoch so far.");
+    if (!isnan(top1))
+        sluice_exposition_gauge(page, "sluice_trainer_top1_ratio", top1,
+                                "Share of this epoch's samples so far whose class was found.");
+    sluice_exposition_gauge(page, "sluice_trainer_uptime_seconds",
+                            since_s(run->started_ns, sluice_clock_ns()),
+                            "Since the program's start.");
+    sluice_exposition_seconds(page, "sluice_trainer_process_cpu_seconds_total",
+                              (double)sluice_process_cpu_ns() / 1e9,
+                              "CPU time of the whole program.");
+}
+
+static void put_arrivals(const struct sluice_live *live, struct sluice_exposition *page)
+{
+    sluice_exposition_counter(page, "sluice_trainer_wire_bytes_total",
+                              sluice_live_get(&live->wire_bytes),
+                              "Messages received, payload and fields, in bytes.");
+    sluice_exposition_family(page, "sluice_trainer_choices_total", SLUICE_COUNTER,
+                             "Samples that arrived, by split and form.");
+    for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
+        char split_text[16];
+        snprintf(split_text, sizeof(split_text), "%u", split);
+        for (int form = 0; form < SLUICE_NUM_FORMS; form++) {
+            const uint64_t count = sluice_live_get(&live->choices[split][form]);
+            const struct sluice_label labels[] = {
+                {"split", split_text}, {"form", sluice_form_name((enum sluice_form)form)}};
+            if (count)
+                sluice_exposition_count(page, labels, 2, count);
+        }
+    }
+    sluice_exposition_family(page, "sluice_trainer_errors_total", SLUICE_COUNTER,
+                             "Samples that failed, in delivered batches, by status.");
+    for (int status = 1; status < SLUICE_NUM_STATUS; status++) {
+        const struct sluice_label label = {"status", sluice_status_name((sluice_status)status)};
+        sluice_exposition_count(page, &label, 1, sluice_live_get(&live->failed[status]));
+    }
+    const uint64_t taken = sluice_live_get(&live->taken), rows = sluice_live_get(&live->rows);
+    sluice_exposition_gauge(page, "sluice_trainer_prefetched_samples",
+                            rows > taken ? (double)(rows - taken) : 0,
+                            "Samples that are ready before the trainer asks for them.");
+}
+
+static void put_waits(struct run *run, struct sluice_exposition *page)
+{
+    const struct sluice_live *live = &run->live;
+    pthread_mutex_lock(&run->times.lock);
+    const struct sluice_histogram wait = run->times.wait, step = run->times.step;
+    pthread_mutex_unlock(&run->times.lock);
+    sluice_exposition_family(page, "sluice_trainer_batch_wait_seconds", SLUICE_HISTOGRAM,
+                             "How long the trainer waited for a batch.");
+    sluice_exposition_histogram(page, NULL, 0, &wait);
+    sluice_exposition_family(page, "sluice_trainer_batch_step_seconds", SLUICE_HISTOGRAM,
+                             "How long it worked on one.");
+    sluice_exposition_histogram(page, NULL, 0, &step);
+    sluice_exposition_family(page, "sluice_trainer_stall_seconds_total", SLUICE_COUNTER,
+                             "Its waits for batches, by what they waited for.");
+    for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
+        const struct sluice_label label = {"cause", sluice_stall_name((enum sluice_resource)i)};
+        if (i != SLUICE_GPU && SLUICE_STALLS & 1u << i)
+            sluice_exposition_value(page, &label, 1,
+                                    (double)sluice_live_get(&live->stall_ns[i]) / 1e9);
+    }
+    sluice_exposition_gauge(page, "sluice_trainer_waiting_seconds",
+                            since_s(sluice_live_get(&live->waits_since_ns), sluice_clock_ns()),
+                            "How long it has been waiting for the next batch; 0: it is not.");
+}
+
+static void put_connection(const struct sluice_live *live, struct sluice_exposition *page)
+{
+    sluice_exposition_gauge(page, "sluice_trainer_server_lost_seconds",
+                            since_s(sluice_live_get(&live->lost_since_ns), sluice_clock_ns()),
+                            "How long the server has been lost; 0: it is not.");
+    sluice_exposition_counter(page, "sluice_trainer_outages_total", sluice_live_get(&live->outages),
+                              "Times that the server was lost.");
+    sluice_exposition_counter(page, "sluice_trainer_lost_streams_total",
+                              sluice_live_get(&live->lost_streams),
+                              "Fetch streams that ended before their time.");
+    sluice_exposition_counter(page, "sluice_trainer_repeated_requests_total",
+                              sluice_live_get(&live->repeated),
+                              "Requests that were sent again, for any reason.");
+    sluice_exposition_counter(page, "sluice_trainer_hash_errors_total",
+                              sluice_live_get(&live->hash_errors),
+                              "Replies that were damaged on their way.");
+}
+
+static void write_page(void *ctx, struct sluice_exposition *page)
+{
+    struct run *run = ctx;
+    put_progress(run, page);
+    put_arrivals(&run->live, page);
+    put_waits(run, page);
+    if (run->options->mode != SLUICE_MODE_LOCAL)
+        put_connection(&run->live, page);
+}
+
+static bool is_well(void *ctx, char *reason)
+{
+    const struct run *run = ctx;
+    const uint64_t lost_ns = sluice_live_get(&run->live.lost_since_ns);
+    if (!lost_ns)
+        return true;
+    snprintf(reason, SLUICE_HEALTH_REASON, "the server %.100s has been out of reach for %.1f s",
+             run->options->target, since_s(lost_ns, sluice_clock_ns()));
+    return false;
+}
+
+sluice_status run_serve_metrics(struct run *run, struct sluice_err *err)
+{
+    if (!run->options->metrics)
+        return SLUICE_OK;
+    const struct sluice_metrics_pages pages = {
+        .program = "offload_train",
+        .write = write_page,
+        .is_well = is_well,
+        .ctx = run,
+    };
+    const sluice_status status =
+        sluice_metrics_server_create(run->options->metrics, &pages, &run->metrics, err);
+    if (status == SLUICE_OK)
+        sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(run->metrics));
+    return status;
+}

@@ -1,0 +1,333 @@
+#include "datasets/manifest_layout.h"
+
+#include "base/log.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUM_SUBSETS 2
+#define MAX_NAMES 5 /* of classes, in one line of the log */
+
+static const char *const subset_folders[NUM_SUBSETS] = {
+    [SLUICE_SUBSET_TRAIN] = "train/",
+    [SLUICE_SUBSET_VAL] = "val/",
+};
+
+struct class
+{
+    const char *name; /* as the file system has it; borrowed */
+    bool is_in[NUM_SUBSETS];
+    bool holds_image;
+    size_t num_samples;
+};
+
+struct layout {
+    const char *root;
+    struct sluice_manifest_builder *builder;
+    bool has_subsets; /* else everything is train */
+    bool is_flat;     /* one class without a name, no class folders */
+    struct class *classes;
+    size_t num_classes;
+};
+
+bool sluice_layout_is_image(const char *name)
+{
+    static const char *const suffixes[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                           ".pgm", ".tif",  ".tiff", ".webp"};
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+        if (sluice_has_suffix(name, suffixes[i]))
+            return true;
+    }
+    return false;
+}
+
+bool sluice_layout_is_hidden(const char *name)
+{
+    return name[0] == '.';
+}
+
+/* The next character of a name as Python has it, which makes a byte that is no UTF-8 the code point
+ * U+DC00 plus that byte (PEP 383, "surrogateescape"). */
+static uint32_t next_code_point(const char **at)
+{
+    const uint8_t *s = (const uint8_t *)*at;
+    const size_t len = sluice_utf8_len(*at);
+    *at += len ? len : 1;
+    switch (len) {
+    case 0:
+        return 0xDC00u + s[0];
+    case 1:
+        return s[0];
+    case 2:
+        return (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+    case 3:
+        return (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    default:
+        return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+    }
+}
+
+/* As Python sorts names: by code point. */
+static int compare_names(const char *a, const char *b)
+{
+    while (*a && *b) {
+        const uint32_t x = next_code_point(&a), y = next_code_point(&b);
+        if (x != y)
+            return x < y ? -1 : 1;
+    }
+    return (*a != '\0') - (*b != '\0');
+}
+
+static int compare_classes(const void *a, const void *b)
+{
+    const struct class *x = a, *y = b;
+    return compare_names(x->name, y->name);
+}
+
+/* --- which folders are classes --- */
+
+static int subset_of(const char *path)
+{
+    for (int subset = 0; subset < NUM_SUBSETS; subset++) {
+        if (sluice_starts_with(path, subset_folders[subset]))
+            return subset;
+    }
+    return -1;
+}
+
+static bool is_subset_name(const char *name)
+{
+    return strcmp(name, "train") == 0 || strcmp(name, "val") == 0;
+}
+
+/* train/ and val/ are subsets where no other folder beside them holds an image. */
+static bool find_subsets(const struct layout *layout, const struct sluice_layout_folder *folders,
+                         size_t num_folders)
+{
+    unsigned num_found = 0;
+    const char *other = NULL;
+    for (size_t i = 0; i < num_folders; i++) {
+        const char *path = folders[i].path;
+        if (strchr(path, '/') || !folders[i].holds_image || sluice_layout_is_hidden(path))
+            continue;
+        if (is_subset_name(path))
+            num_found++;
+        else
+            other = path;
+    }
+    if (num_found == NUM_SUBSETS && other)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: train and val are taken for classes, as %s, which holds images too, stands "
+                   "beside them",
+                   layout->root, other);
+    return num_found > 0 && !other;
+}
+
+/* Fills layout->classes with the folders at the place of classes, each name once. */
+static sluice_status find_classes(struct layout *layout, const struct sluice_layout_folder *folders,
+                                  size_t num_folders, struct sluice_err *err)
+{
+    layout->classes = calloc(num_folders ? num_folders : 1, sizeof(*layout->classes));
+    if (!layout->classes)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu classes", num_folders);
+    struct class *classes = layout->classes;
+    size_t num = 0;
+    for (size_t i = 0; i < num_folders; i++) {
+        const char *slash = strchr(folders[i].path, '/');
+        if ((slash != NULL) != layout->has_subsets)
+            continue;
+        struct class *class = &classes[num++];
+        class->name = slash ? slash + 1 : folders[i].path;
+        class->holds_image = folders[i].holds_image;
+        class->is_in[slash ? subset_of(folders[i].path) : SLUICE_SUBSET_TRAIN] = true;
+    }
+    qsort(classes, num, sizeof(*classes), compare_classes);
+    size_t num_kept = 0;
+    for (size_t i = 0; i < num; i++) {
+        struct class *last = num_kept ? &classes[num_kept - 1] : NULL;
+        if (last && strcmp(last->name, classes[i].name) == 0) {
+            last->holds_image |= classes[i].holds_image;
+            for (int subset = 0; subset < NUM_SUBSETS; subset++)
+                last->is_in[subset] |= classes[i].is_in[subset];
+        } else {
+            classes[num_kept++] = classes[i];
+        }
+    }
+    bool has_images = false;
+    num = num_kept;
+    num_kept = 0;
+    for (size_t i = 0; i < num; i++) {
+        has_images |= classes[i].holds_image;
+        if (!sluice_layout_is_hidden(classes[i].name) || classes[i].holds_image)
+            classes[num_kept++] = classes[i];
+    }
+    layout->num_classes = num_kept;
+    layout->is_flat = !has_images;
+    return SLUICE_OK;
+}
+
+/* --- entries --- */
+
+/* The class of a path, or NULL if it lies in no class folder. */
+static struct class *class_of(const struct layout *layout, const char *path)
+{
+    if (layout->has_subsets) {
+        const int subset = subset_of(path);
+        if (subset < 0)
+            return NULL;
+        path += strlen(subset_folders[subset]);
+    }
+    if (layout->is_flat)
+        return &layout->classes[0];
+    char name[SLUICE_MAX_PATH_BYTES];
+    const size_t len = strcspn(path, "/");
+    if (!path[len] || len >= sizeof(name))
+        return NULL;
+    memcpy(name, path, len);
+    name[len] = '\0';
+    const struct class key = {.name = name};
+    return bsearch(&key, layout->classes, layout->num_classes, sizeof(key), compare_classes);
+}
+
+static void assign_entries(const struct layout *layout, struct sluice_passed_over *passed)
+{
+    struct sluice_manifest *manifest = layout->builder->manifest;
+    size_t num_kept = 0, num_strays = 0;
+    char first[200] = "";
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        struct sluice_manifest_entry *entry = &manifest->entries[i];
+        struct class *class = class_of(layout, entry->path);
+        if (!class) {
+            if (num_strays++ == 0)
+                snprintf(first, sizeof(first), "%s", entry->path);
+            sluice_passed_over_add_image(passed, entry->path);
+            continue;
+        }
+        class->num_samples++;
+        entry->label = (uint32_t)(class - layout->classes);
+        if (layout->has_subsets)
+            entry->subset = (enum sluice_subset)subset_of(entry->path);
+        manifest->entries[num_kept++] = *entry;
+    }
+    manifest->num_entries = num_kept;
+    if (num_strays)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: passed over: %zu %s beside the class folders, as torchvision's ImageFolder "
+                   "does (%s%s)",
+                   layout->root, num_strays, num_strays == 1 ? "image" : "images", first,
+                   num_strays > 1 ? ", ..." : "");
+}
+
+/* --- what to say of the classes --- */
+
+static bool is_empty(const struct class *class)
+{
+    return class->num_samples == 0;
+}
+
+static bool is_hidden(const struct class *class)
+{
+    return sluice_layout_is_hidden(class->name);
+}
+
+static bool is_in_train_alone(const struct class *class)
+{
+    return !class->is_in[SLUICE_SUBSET_VAL];
+}
+
+static bool is_in_val_alone(const struct class *class)
+{
+    return !class->is_in[SLUICE_SUBSET_TRAIN];
+}
+
+/* Counts the classes that match and writes the first of their names, "a, b, ...". */
+static size_t list_classes(const struct layout *layout, bool (*match)(const struct class *class),
+                           char *names, size_t room)
+{
+    size_t num = 0, len = 0;
+    names[0] = '\0';
+    for (size_t i = 0; i < layout->num_classes; i++) {
+        if (!match(&layout->classes[i]) || ++num > MAX_NAMES + 1)
+            continue;
+        len += (size_t)snprintf(names + len, room - len, "%s%.60s", num > 1 ? ", " : "",
+                                num > MAX_NAMES ? "..." : layout->classes[i].name);
+    }
+    return num;
+}
+
+/* An ImageFolder of train/ and one of val/ give the labels of ours only if both have all classes.
+ */
+static void describe_subsets(const struct layout *layout)
+{
+    char names[(MAX_NAMES + 1) * 64];
+    size_t num = list_classes(layout, is_in_val_alone, names, sizeof(names));
+    const bool is_val = num > 0;
+    if (!is_val)
+        num = list_classes(layout, is_in_train_alone, names, sizeof(names));
+    if (num == 0 || num == layout->num_classes) /* or but one of the two has class folders */
+        return;
+    sluice_log(SLUICE_LOG_WARN,
+               "%s: %zu of %zu class folders %s in %s alone (%s); labels count the classes of "
+               "train/ and val/ together, unlike an ImageFolder of each",
+               layout->root, num, layout->num_classes, num == 1 ? "is" : "are",
+               is_val ? "val/" : "train/", names);
+}
+
+static void describe_classes(const struct layout *layout)
+{
+    char names[(MAX_NAMES + 1) * 64];
+    size_t num = list_classes(layout, is_empty, names, sizeof(names));
+    if (num)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: %zu of %zu classes %s no samples and %s label, as with ImageFolder's "
+                   "allow_empty: %s",
+                   layout->root, num, layout->num_classes, num == 1 ? "has" : "have",
+                   num == 1 ? "keeps its" : "keep their", names);
+    num = list_classes(layout, is_hidden, names, sizeof(names));
+    if (num)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: hidden folders that hold images are classes, as in ImageFolder: %s",
+                   layout->root, names);
+    if (layout->has_subsets)
+        describe_subsets(layout);
+}
+
+static sluice_status add_classes(const struct layout *layout, struct sluice_err *err)
+{
+    if (layout->is_flat)
+        return sluice_manifest_add_class(layout->builder, "", 0, err);
+    for (size_t i = 0; i < layout->num_classes; i++) {
+        /* Names travel and are written as UTF-8; a class by another name has no samples. */
+        char escaped[4 * SLUICE_MAX_PATH_BYTES];
+        const char *name = layout->classes[i].name;
+        if (!sluice_is_utf8(name)) {
+            sluice_escape_line(escaped, sizeof(escaped), name);
+            name = escaped;
+        }
+        const sluice_status status =
+            sluice_manifest_add_class(layout->builder, name, strlen(name), err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    return SLUICE_OK;
+}
+
+sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder, const char *root,
+                                   const struct sluice_layout_folder *folders, size_t num_folders,
+                                   struct sluice_passed_over *passed, struct sluice_err *err)
+{
+    struct layout layout = {.root = root, .builder = builder};
+    layout.has_subsets = find_subsets(&layout, folders, num_folders);
+    sluice_status status = find_classes(&layout, folders, num_folders, err);
+    if (status == SLUICE_OK)
+        status = add_classes(&layout, err);
+    if (status == SLUICE_OK) {
+        assign_entries(&layout, passed);
+        if (!layout.is_flat && builder->manifest->num_entries > 0)
+            describe_classes(&layout);
+    }
+    free(layout.classes);
+    return status;
+}

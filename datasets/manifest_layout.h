@@ -1,0 +1,35 @@
+#ifndef SLUICE_DATASETS_MANIFEST_LAYOUT_H
+#define SLUICE_DATASETS_MANIFEST_LAYOUT_H
+
+#include "datasets/manifest_builder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Which folders of a dataset are its classes; manifest.h has the rule.
+ *
+ * Threads: pure functions. */
+
+/* A folder in the root, or in train/ or val/ of the root. */
+struct sluice_layout_folder {
+    char *path;       /* relative to the root: "cat", "train/cat" */
+    bool holds_image; /* it, or a folder in it, has a file that ImageFolder would take */
+};
+
+/* Whether torchvision's ImageFolder takes a file of this name for an image (its IMG_EXTENSIONS). */
+bool sluice_layout_is_image(const char *name);
+
+/* Whether a name at the place of a class is one that is passed over unless it holds an image. */
+bool sluice_layout_is_hidden(const char *name);
+
+/* Sets the classes, and subset and label of every entry; the entries are in the order of their
+ * paths.  Entries that lie beside the class folders are taken out and go to `passed`.  What may
+ * surprise is said in the log, with the name `root`.  SLUICE_E_NO_MEMORY. */
+SLUICE_MUST_USE sluice_status sluice_layout_assign(struct sluice_manifest_builder *builder,
+                                                   const char *root,
+                                                   const struct sluice_layout_folder *folders,
+                                                   size_t num_folders,
+                                                   struct sluice_passed_over *passed,
+                                                   struct sluice_err *err);
+
+#endif

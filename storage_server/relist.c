@@ -1,0 +1,122 @@
+#include "storage_server/relist.h"
+
+#include "base/log.h"
+#include "datasets/manifest.h"
+#include "storage_server/memory_budget.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sluice_relist {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* one of these two flags */
+    bool is_wanted;
+    bool is_closed;
+
+    struct sluice_relist_options options; /* constant from here */
+    pthread_t thread;
+};
+
+static void on_gone(void *memory, uint64_t bytes)
+{
+    sluice_memory_budget_shift(memory, -(int64_t)bytes);
+}
+
+static void tell(const struct sluice_sample_list *old, const struct sluice_sample_list *list)
+{
+    if (strcmp(old->dataset_id, list->dataset_id) == 0)
+        sluice_log(SLUICE_LOG_INFO,
+                   "the list of samples was read again: %zu samples, dataset %s as before",
+                   list->manifest->num_entries, list->dataset_id);
+    else
+        sluice_log(SLUICE_LOG_INFO,
+                   "the list of samples was read again: %zu samples in %zu classes, dataset %s "
+                   "(before: %zu in %zu, dataset %s); open streams keep the old list, and clients "
+                   "of it that connect again are refused",
+                   list->manifest->num_entries, list->manifest->num_classes, list->dataset_id,
+                   old->manifest->num_entries, old->manifest->num_classes, old->dataset_id);
+}
+
+static void read_again(struct sluice_relist *relist)
+{
+    const struct sluice_relist_options *o = &relist->options;
+    struct sluice_sample_list *list = NULL;
+    struct sluice_err err = {0};
+    if (sluice_sample_list_read(&o->source, &list, &err) != SLUICE_OK) {
+        sluice_log(SLUICE_LOG_ERROR, "%s; the list of samples stays as it was", err.text);
+        return;
+    }
+    struct sluice_sample_list *old = sluice_sample_lists_now(o->lists);
+    if (o->memory)
+        sluice_memory_budget_shift(o->memory, (int64_t)list->bytes);
+    tell(old, list);
+    sluice_sample_lists_replace(o->lists, list, o->memory ? on_gone : NULL, o->memory);
+    sluice_sample_list_unref(old);
+}
+
+static void *relist_main(void *ctx)
+{
+    struct sluice_relist *relist = ctx;
+    pthread_setname_np(pthread_self(), "relist");
+    pthread_mutex_lock(&relist->lock);
+    for (;;) {
+        while (!relist->is_wanted && !relist->is_closed)
+            pthread_cond_wait(&relist->changed, &relist->lock);
+        if (relist->is_closed)
+            break;
+        relist->is_wanted = false;
+        pthread_mutex_unlock(&relist->lock);
+        read_again(relist);
+        pthread_mutex_lock(&relist->lock);
+    }
+    pthread_mutex_unlock(&relist->lock);
+    return NULL;
+}
+
+sluice_status sluice_relist_open(const struct sluice_relist_options *options,
+                                 struct sluice_relist **out, struct sluice_err *err)
+{
+    struct sluice_relist *relist = malloc(sizeof(*relist));
+    if (!relist)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to read lists of samples again");
+    *relist = (struct sluice_relist){.options = *options};
+    /* What was taken at the start where the manifest is damaged, a scan, is no reason to give up a
+     * list that is whole. */
+    relist->options.source.needs_whole = true;
+    pthread_mutex_init(&relist->lock, NULL);
+    pthread_cond_init(&relist->changed, NULL);
+    const int failed = pthread_create(&relist->thread, NULL, relist_main, relist);
+    if (failed) {
+        pthread_cond_destroy(&relist->changed);
+        pthread_mutex_destroy(&relist->lock);
+        free(relist);
+        return sluice_fail(err, SLUICE_E_IO,
+                           "cannot start the thread that reads lists of samples again: %s",
+                           strerror(failed));
+    }
+    *out = relist;
+    return SLUICE_OK;
+}
+
+void sluice_relist_close(struct sluice_relist *relist)
+{
+    if (!relist)
+        return;
+    pthread_mutex_lock(&relist->lock);
+    relist->is_closed = true;
+    pthread_cond_signal(&relist->changed);
+    pthread_mutex_unlock(&relist->lock);
+    pthread_join(relist->thread, NULL);
+    pthread_cond_destroy(&relist->changed);
+    pthread_mutex_destroy(&relist->lock);
+    free(relist);
+}
+
+void sluice_relist_request(struct sluice_relist *relist)
+{
+    pthread_mutex_lock(&relist->lock);
+    relist->is_wanted = true;
+    pthread_cond_signal(&relist->changed);
+    pthread_mutex_unlock(&relist->lock);
+}

@@ -1,0 +1,185 @@
+#include "storage_server/sample_list.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "datasets/freshness.h"
+#include "datasets/jpeg_index_file.h"
+#include "datasets/manifest.h"
+#include "storage_server/subset_rows.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Of a sample beside its manifest entry and path: its state in freshness.c, and its row of the
+ * index of JPEGs. */
+#define OTHER_BYTES (8 + 16)
+
+struct sluice_sample_lists {
+    pthread_mutex_t lock;
+    struct sluice_sample_list *now; /* a reference */
+};
+
+static void destroy(struct sluice_sample_list *list)
+{
+    sluice_jpeg_index_file_close(list->jpeg_indexes);
+    sluice_freshness_destroy(list->freshness);
+    sluice_subset_rows_destroy((struct sluice_subset_rows *)list->rows);
+    sluice_manifest_destroy((struct sluice_manifest *)list->manifest);
+    free(list);
+}
+
+static uint64_t bytes_of(const struct sluice_manifest *manifest)
+{
+    uint64_t bytes = manifest->num_entries * (sizeof(manifest->entries[0]) + OTHER_BYTES);
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        bytes += strlen(manifest->entries[i].path) + 1;
+    return bytes;
+}
+
+sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
+                                        struct sluice_jpeg_index_file *jpeg_indexes,
+                                        bool should_verify, struct sluice_sample_list **list,
+                                        struct sluice_err *err)
+{
+    struct sluice_sample_list *made = calloc(1, sizeof(*made));
+    if (!made) {
+        sluice_jpeg_index_file_close(jpeg_indexes);
+        sluice_manifest_destroy(manifest);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of samples");
+    }
+    made->manifest = manifest;
+    made->jpeg_indexes = jpeg_indexes;
+    made->bytes = bytes_of(manifest);
+    for (size_t i = 0; i < manifest->num_entries; i++)
+        made->dataset_bytes += manifest->entries[i].bytes;
+    atomic_init(&made->refs, 1);
+    sluice_hash128_hex(sluice_manifest_id(manifest), made->dataset_id);
+    struct sluice_subset_rows *rows = NULL;
+    sluice_status status = sluice_subset_rows_create(manifest, &rows, err);
+    made->rows = rows;
+    if (status == SLUICE_OK)
+        status = sluice_freshness_create(manifest, should_verify, &made->freshness, err);
+    if (status != SLUICE_OK) {
+        destroy(made);
+        return status;
+    }
+    *list = made;
+    return SLUICE_OK;
+}
+
+/* 0: there is no such file. */
+static int64_t time_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? sluice_file_mtime_ns(&st) : 0;
+}
+
+sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *source,
+                                      struct sluice_sample_list **list, struct sluice_err *err)
+{
+    char in_root[SLUICE_MAX_PATH_BYTES];
+    const char *path = source->manifest;
+    struct sluice_manifest *manifest = NULL;
+    struct sluice_jpeg_index_file *jpeg_indexes = NULL;
+    sluice_status status = SLUICE_OK;
+    if (!path) {
+        status = sluice_path_in(source->root, SLUICE_MANIFEST_FILE, in_root, err);
+        path = in_root;
+    }
+    /* Before the file is read: one that is replaced meanwhile is then too old rather than too new,
+     * and more folders than need be are compared with it. */
+    const int64_t made_ns = status == SLUICE_OK ? time_of(path) : 0;
+    if (status == SLUICE_OK)
+        status = source->manifest || (source->needs_whole && made_ns)
+                     ? sluice_manifest_read(path, &manifest, err)
+                     : sluice_manifest_open(source->root, &manifest, err);
+    if (status == SLUICE_OK)
+        status = sluice_manifest_check_passed_over(manifest, source->root, source->is_strict, err);
+    if (status == SLUICE_OK)
+        status =
+            sluice_jpeg_index_file_choose(source->jpeg_index, source->root, &jpeg_indexes, err);
+    if (status != SLUICE_OK) {
+        sluice_manifest_destroy(manifest);
+        return status;
+    }
+    struct sluice_sample_list *made = NULL;
+    status = sluice_sample_list_create(manifest, jpeg_indexes, source->should_verify, &made, err);
+    if (status != SLUICE_OK)
+        return status;
+    made->made_ns = made_ns;
+    *list = made;
+    return SLUICE_OK;
+}
+
+struct sluice_sample_list *sluice_sample_list_ref(struct sluice_sample_list *list)
+{
+    atomic_fetch_add_explicit(&list->refs, 1, memory_order_relaxed);
+    return list;
+}
+
+void sluice_sample_list_unref(struct sluice_sample_list *list)
+{
+    /* Acquire and release: the last one sees what the others wrote. */
+    if (!list || atomic_fetch_sub_explicit(&list->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (list->on_gone)
+        list->on_gone(list->ctx, list->bytes);
+    destroy(list);
+}
+
+sluice_status sluice_sample_lists_create(struct sluice_sample_list *list,
+                                         struct sluice_sample_lists **lists, struct sluice_err *err)
+{
+    struct sluice_sample_lists *made = calloc(1, sizeof(*made));
+    if (!made) {
+        sluice_sample_list_unref(list);
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a list of samples");
+    }
+    pthread_mutex_init(&made->lock, NULL);
+    made->now = list;
+    *lists = made;
+    return SLUICE_OK;
+}
+
+void sluice_sample_lists_destroy(struct sluice_sample_lists *lists)
+{
+    if (!lists)
+        return;
+    sluice_sample_list_unref(lists->now);
+    pthread_mutex_destroy(&lists->lock);
+    free(lists);
+}
+
+struct sluice_sample_list *sluice_sample_lists_now(struct sluice_sample_lists *lists)
+{
+    pthread_mutex_lock(&lists->lock);
+    struct sluice_sample_list *list = sluice_sample_list_ref(lists->now);
+    pthread_mutex_unlock(&lists->lock);
+    return list;
+}
+
+struct sluice_sample_list *sluice_sample_lists_newest(struct sluice_sample_lists *lists,
+                                                      struct sluice_sample_list *held)
+{
+    pthread_mutex_lock(&lists->lock);
+    const bool is_same =
+        lists->now == held || strcmp(lists->now->dataset_id, held->dataset_id) == 0;
+    struct sluice_sample_list *list = sluice_sample_list_ref(is_same ? lists->now : held);
+    pthread_mutex_unlock(&lists->lock);
+    return list;
+}
+
+void sluice_sample_lists_replace(struct sluice_sample_lists *lists, struct sluice_sample_list *list,
+                                 void (*on_gone)(void *ctx, uint64_t bytes), void *ctx)
+{
+    pthread_mutex_lock(&lists->lock);
+    struct sluice_sample_list *old = lists->now;
+    lists->now = list;
+    pthread_mutex_unlock(&lists->lock);
+    /* Nobody else reads these before the last reference goes, which comes after ours. */
+    old->on_gone = on_gone;
+    old->ctx = ctx;
+    sluice_sample_list_unref(old);
+}

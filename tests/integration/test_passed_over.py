@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""What a folder has beside the samples: counted in one line at the start of each program, an error
+with --strict, and never lost without a word."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+LINE = "passed over: 2 .webp, 1 .tif, 1 without suffix, 1 .csv; only .jpg, .jpeg and .png are read"
+ERROR = "--strict: 4 files of {} may be images and are not read: cat/1.webp, cat/2.WEBP, cat/3.tif, ..."
+
+
+class PassedOver(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-passed-over-")
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name, "set")
+        made = pathlib.Path(self.folder.name, "made")
+        subprocess.run([BIN / "offload_dataset", "synth", made, "-n", "4", "--num-val", "0",
+                        "--classes", "2"], check=True, capture_output=True)
+        shutil.copytree(made / "train", self.root)
+        (self.root / "class000").rename(self.root / "cat")
+        (self.root / "class001").rename(self.root / "dog")
+
+    def put(self, *names):
+        for name in names:
+            (self.root / name).write_bytes(b"x")
+
+    def add_unread(self):
+        self.put("cat/1.webp", "cat/2.WEBP", "cat/3.tif", "dog/no_suffix", "labels.csv", ".hidden",
+                 "cat/4.jpg.part")
+
+    def run_program(self, *command, code=0):
+        done = subprocess.run([BIN / command[0], *map(str, command[1:])], capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def index(self, *options, code=0):
+        return self.run_program("offload_dataset", "index", self.root, *options, code=code)
+
+    def train(self, *options, code=0):
+        return self.run_program("offload_train", self.root, "--dataset-mode", "local", "--device",
+                                "none", "--epochs", "1", "-b", "2", "-j", "1", "--json", *options,
+                                code=code)
+
+    def serve(self, *options, code=0):
+        """Starts it and ends it; its log."""
+        server = subprocess.Popen([BIN / "offload_server", "--root", self.root, "--listen",
+                                   "127.0.0.1:0", *options], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True)
+        if server.stdout.readline():
+            server.terminate()
+        _, log = server.communicate(timeout=120)
+        self.assertEqual(server.returncode, code, log)
+        return log
+
+    def check_warns(self, log):
+        lines = [line for line in log.splitlines() if "passed over" in line]
+        self.assertEqual(len(lines), 1, log)
+        self.assertIn(" warning: ", lines[0])
+        self.assertTrue(lines[0].endswith(LINE), lines[0])
+
+    def test_the_start_of_each_program_counts_unread_files_in_one_line(self):
+        self.add_unread()
+        self.check_warns(self.serve())
+        self.check_warns(self.train().stderr)
+        self.check_warns(self.index().stderr)
+
+    def test_strict_makes_them_an_error_that_names_the_first_few(self):
+        self.add_unread()
+        error = ERROR.format(self.root)
+        self.assertIn(error, self.index("--strict", code=1).stderr)
+        self.assertFalse((self.root / "sluice-manifest.tsv").exists())
+        for _ in range(2):  # without a manifest, and with one, which knows nothing of them
+            self.assertIn(error, self.serve("--strict", code=1))
+            self.assertIn(error, self.train("--strict", code=1).stderr)
+            self.index()
+
+    def test_side_files_are_a_line_and_no_error(self):
+        self.put("README", "labels.csv", "cat/notes.txt")
+        line = " info: " + f"{self.root}: passed over: 1 .csv, 1 .txt, 1 at the top without suffix; "
+        self.assertIn(line, self.index("--strict").stderr)
+        (self.root / "sluice-manifest.tsv").unlink()
+        self.assertIn(line, self.serve("--strict"))
+        self.assertIn(line, self.train("--strict").stderr)
+
+    def test_nothing_is_said_where_nothing_is_passed_over(self):
+        self.index("--jpeg-index")
+        self.put(".hidden", "cat/1.jpg.part")
+        self.assertNotIn("passed over", self.index("--strict", "--jpeg-index").stderr)
+
+    def test_strict_also_refuses_images_where_none_are_read(self):
+        self.put("beside.jpg")
+        self.assertIn("1 file of", self.index("--strict", code=1).stderr)
+        self.assertIn("not read: beside.jpg", self.index("--strict", code=1).stderr)
+        (self.root / "beside.jpg").unlink()
+        os.symlink("/nowhere/at/all.jpg", self.root / "cat" / "away.jpg")
+        self.assertIn("not read: cat/away.jpg", self.index("--strict", code=1).stderr)
+
+    def test_a_folder_of_unread_formats_alone_says_so(self):
+        shutil.rmtree(self.root)
+        self.root.mkdir()
+        (self.root / "cat").mkdir()
+        self.put("cat/1.webp", "cat/2.webp")
+        self.assertIn("no .jpg, .jpeg or .png file where one is read; passed over: 2 .webp",
+                      self.index(code=1).stderr)
+
+    def test_class_folders_that_are_links_are_read_here_and_by_the_server(self):
+        os.symlink("cat", self.root / "again")
+        local = json.loads(self.train().stdout)
+        self.assertEqual((local["samples"], local["errors"]), (6, 0))
+        server = subprocess.Popen([BIN / "offload_server", "--root", self.root, "--listen",
+                                   "127.0.0.1:0"], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        try:
+            address = server.stdout.readline().split()[-1]
+            remote = json.loads(self.run_program(
+                "offload_train", "--host", address, "--dataset-mode", "remote_alloff", "--device",
+                "none", "--epochs", "1", "-b", "2", "-j", "1", "--json").stdout)
+        finally:
+            server.terminate()
+            server.communicate(timeout=120)
+        self.assertEqual((remote["samples"], remote["errors"]), (6, 0))
+        self.assertEqual(remote["digest"], local["digest"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

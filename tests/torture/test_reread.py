@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""SIGHUP: the server reads its list of samples again while it serves, and never ends by it."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import unittest
+
+import torture
+from torture import BIN
+
+
+def index(root, *flags):
+    subprocess.run([str(BIN / "offload_dataset"), "index", str(root), *map(str, flags)], check=True,
+                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=torture.TIMEOUT_S)
+
+
+class Server:
+    """With its log to read line by line."""
+
+    def __init__(self, root, *flags, **named):
+        self.process = subprocess.Popen(
+            [str(BIN / "offload_server"), "--root", str(root), "--listen", "127.0.0.1:0",
+             *map(str, flags)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **named)
+        self.address = self.process.stdout.readline().split()[-1]
+
+    def hang_up(self, *words):
+        """SIGHUP; returns the first line of the log that has all the words."""
+        self.process.send_signal(signal.SIGHUP)
+        return self.await_line(*words)
+
+    def await_line(self, *words):
+        for line in self.process.stderr:
+            if all(word in line for word in words):
+                return line
+        raise AssertionError(f"it ended with {self.process.wait()} and never said {words}")
+
+    def close(self):
+        self.process.terminate()
+        _, err = self.process.communicate(timeout=torture.TIMEOUT_S)
+        assert self.process.returncode == 0, err
+        return err
+
+
+class Reread(unittest.TestCase):
+    def make(self, name):
+        return torture.make_dataset(name, count=16, size=64)
+
+    def serve(self, root, *flags, **named):
+        server = Server(root, *flags, **named)
+        self.addCleanup(server.process.kill)
+        self.addCleanup(server.process.stderr.close)
+        self.addCleanup(server.process.stdout.close)
+        return server
+
+    def fetch(self, server, *flags, check=True):
+        """The epochs of a run, and the run."""
+        return torture.train("--host", server.address, "--dataset-mode", "remote_nooff", "-b", 4,
+                             "--retry-for", 0.1, *flags, check=check)
+
+    def run_for_ever(self, server, *flags):
+        """Says little, because nobody reads its log."""
+        run = subprocess.Popen(
+            [str(BIN / "offload_train"), "--host", server.address, "--dataset-mode",
+             "remote_nooff", "--device", "none", "-b", "4", "-p", "0", "--json", "--log-level",
+             "warn", "--epochs", "1000000", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        return run
+
+    def add(self, root, name):
+        shutil.copy(root / "train/cat/0000.jpg", root / name)
+
+    def test_a_run_keeps_its_list_and_the_next_one_has_the_new(self):
+        root = self.make("new-list")
+        index(root)
+        server = self.serve(root)
+        before, _ = self.fetch(server)
+        run = self.run_for_ever(server)
+        self.assertEqual(torture.reports(run.stdout.readline())[0]["digest"], before[0]["digest"])
+
+        self.add(root, "train/dog/9999.jpg")
+        index(root)
+        server.hang_up("read again: 17 samples", "before: 16", "open streams keep the old list")
+        for _ in range(3):
+            self.assertEqual(torture.reports(run.stdout.readline())[0]["samples"], 16)
+        after, _ = self.fetch(server)
+        self.assertEqual(after[0]["samples"], 17)
+        server.close()
+
+    def test_a_client_of_the_old_list_that_connects_again_is_refused(self):
+        root = self.make("refused")
+        server = self.serve(root)  # without a manifest: SIGHUP scans again
+        run = self.run_for_ever(server)
+        self.assertTrue(run.stdout.readline())
+        self.add(root, "train/dog/9999.jpg")
+        server.hang_up("read again: 17 samples")
+        server.close()
+        again = self.serve(root, "--listen", server.address)
+        _, err = run.communicate(timeout=torture.TIMEOUT_S)
+        self.assertEqual(run.returncode, 1, err[-2000:])
+        self.assertRegex(err, r"dataset [0-9a-f]{32}.* [0-9a-f]{32}")
+        again.close()
+
+    def test_the_same_dataset_is_taken_by_streams_that_are_open(self):
+        """Other content of the same length is stale until it is in the list."""
+        root = self.make("same-data")
+        path = root / "train/cat/0000.jpg"
+        data = bytearray(path.read_bytes())
+        data[2:2] = b"\xff\xfe\x00\x04ab"  # a comment
+        path.write_bytes(data)
+        index(root)
+        server = self.serve(root)
+        run = self.run_for_ever(server, "--retry-for", "1000")
+        self.assertEqual(torture.reports(run.stdout.readline())[0]["errors"], 0)
+        data[6:8] = b"cd"
+        other = path.with_suffix(".new")
+        other.write_bytes(data)
+        os.utime(other, ns=(0, path.stat().st_mtime_ns + 10**9))
+        os.rename(other, path)
+        while "other content than was indexed" not in run.stderr.readline():
+            self.assertIsNone(run.poll())
+        index(root)
+        server.hang_up("read again: 16 samples", "as before")
+        for _ in range(3):
+            report = torture.reports(run.stdout.readline())[0]
+            self.assertEqual((report["samples"], report["errors"]), (16, 0))
+        run.kill()
+        server.close()
+
+    def test_a_list_that_cannot_be_read_leaves_the_old_one(self):
+        root = self.make("damaged")
+        index(root)
+        server = self.serve(root)
+        before, _ = self.fetch(server)
+        manifest = root / "sluice-manifest.tsv"
+        text = manifest.read_bytes()
+        manifest.write_bytes(text[:len(text) // 2])
+        line = server.hang_up("stays as it was")
+        self.assertIn(" error: ", line)
+        self.assertIn("sluice-manifest.tsv", line)
+        after, _ = self.fetch(server)
+        self.assertEqual(after[0]["digest"], before[0]["digest"])
+        manifest.write_bytes(text)
+        server.hang_up("as before")
+        server.close()
+
+    def test_hangups_in_a_row_do_not_end_it(self):
+        server = self.serve(self.make("storm"))
+        for _ in range(200):
+            server.process.send_signal(signal.SIGHUP)
+        server.hang_up("as before")
+        self.assertEqual(self.fetch(server)[0][0]["samples"], 16)
+        server.close()
+
+    def test_a_manifest_elsewhere_serves_a_root_that_is_only_read(self):
+        root = self.make("read-only")
+        place = torture.temporary_folder("lists")
+        index(root, "--out", place / "list.tsv")
+        os.chmod(root, 0o555)
+        self.addCleanup(os.chmod, root, 0o755)
+        self.assertFalse((root / "sluice-manifest.tsv").exists())
+        server = self.serve(root.resolve(), "--manifest", "list.tsv", cwd=place)
+        self.assertEqual(self.fetch(server)[0][0]["samples"], 16)
+        self.add(root, "train/dog/9999.jpg")
+        index(root, "--out", place / "list.tsv")
+        server.hang_up("read again: 17 samples", "before: 16")
+        pathlib.Path(place, "list.tsv").unlink()
+        self.assertIn("list.tsv", server.hang_up("stays as it was"))
+        self.assertEqual(self.fetch(server)[0][0]["samples"], 17)
+        server.close()
+        done = subprocess.run([str(BIN / "offload_server"), "--root", str(root), "--listen",
+                               "127.0.0.1:0", "--manifest", str(place / "list.tsv")],
+                              capture_output=True, text=True, timeout=torture.TIMEOUT_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("list.tsv: No such file", done.stderr)
+
+
+if __name__ == "__main__":
+    torture.main()

@@ -1,0 +1,107 @@
+#include "datasets/passed_over.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct sluice_passed_over *make(void)
+{
+    struct sluice_passed_over *passed = calloc(1, sizeof(*passed));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(passed);
+    return passed;
+}
+
+static void assert_text(const struct sluice_passed_over *passed, const char *expected)
+{
+    char text[512];
+    CU_ASSERT_EQUAL(sluice_passed_over_text(passed, text, sizeof(text)), strlen(expected));
+    CU_ASSERT_STRING_EQUAL(text, expected);
+}
+
+static void counts_by_suffix_whatever_its_case(void)
+{
+    struct sluice_passed_over *passed = make();
+    assert_text(passed, "");
+    sluice_passed_over_add(passed, "a/1.txt");
+    sluice_passed_over_add(passed, "a/1.TIF");
+    for (int i = 0; i < 12; i++)
+        sluice_passed_over_add(passed, i % 2 ? "a/x.webp" : "a/b/x.y.WebP");
+    sluice_passed_over_add(passed, "labels.csv");
+    sluice_passed_over_add(passed, "labels.csv");
+    assert_text(passed, "12 .webp, 1 .tif, 2 .csv, 1 .txt");
+    CU_ASSERT_EQUAL(passed->num_images, 13);
+    free(passed);
+}
+
+static void a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder(void)
+{
+    struct sluice_passed_over *passed = make();
+    sluice_passed_over_add(passed, "LICENSE");
+    sluice_passed_over_add(passed, "README.");
+    CU_ASSERT_EQUAL(passed->num_images, 0);
+    sluice_passed_over_add(passed, "cat.d/n01440764_1");
+    CU_ASSERT_EQUAL(passed->num_images, 1);
+    CU_ASSERT_STRING_EQUAL(passed->images[0], "cat.d/n01440764_1");
+    assert_text(passed, "1 without suffix, 2 at the top without suffix");
+    free(passed);
+}
+
+static void names_the_first_images_by_path(void)
+{
+    struct sluice_passed_over *passed = make();
+    const char *const paths[] = {"d/4.bmp", "b/2.jpe", "e/5.gif", "a/1.jfif", "c/3.heic"};
+    for (size_t i = 0; i < 5; i++) {
+        if (i == 3)
+            sluice_passed_over_add_image(passed, paths[i]);
+        else
+            sluice_passed_over_add(passed, paths[i]);
+    }
+    CU_ASSERT_STRING_EQUAL(passed->images[0], "a/1.jfif");
+    CU_ASSERT_STRING_EQUAL(passed->images[1], "b/2.jpe");
+    CU_ASSERT_STRING_EQUAL(passed->images[2], "c/3.heic");
+    CU_ASSERT_EQUAL(passed->num_images, 5);
+    assert_text(passed, "1 .bmp, 1 .gif, 1 .heic, 1 .jpe");
+    free(passed);
+}
+
+static void suffixes_that_are_no_words_or_too_many_are_counted_together(void)
+{
+    struct sluice_passed_over *passed = make();
+    sluice_passed_over_add(passed, "a/what is. this");
+    sluice_passed_over_add(passed, "a/x.\xff\xfe");
+    sluice_passed_over_add(passed, "a/x.a-suffix-of-more-bytes-than-there-is-room");
+    assert_text(passed, "3 with other suffixes");
+    char path[32];
+    for (int i = 0; i < SLUICE_PASSED_SUFFIXES + 10; i++) {
+        snprintf(path, sizeof(path), "a/log.%d", i);
+        sluice_passed_over_add(passed, path);
+    }
+    CU_ASSERT_EQUAL(passed->num_suffixes, SLUICE_PASSED_SUFFIXES);
+    CU_ASSERT_EQUAL(passed->num_rest, 13);
+    free(passed);
+}
+
+static void a_text_without_room_is_cut(void)
+{
+    struct sluice_passed_over *passed = make();
+    sluice_passed_over_add(passed, "a/1.webp");
+    sluice_passed_over_add(passed, "a/1.tif");
+    char text[10];
+    CU_ASSERT_EQUAL(sluice_passed_over_text(passed, text, sizeof(text)), 9);
+    CU_ASSERT_STRING_EQUAL(text, "1 .tif, 1");
+    free(passed);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(counts_by_suffix_whatever_its_case),
+        SLUICE_TEST(a_file_without_suffix_may_be_an_image_where_it_lies_in_a_folder),
+        SLUICE_TEST(names_the_first_images_by_path),
+        SLUICE_TEST(suffixes_that_are_no_words_or_too_many_are_counted_together),
+        SLUICE_TEST(a_text_without_room_is_cut),
+    };
+    return sluice_test_run("passed_over", tests, SLUICE_TEST_COUNT(tests));
+}

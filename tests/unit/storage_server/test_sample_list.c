@@ -1,0 +1,163 @@
+#include "storage_server/sample_list.h"
+
+#include "base/file.h"
+#include "datasets/manifest.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const classes[] = {"cat"};
+
+static struct sluice_manifest *make_manifest(uint64_t bytes, int64_t mtime_ns)
+{
+    const struct sluice_manifest_entry entry = {
+        .path = "cat/a.jpg", .bytes = bytes, .mtime_ns = mtime_ns};
+    struct sluice_manifest *manifest = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(&entry, 1, classes, 1, &manifest, NULL),
+                          SLUICE_OK);
+    return manifest;
+}
+
+static struct sluice_sample_list *make_list(uint64_t bytes, int64_t mtime_ns)
+{
+    struct sluice_sample_list *list = NULL;
+    CU_ASSERT_EQUAL_FATAL(
+        sluice_sample_list_create(make_manifest(bytes, mtime_ns), NULL, false, &list, NULL),
+        SLUICE_OK);
+    return list;
+}
+
+static uint64_t gone_bytes;
+
+static void on_gone(void *ctx, uint64_t bytes)
+{
+    *(unsigned *)ctx += 1;
+    gone_bytes = bytes;
+}
+
+static void the_newest_list_is_one_of_the_same_dataset(void)
+{
+    struct sluice_sample_list *first = make_list(7, 1), *again = make_list(7, 2),
+                              *other = make_list(8, 1);
+    CU_ASSERT_STRING_EQUAL(first->dataset_id, again->dataset_id);
+    CU_ASSERT_STRING_NOT_EQUAL(first->dataset_id, other->dataset_id);
+    CU_ASSERT(first->bytes > sizeof(struct sluice_manifest_entry));
+    struct sluice_sample_lists *lists = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_lists_create(first, &lists, NULL), SLUICE_OK);
+    struct sluice_sample_list *held = sluice_sample_lists_now(lists);
+    CU_ASSERT_PTR_EQUAL(held, first);
+
+    unsigned num_gone = 0;
+    sluice_sample_lists_replace(lists, again, on_gone, &num_gone);
+    struct sluice_sample_list *newest = sluice_sample_lists_newest(lists, held);
+    CU_ASSERT_PTR_EQUAL(newest, again);
+    CU_ASSERT_EQUAL(newest->manifest->entries[0].mtime_ns, 2);
+    sluice_sample_list_unref(newest);
+
+    sluice_sample_lists_replace(lists, other, on_gone, &num_gone);
+    CU_ASSERT_EQUAL(num_gone, 1); /* nobody held `again` */
+    newest = sluice_sample_lists_newest(lists, held);
+    CU_ASSERT_PTR_EQUAL(newest, first);
+    sluice_sample_list_unref(newest);
+    newest = sluice_sample_lists_now(lists);
+    CU_ASSERT_PTR_EQUAL(newest, other);
+    sluice_sample_list_unref(newest);
+
+    const uint64_t bytes = held->bytes;
+    CU_ASSERT_EQUAL(num_gone, 1);
+    sluice_sample_list_unref(held);
+    CU_ASSERT_EQUAL(num_gone, 2);
+    CU_ASSERT_EQUAL(gone_bytes, bytes);
+    sluice_sample_lists_destroy(lists);
+    sluice_sample_lists_destroy(NULL);
+    sluice_sample_list_unref(NULL);
+    CU_ASSERT_EQUAL(num_gone, 2); /* the one of now was replaced by none */
+}
+
+static const char *path_in(const char *name)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", sluice_test_dir(), name);
+    return path;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(path, text, strlen(text), NULL), SLUICE_OK);
+}
+
+static void a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file(void)
+{
+    const char *root = path_in("root"), *folder = path_in("root/cat");
+    CU_ASSERT_FATAL(mkdir(root, 0700) == 0 && mkdir(folder, 0700) == 0);
+    write_text(path_in("root/cat/a.jpg"), "some bytes");
+    struct sluice_sample_list_source source = {.root = root, .jpeg_index = "auto"};
+    struct sluice_sample_list *list = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(list->made_ns, 0);
+    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 10);
+    sluice_sample_list_unref(list);
+
+    struct sluice_manifest *manifest = make_manifest(11, 1);
+    char in_root[512];
+    snprintf(in_root, sizeof(in_root), "%s/" SLUICE_MANIFEST_FILE, root);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root, NULL), SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    CU_ASSERT(list->made_ns > 0);
+    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 11);
+    sluice_sample_list_unref(list);
+
+    manifest = make_manifest(12, 1);
+    source.manifest = path_in("elsewhere.tsv");
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, source.manifest, NULL), SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 12);
+    sluice_sample_list_unref(list);
+}
+
+static void a_named_file_must_be_there_and_whole(void)
+{
+    struct sluice_sample_list_source source = {
+        .root = path_in("root"), .manifest = path_in("none.tsv"), .jpeg_index = "off"};
+    struct sluice_sample_list *list = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "none.tsv"));
+    write_text(source.manifest, "no manifest\n");
+    CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NULL(list);
+}
+
+static void a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole(void)
+{
+    write_text(path_in("root/" SLUICE_MANIFEST_FILE), "no manifest\n");
+    struct sluice_sample_list_source source = {.root = path_in("root"), .jpeg_index = "off"};
+    struct sluice_sample_list *list = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK); /* scanned */
+    CU_ASSERT_EQUAL(list->manifest->entries[0].bytes, 10);
+    sluice_sample_list_unref(list);
+    list = NULL;
+    source.needs_whole = true;
+    CU_ASSERT_EQUAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_E_CORRUPT);
+    CU_ASSERT_PTR_NULL(list);
+    CU_ASSERT_EQUAL(remove(path_in("root/" SLUICE_MANIFEST_FILE)), 0);
+    CU_ASSERT_EQUAL_FATAL(sluice_sample_list_read(&source, &list, NULL), SLUICE_OK);
+    sluice_sample_list_unref(list);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(the_newest_list_is_one_of_the_same_dataset),
+        SLUICE_TEST(a_list_is_scanned_or_read_from_the_roots_manifest_or_from_a_file),
+        SLUICE_TEST(a_named_file_must_be_there_and_whole),
+        SLUICE_TEST(a_damaged_manifest_of_the_root_is_an_error_where_the_list_must_be_whole),
+    };
+    return sluice_test_run("sample_list", tests, SLUICE_TEST_COUNT(tests));
+}
