@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,19 +15,20 @@ static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
 {
     if (!is_json) {
         printf("%llu listed: %llu downloaded (%llu resumed, %llu retries, %.1f MB), %llu already "
-               "there, %llu failed, %llu bad lines\n",
+               "there, %llu repeated, %llu failed, %llu bad lines\n",
                (unsigned long long)totals->listed, (unsigned long long)totals->downloaded,
                (unsigned long long)totals->resumed, (unsigned long long)totals->retries,
                (double)totals->bytes / 1e6, (unsigned long long)totals->already_there,
-               (unsigned long long)totals->failed, (unsigned long long)totals->bad_lines);
+               (unsigned long long)totals->repeated, (unsigned long long)totals->failed,
+               (unsigned long long)totals->bad_lines);
         return;
     }
-    json_t *json =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "listed", (json_int_t)totals->listed,
-                  "downloaded", (json_int_t)totals->downloaded, "resumed",
-                  (json_int_t)totals->resumed, "retries", (json_int_t)totals->retries, "bytes",
-                  (json_int_t)totals->bytes, "already_there", (json_int_t)totals->already_there,
-                  "failed", (json_int_t)totals->failed, "bad_lines", (json_int_t)totals->bad_lines);
+    json_t *json = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "listed", (json_int_t)totals->listed,
+        "downloaded", (json_int_t)totals->downloaded, "resumed", (json_int_t)totals->resumed,
+        "retries", (json_int_t)totals->retries, "bytes", (json_int_t)totals->bytes, "already_there",
+        (json_int_t)totals->already_there, "repeated", (json_int_t)totals->repeated, "failed",
+        (json_int_t)totals->failed, "bad_lines", (json_int_t)totals->bad_lines);
     json_dumpf(json, stdout, JSON_COMPACT);
     printf("\n");
     json_decref(json);
@@ -34,7 +36,8 @@ static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
 
 static struct {
     const char *base_url;
-    uint64_t num_parallel, num_retries, retry_ms, stall_s, max_file_bytes, max_pixels, limit;
+    uint64_t num_parallel, num_retries, max_file_bytes, max_pixels, limit;
+    double retry_ms, stall_s;
 } given;
 
 enum { DATA, NET };
@@ -66,20 +69,20 @@ static const struct sluice_option options[] = {
      .help = "Further attempts at a file after the first."},
     {.name = "retry-ms",
      .group = NET,
-     .type = SLUICE_OPTION_UINT,
+     .type = SLUICE_OPTION_MS,
      .value = &given.retry_ms,
      .arg = "MS",
      .min = 1,
      .max = 600000,
-     .help = "Milliseconds before the second attempt; doubles with each."},
+     .help = "Pause before the second attempt; doubles with each."},
     {.name = "stall",
      .group = NET,
-     .type = SLUICE_OPTION_UINT,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.stall_s,
      .arg = "SECONDS",
      .min = 1,
      .max = 3600,
-     .help = "Seconds without a byte after which a transfer is attempted again."},
+     .help = "Time without a byte after which a transfer is attempted again, in whole seconds."},
     {.name = "max-file-bytes",
      .group = DATA,
      .type = SLUICE_OPTION_BYTES,
@@ -117,8 +120,10 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .groups = groups,
-        .epilog = "A line of LIST is <split>/<image id> or a URL. The same command again continues "
-                  "where the last one stopped.",
+        .epilog =
+            "A line of LIST is <split>/<image id> or a URL, whose file is named after the last "
+            "part of its path; where URLs that differ end alike, each name gets a hash of its "
+            "URL. The same command again continues where the last one stopped.",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)
@@ -142,8 +147,8 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         .base_url = given.base_url,
         .num_parallel = (unsigned)given.num_parallel,
         .num_retries = (unsigned)given.num_retries,
-        .retry_ms = (unsigned)given.retry_ms,
-        .stall_s = (unsigned)given.stall_s,
+        .retry_ms = (unsigned)ceil(given.retry_ms),
+        .stall_s = (unsigned)ceil(given.stall_s),
         .max_file_bytes = given.max_file_bytes,
         .max_image_pixels = given.max_pixels,
         .limit = given.limit,

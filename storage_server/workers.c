@@ -616,8 +616,8 @@ struct sluice_workers_offer sluice_workers_offer(struct sluice_workers *w)
     if (is_told)
         sluice_log(SLUICE_LOG_DEBUG,
                    "price of CPU %.4g for %u clients: %.3g s of work in the queue, %.3g s at least "
-                   "within the last 0.2 s, on %.3g cores; demand is %+.1f %% of capacity",
+                   "within the last 0.2 s, on %.3g cores; excess demand %+.3g of capacity",
                    price.price, num_followers, price.waiting_s / price.cores, price.standing_s,
-                   price.cores, 100 * price.asked);
+                   price.cores, price.asked);
     return (struct sluice_workers_offer){price.price, prep_cores};
 }
