@@ -308,6 +308,16 @@ class ModesTest(unittest.TestCase):
         _, err = self.train("local", flags + ["--resume", stopped, "--repeat", "2"], code=1)
         self.assertIn("repeat", err)
 
+    def test_workers_without_cores_are_told(self):
+        server = Server(self.root)
+        try:
+            _, err = self.train("remote_auto", ["--host", server.address, "-j", "900"])
+            self.assertRegex(err, r"-j 900: the workers share [0-9.]+ cores, because .* CPU")
+            _, err = self.train("remote_auto", ["--host", server.address])
+            self.assertNotIn("-j", err)
+        finally:
+            server.kill()
+
     def test_clear_ends(self):
         with Port() as port:
             _, err = self.train("remote_nooff", ["--host", f"127.0.0.1:{port}", "--retry-for",
