@@ -321,6 +321,11 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
         sluice_manifest_destroy(builder.manifest);
         return status;
     }
+    if (builder.manifest->num_classes > 1 && !builder.manifest->classes[0][0])
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: images beside the class folders are a class of their own here, as no list "
+                   "made now has it; make it anew with offload_dataset index",
+                   path);
     *manifest = builder.manifest;
     return SLUICE_OK;
 }

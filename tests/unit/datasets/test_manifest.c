@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "image/coding.h"
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -409,6 +410,29 @@ static void open_prefers_the_file_and_falls_back_to_walking(void)
     sluice_manifest_destroy(walked);
 }
 
+/* As lists were made that took images beside the class folders for a class of their own. */
+static void a_list_with_a_nameless_class_among_others_is_warned_of(void)
+{
+    static struct sluice_test_output output;
+    const char *classes[] = {"", "cat"};
+    const struct sluice_manifest_entry entries[] = {{.path = "cat/1.jpg", .label = 1}};
+    struct sluice_manifest *manifest = NULL, *read = NULL;
+    for (size_t first = 0; first < 2; first++) {
+        const struct sluice_manifest_entry entry = {.path = "cat/1.jpg", .label = 0};
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(first ? &entry : entries, 1, classes + first,
+                                                     2 - first, &manifest, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("old.tsv"), NULL), SLUICE_OK);
+        sluice_test_capture_begin();
+        const sluice_status status = sluice_manifest_read(in_dir("old.tsv"), &read, NULL);
+        sluice_test_capture_end(&output);
+        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+        CU_ASSERT_EQUAL(strstr(output.err, "make it anew") != NULL, first == 0);
+        sluice_manifest_destroy(manifest);
+        sluice_manifest_destroy(read);
+    }
+}
+
 static void create_refuses_bad_rows(void)
 {
     const char *classes[] = {"a"};
@@ -442,6 +466,7 @@ int main(void)
         SLUICE_TEST(reads_files_of_versions_1_and_2_that_know_less),
         SLUICE_TEST(no_flipped_bit_of_the_file_is_taken),
         SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
+        SLUICE_TEST(a_list_with_a_nameless_class_among_others_is_warned_of),
         SLUICE_TEST(create_refuses_bad_rows),
     };
     return sluice_test_run("manifest", tests, SLUICE_TEST_COUNT(tests));
