@@ -305,8 +305,9 @@ sluice_status sluice_replan_begin(struct sluice_replan *replan,
         return status;
     /* Before its first batch nothing tells how fast it is. */
     const bool knows_trainer = forecast.rates.gpu_samples_per_s < INFINITY;
-    sluice_log(SLUICE_LOG_INFO, "plan: %s; %s an epoch expected%s", plan_text(&forecast).chars,
-               time_text(forecast.rest_s).chars, knows_trainer ? "" : " if the trainer keeps up");
+    sluice_log(SLUICE_LOG_INFO, "plan: %s; %s an epoch %s", plan_text(&forecast).chars,
+               time_text(forecast.rest_s).chars,
+               knows_trainer ? "expected" : "if the trainer keeps up");
     replan->told = forecast;
     replan->told_ns = now;
     sluice_log(SLUICE_LOG_DEBUG,
