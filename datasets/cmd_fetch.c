@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +38,8 @@ static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
 
 static struct {
     const char *base_url;
-    uint64_t num_parallel, num_retries, retry_ms, stall_s, max_file_bytes, max_pixels, limit;
+    uint64_t num_parallel, num_retries, max_file_bytes, max_pixels, limit;
+    double retry_ms, stall_s;
 } given;
 
 enum { DATA, NET };
@@ -69,20 +71,20 @@ static const struct sluice_option options[] = {
      .help = "Further attempts at a file after the first."},
     {.name = "retry-ms",
      .group = NET,
-     .type = SLUICE_OPTION_UINT,
+     .type = SLUICE_OPTION_MS,
      .value = &given.retry_ms,
      .arg = "MS",
      .min = 1,
      .max = 600000,
-     .help = "Milliseconds before the second attempt; doubles with each."},
+     .help = "Pause before the second attempt; doubles with each."},
     {.name = "stall",
      .group = NET,
-     .type = SLUICE_OPTION_UINT,
+     .type = SLUICE_OPTION_SECONDS,
      .value = &given.stall_s,
      .arg = "SECONDS",
      .min = 1,
      .max = 3600,
-     .help = "Seconds without a byte after which a transfer is attempted again."},
+     .help = "Time without a byte after which a transfer is attempted again, in whole seconds."},
     {.name = "max-file-bytes",
      .group = DATA,
      .type = SLUICE_OPTION_BYTES,
@@ -147,8 +149,8 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         .base_url = given.base_url,
         .num_parallel = (unsigned)given.num_parallel,
         .num_retries = (unsigned)given.num_retries,
-        .retry_ms = (unsigned)given.retry_ms,
-        .stall_s = (unsigned)given.stall_s,
+        .retry_ms = (unsigned)ceil(given.retry_ms),
+        .stall_s = (unsigned)ceil(given.stall_s),
         .max_file_bytes = given.max_file_bytes,
         .max_image_pixels = given.max_pixels,
         .limit = given.limit,

@@ -28,11 +28,6 @@ static bool is_png(const char *name)
     return sluice_has_suffix(name, ".png");
 }
 
-static bool has_image_suffix(const char *name)
-{
-    return is_png(name) || sluice_has_suffix(name, ".jpg") || sluice_has_suffix(name, ".jpeg");
-}
-
 /* Files that our own programs write beside the images. */
 static bool is_our_own(const char *path)
 {
@@ -232,7 +227,7 @@ static sluice_status pass_over_link(struct walk *walk, int folder_fd, const char
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
-    pass_over(walk, is_folder || has_image_suffix(name),
+    pass_over(walk, is_folder || sluice_layout_is_read(name),
               "a link that leaves the root, is absolute or leads nowhere");
     if (!is_folder || !is_class_place(walk, depth))
         return SLUICE_OK;
@@ -250,7 +245,7 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
-    if (!has_image_suffix(name)) {
+    if (!sluice_layout_is_read(name)) {
         if (S_ISREG(st->st_mode) && !is_our_own(walk->path))
             sluice_passed_over_add(walk->passed, walk->path);
         return SLUICE_OK;

@@ -97,8 +97,9 @@ static void add_table(struct sluice_page *page, const struct sluice_runs *runs)
     sluice_page_html(
         page,
         "<p class=\"faint\">MB saved: less than remote_nooff, the files as they are. "
-        "Waited for: what the trainer's next batch waited for longest, as a share of "
-        "the epoch. Same digest: the samples are, "
+        "Waited for: what "
+        "the next batch waited for longest, as a share of the epoch; trainer: the time "
+        "it worked. Same digest: the samples are, "
         "bit by bit, those of another epoch of equal number; its first digits are shown.</p>\n");
 }
 

@@ -5,22 +5,27 @@ import re
 Mode = collections.namedtuple("Mode", "name title flags planner is_cold is_replanned",
                               defaults=(False, False))
 
-# planner: the line of `offload_profile whatif` that forecasts the mode, if there is one; is_cold:
-# it is not given the profile; is_replanned: what it chooses follows what the machines do.
+# name: in the records, where it stays as it was; title: what everybody reads; planner: the line of
+# `offload_profile whatif` that forecasts the mode, if there is one; is_cold: it is not given the
+# profile; is_replanned: what it chooses follows what the machines do.
 MODES = {mode.name: mode for mode in (
-    Mode("no-off", "no-off", ("--dataset-mode", "remote_nooff"), "nooff"),
-    Mode("all-off", "all-off", ("--dataset-mode", "remote_alloff"), "alloff"),
-    Mode("resize-off", "resize-off", ("--dataset-mode", "remote_piloff"), "piloff"),
-    Mode("sophon", "SOPHON", ("--dataset-mode", "remote_sophon"), "greedy"),
-    Mode("auto", "ours", ("--dataset-mode", "remote_auto"), "lp", False, True),
-    Mode("cold", "ours, no profile", ("--dataset-mode", "remote_auto"), "lp", True, True),
-    Mode("static", "ours, plan kept", ("--dataset-mode", "remote_auto", "--no-replan"), "lp"),
+    Mode("no-off", "remote_nooff", ("--dataset-mode", "remote_nooff"), "nooff"),
+    Mode("all-off", "remote_alloff", ("--dataset-mode", "remote_alloff"), "alloff"),
+    Mode("resize-off", "remote_piloff", ("--dataset-mode", "remote_piloff"), "piloff"),
+    Mode("sophon", "remote_sophon", ("--dataset-mode", "remote_sophon"), "greedy"),
+    Mode("auto", "remote_auto", ("--dataset-mode", "remote_auto"), "lp", False, True),
+    Mode("cold", "remote_auto, no profile", ("--dataset-mode", "remote_auto"), "lp", True, True),
+    Mode("static", "remote_auto, plan kept",
+         ("--dataset-mode", "remote_auto", "--no-replan"), "lp"),
     Mode("crop", "lossless crop for every file",
          ("--dataset-mode", "remote_nooff", "--remote-form", "jpeg_crop"), None),
     Mode("packed", "packed pixels for every file",
          ("--dataset-mode", "remote_piloff", "--remote-form", "u8_packed"), None),
 )}
 DEFAULT_MODES = ("no-off", "all-off", "resize-off", "sophon", "auto", "static")
+# What --modes takes, too.
+ALIASES = {MODES[name].title: name
+           for name in ("no-off", "all-off", "resize-off", "sophon", "auto")}
 FIXED_MODES = ("no-off", "all-off", "resize-off", "crop", "packed")
 
 # One pair of machines and the link between them; cores may be parts of one; consume_rate: samples a

@@ -3,10 +3,11 @@ from . import cells, figures, page, records
 
 
 def table_lines(summary):
-    lines = [f"{'setup':<46} {'mode':<10} {'s a pass':>9} {'plan':>9} {'ratio':>6} "
-             f"{'speeds':>9} {'ratio':>6} {'/fixed':>6} {'/SOPHON':>7} {'B/sample':>9}"]
+    lines = [f"{'setup':<46} {'mode':<23} {'s a pass':>9} {'plan':>9} {'ratio':>6} "
+             f"{'speeds':>9} {'ratio':>6} {'/fixed':>6} {'/sophon':>7} {'B/sample':>9}"]
     for cell in summary:
         setup = cells.setup_text(records.setup_of(cell))
+        title = cells.MODES[cell["mode"]].title
         columns = [f"{cell['seconds']:9.4f}"]
         for key, width, digits in (("plan_seconds", 9, 4), ("measured_over_plan", 6, 3),
                                    ("storage_speed", 4, 2), ("compute_speed", 4, 2),
@@ -15,7 +16,7 @@ def table_lines(summary):
                                    ("measured_over_sophon", 7, 3)):
             value = cell[key]
             columns.append(f"{value:{width}.{digits}f}" if value is not None else " " * width)
-        lines.append(f"{setup:<46} {cell['mode']:<10} {' '.join(columns)} "
+        lines.append(f"{setup:<46} {title:<23} {' '.join(columns)} "
                      f"{cell['bytes_per_sample']:9.0f}")
     return lines
 

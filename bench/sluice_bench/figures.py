@@ -13,7 +13,7 @@ COLOURS = {"no-off": "#4477aa", "all-off": "#ee6677", "resize-off": "#ccbb44", "
            "auto": "#228833", "cold": "#99cc99", "static": "#bbcc33", "crop": "#66ccee",
            "packed": "#888888"}
 TERMINALS = (("svg size 900,560 dynamic font 'sans,13' background rgb 'white'", "svg"),
-             ("pngcairo size 900,560 font 'sans,11'", "png"))
+             ("pngcairo size 1800,1120 font 'sans,11' fontscale 2 linewidth 2 pointscale 2", "png"))
 HEAD = """set encoding utf8
 set grid back linetype 1 linewidth 1 linecolor rgb '#dddddd'
 set border 3
@@ -256,7 +256,9 @@ def sizes_cdf(sizes_path, forms_path, title, name):
         figure.data(column, [(ordered[(len(ordered) - 1) * i // NUM_POINTS] / 1e3, i / NUM_POINTS)
                              for i in range(NUM_POINTS + 1)])
         figure.plots.append(f"${column} using 1:2 with lines lw 2 title {quote(text)}")
+    every = [size / 1e3 for _, _, sizes in curves for size in sizes if size > 0]
     figure.settings.append("set logscale x\nset xlabel 'kB per sample'\n"
+                           f"set xrange [{min(every):g}:{max(every):g}]\n"
                            "set ylabel 'share of samples'\nset yrange [0:1]")
     yield figure
 

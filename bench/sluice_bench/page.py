@@ -15,7 +15,7 @@ th, td { padding: 0.15em 0.7em; text-align: right; border-bottom: 1px solid #ddd
          font-variant-numeric: tabular-nums; }
 th { background: #f3f3f3; vertical-align: bottom; }
 th.text, td.text { text-align: left; }
-tr.ours td { background: #eef7ee; }
+tr.auto td { background: #eef7ee; }
 td.off { color: #b00; font-weight: bold; }
 code { font-size: 85%; overflow-wrap: anywhere; }
 figure { margin: 1.5em 0; } figure img { max-width: 100%; border: 1px solid #eee; }
@@ -116,22 +116,23 @@ def verdicts(summary):
                           f"worst {100 * max(errors):.1f} %"))
     ours = [cell for cell in summary if cell["mode"] == "auto"]
     for key, what in (("measured_over_best_fixed", "the best fixed mode"),
-                      ("measured_over_sophon", "SOPHON's plan")):
+                      ("measured_over_sophon", "remote_sophon")):
         values = [cell[key] for cell in ours if cell[key]]
         if values:
-            found.append((f"ours at most 3 % above {what}",
+            found.append((f"remote_auto at most 3 % above {what}",
                           f"{sum(value <= 1.03 for value in values)} of {len(values)} setups; from "
                           f"{min(values):.3f} to {max(values):.3f} of it"))
     bound = [1 / cell["measured_over_sophon"] for cell in ours if cell["measured_over_sophon"]
              and network_binds(summary, records.setup_of(cell))]
     if bound:
-        found.append(("ours below SOPHON's plan by 1.5 or more where the network binds it",
+        found.append(("remote_auto 1.5 times as fast as remote_sophon or more, where the network "
+                      "binds that",
                       f"{sum(value >= 1.5 for value in bound)} of {len(bound)} setups; from "
                       f"{min(bound):.2f} to {max(bound):.2f} times as fast"))
     ratios = [over_forecast(cell) for cell, _ in where_cpus_bind(summary)]
     if ratios:
-        found.append(("ours as many times as fast as SOPHON's plan as forecast, within 10 %, where "
-                      "a CPU binds that",
+        found.append(("remote_auto as many times as fast as remote_sophon as forecast, within 10 "
+                      "%, where a CPU binds that",
                       f"{sum(abs(ratio - 1) <= 0.1 for ratio in ratios)} of {len(ratios)} setups; "
                       f"{min(ratios):.2f} to {max(ratios):.2f} of the forecast"))
     spreads = [cell["plan_seconds_max"] / cell["plan_seconds_min"] - 1 for cell in summary
@@ -171,11 +172,12 @@ def _where_cpus_bind(summary):
     pairs = where_cpus_bind(summary)
     if not pairs:
         return []
-    return ["<h2>Where CPUs limit SOPHON's plan</h2>",
-            "<p>How many times as fast ours is there, by the forecasts of both and as "
+    return ["<h2>Where CPUs limit remote_sophon</h2>",
+            "<p>How many times as fast remote_auto is there, by the forecasts of both and as "
             "measured.</p>",
-            table(["<setup", "<SOPHON's limit", "<limit of ours", "SOPHON, plan s", "measured",
-                   "ours, plan s", "measured", "times as fast, by plan", "measured",
+            table(["<setup", "<limit of remote_sophon", "<of remote_auto",
+                   "remote_sophon, plan s", "measured",
+                   "remote_auto, plan s", "measured", "times as fast, by plan", "measured",
                    "measured / plan"],
                   [[cells.setup_text(records.setup_of(ours)), sophon["plan_slowest"],
                     ours["plan_slowest"], number(sophon["plan_seconds"], 4),
@@ -209,7 +211,7 @@ def _results(kept, summary):
              "it. Red: more than 10 % off the plan, or more than 3 % above.</p>"]
     heads = ["<mode", "seconds", "least to most", "MB", "bytes a sample", "plan s", "plan's limit",
              "measured / plan", "CPUs' speed, storage", "compute", "measured / plan at it",
-             "/ best fixed", "/ SOPHON", "storage CPU s", "compute CPU s", "others' CPU s",
+             "/ best fixed", "/ remote_sophon", "storage CPU s", "compute CPU s", "others' CPU s",
              "<stalls", "<choices", "<rows", "<plan"]
     for setup in dict.fromkeys(records.setup_of(cell) for cell in summary):
         rows = []
@@ -223,7 +225,7 @@ def _results(kept, summary):
                 if cell["stall_" + name] >= 0.005)
             is_ours = cell["mode"] == "auto"
             high = 1.03 if is_ours else float("inf")
-            rows.append(("ours" if is_ours else "", [
+            rows.append(("auto" if is_ours else "", [
                 cells.MODES[cell["mode"]].title, number(cell["seconds"], 4),
                 f"{cell['seconds_min']:.4f} to {cell['seconds_max']:.4f}",
                 number(cell["wire_bytes"] / 1e6, 2), number(cell["bytes_per_sample"], 0),
@@ -296,7 +298,8 @@ def _sources(kept):
         ["line", "<setup", "<mode", "round", "passes", "seconds", "wire bytes", "<digest",
          "errors", "others' CPU s", "<commit", "<date", "<commands"],
         [(f"#row-{i + 2}", [
-            i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}", row["mode"],
+            i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}",
+            cells.MODES[row["mode"]].title,
             row["round"], row["repeat"], f"{row['seconds']:.4f}", row["wire_bytes"],
             Raw(f"<code>{row['digest']}</code>"), row["errors"], f"{row['other_cpu_s']:.2f}" +
             (", disturbed" if records.is_disturbed(row) else ""), row["commit"], row["date"],
@@ -306,7 +309,8 @@ def _sources(kept):
         ["line", "<setup", "<mode", "round", "seconds", "wire bytes", "<limit", "<commit",
          "<command"],
         [(f"#plan-{i + 2}", [
-            i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}", row["mode"],
+            i + 2, f"{cells.setup_text(records.setup_of(row))}, {row['link']}",
+            cells.MODES[row["mode"]].title,
             row["round"], f"{row['seconds']:.4f}", row["wire_bytes"], row["slowest"], row["commit"],
             Raw(f"<details><summary>show</summary><code>{escape(row['command'])}</code></details>")
         ]) for i, row in enumerate(kept.forecasts.rows)])]

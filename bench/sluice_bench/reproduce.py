@@ -58,10 +58,19 @@ def _rate(text):
     return value
 
 
+def mode_name(mode):
+    """What --modes calls it first: the name of the programs, where they have the mode."""
+    return next((alias for alias, name in cells.ALIASES.items() if name == mode), mode)
+
+
+MODE_NAMES = [mode_name(mode) for mode in cells.MODES]
+
+
 def _mode(text):
-    if text not in cells.MODES:
-        raise ValueError(f"no mode is called {text!r}: {', '.join(cells.MODES)}")
-    return text
+    name = cells.ALIASES.get(text, text)
+    if name not in cells.MODES:
+        raise ValueError(f"no mode is called {text!r}: {', '.join(MODE_NAMES)}")
+    return name
 
 
 # What a program measures: its name, what it is for, its machines, which of them is profiled to
@@ -87,8 +96,8 @@ def parse_arguments(arguments, program):
                         help="Plans the published sizes of 40,000 OpenImages, without images, and "
                              "prints the bytes of each mode.")
     parser.add_argument("--modes", type=_list_of(_mode), default=list(cells.DEFAULT_MODES),
-                        help=f"Of {', '.join(cells.MODES)} (default: "
-                             f"{','.join(cells.DEFAULT_MODES)}).")
+                        help=f"Of {', '.join(MODE_NAMES)} (default: "
+                             f"{', '.join(map(mode_name, cells.DEFAULT_MODES))}).")
     parser.add_argument("--bandwidths", type=_list_of(cells.parse_mbit),
                         default=[50, 100, 250, 500, 1000, 2500, 10000],
                         help="Such as 50mbit,10gbit (default: seven from 50mbit to 10gbit).")

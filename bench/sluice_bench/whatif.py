@@ -20,7 +20,8 @@ def limit_lines(planned):
     shares = [cell["plan_share"] for cell in planned]
     same = sum(share >= 0.999 for share in shares)
     near = sum(0.9 <= share < 0.999 for share in shares)
-    others = [f"{cells.setup_text(records.setup_of(cell))}, {cell['mode']}: {cell['bound_by']}, "
+    others = [f"{cells.setup_text(records.setup_of(cell))}, "
+              f"{cells.MODES[cell['mode']].title}: {cell['bound_by']}, "
               f"forecast busy for {100 * cell['plan_share']:.0f} % of the time, not "
               f"{cell['plan_slowest']}" for cell in planned if cell["plan_share"] < 0.9]
     return [f"epochs put down to the limit of the forecast: {same} of {len(planned)}, to what is "

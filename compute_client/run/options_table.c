@@ -456,7 +456,7 @@ const struct sluice_cli sluice_options_cli = {
     .num_options = SLUICE_ARRAY_LEN(table),
     .groups = groups,
     .epilog = "DIR is the dataset, read without a server unless --host or a remote mode is given: "
-              "then the server lists its samples, and DIR is not read. Each epoch prints one line "
+              "then the server lists its samples, and DIR is not read. Each epoch prints two lines "
               "on standard output, with --json one "
               "JSON object.",
 };

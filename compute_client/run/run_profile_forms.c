@@ -298,12 +298,36 @@ static void name_mix(const struct measuring *measuring, const struct mix *mix, c
     const struct sluice_choice choice = measuring->choices.at[mix->choices[0]];
     const char *words = sluice_choice_form_words((enum sluice_form)choice.form);
     if (mix->num_choices > 1)
-        snprintf(out, size, "%s and others", words);
+        snprintf(out, size, "%s and %s", words,
+                 sluice_choice_form_words(
+                     (enum sluice_form)measuring->choices.at[mix->choices[1]].form));
     else if (choice.form == SLUICE_FORM_U8 && choice.split < measuring->choices.u8_split)
         snprintf(out, size, "%s after %s", words,
                  sluice_pipeline_op_name(measuring->run->train.pipeline, choice.split - 1u));
     else
         snprintf(out, size, "%s", words);
+}
+
+/* The epoch is the first part, and warming up the second. */
+#define PARTS_BEFORE 2
+
+static void show_part(const struct measuring *measuring, size_t part, const char *name,
+                      struct run_shown shown)
+{
+    const size_t n = measuring->num_positions;
+    const size_t num_parts = PARTS_BEFORE + num_blocks(n) * measuring->mixes.num;
+    snprintf(shown.what, sizeof(shown.what), "%spart %zu of %zu (%s)",
+             measuring->round > 0 ? "again " : "", part, num_parts, name);
+    snprintf(shown.what_brief, sizeof(shown.what_brief), "part %zu of %zu", part, num_parts);
+    run_show(measuring->run, &shown);
+}
+
+/* Items from the warm-up on, in as many rounds as are expected. */
+static uint64_t all_items(const struct measuring *measuring)
+{
+    const size_t n = measuring->num_positions;
+    return measuring->num_rounds * round_items(measuring, n) +
+           phase_items(measuring->run, &measuring->mixes.at[0], block_start(n, 1));
 }
 
 void run_profile_show(struct run *run, uint64_t num_samples)
@@ -312,43 +336,36 @@ void run_profile_show(struct run *run, uint64_t num_samples)
         .run = run,
         .is_remote = run->client != NULL,
         .choices = sluice_choices_of(run->train.pipeline),
+        .num_positions = num_samples,
+        .num_rounds = 1,
     };
     find_mixes(&measuring);
-    struct run_shown shown = {
-        .total = num_samples,
-        .more = round_items(&measuring, num_samples),
-    };
-    const size_t num_parts = 1 + num_blocks(num_samples) * measuring.mixes.num;
-    snprintf(shown.what, sizeof(shown.what), "profile part 1 of %zu, each op here", num_parts);
-    snprintf(shown.what_brief, sizeof(shown.what_brief), "part 1 of %zu", num_parts);
-    run_show(run, &shown);
+    if (num_samples > 0)
+        show_part(&measuring, 1, "files, op by op",
+                  (struct run_shown){.total = num_samples, .more = all_items(&measuring)});
 }
 
-/* The phase of mix m over the samples from measuring->first on. */
-static void show_phase(struct measuring *measuring, unsigned m)
+static void show_phase(struct measuring *measuring, size_t part, const char *name, size_t num_items)
 {
-    const size_t n = measuring->num_positions;
-    struct run_shown shown = {
-        .total = phase_items(measuring->run, &measuring->mixes.at[m], measuring->count),
-        .continues = true,
-    };
-    measuring->items_shown += shown.total;
-    const uint64_t expected = measuring->num_rounds * round_items(measuring, n);
+    const uint64_t expected = all_items(measuring);
+    measuring->items_shown += num_items;
+    struct run_shown shown = {.total = num_items, .continues = true};
     if (expected > measuring->items_shown)
         shown.more = expected - measuring->items_shown;
+    show_part(measuring, part, name, shown);
+}
+
+/* Before the phase of mix m over the samples from measuring->first on. */
+static void show_mix(struct measuring *measuring, unsigned m)
+{
+    const struct mix *mix = &measuring->mixes.at[m];
     size_t block = 0;
-    while (block_start(n, block) < measuring->first)
+    while (block_start(measuring->num_positions, block) < measuring->first)
         block++;
-    const size_t part = 2 + block * measuring->mixes.num + m;
-    const size_t num_parts = 1 + num_blocks(n) * measuring->mixes.num;
-    char name[32], round[16] = "";
-    name_mix(measuring, &measuring->mixes.at[m], name, sizeof(name));
-    if (measuring->round > 0)
-        snprintf(round, sizeof(round), " again,");
-    snprintf(shown.what, sizeof(shown.what), "profile%s part %zu of %zu, %s", round, part,
-             num_parts, name);
-    snprintf(shown.what_brief, sizeof(shown.what_brief), "part %zu of %zu", part, num_parts);
-    run_show(measuring->run, &shown);
+    char name[40];
+    name_mix(measuring, mix, name, sizeof(name));
+    show_phase(measuring, PARTS_BEFORE + 1 + block * measuring->mixes.num + m, name,
+               phase_items(measuring->run, mix, measuring->count));
 }
 
 /* --- the phases --- */
@@ -363,6 +380,7 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
     if (forms->num_seen == 0) {
         struct sluice_transport_seen unused;
         const struct mix *mix = &measuring->mixes.at[0];
+        show_phase(measuring, PARTS_BEFORE, "warming up", phase_items(measuring->run, mix, n));
         status = run_phase(measuring, mix, phase_items(measuring->run, mix, n), &unused, is_stopped,
                            err);
         memset(measuring->cells, 0, n * sizeof(*measuring->cells));
@@ -370,7 +388,7 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
     for (unsigned m = 0; m < measuring->mixes.num && status == SLUICE_OK && !*is_stopped; m++) {
         const struct mix *mix = &measuring->mixes.at[m];
         struct sluice_transport_seen *seen = &forms->seen[forms->num_seen++];
-        show_phase(measuring, m);
+        show_mix(measuring, m);
         status =
             run_phase(measuring, mix, phase_items(measuring->run, mix, n), seen, is_stopped, err);
         if (status != SLUICE_OK || seen->num_samples == 0)
@@ -472,6 +490,7 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };
     measuring.num_rounds = 1;
+    run->live.loss = run->live.top1 = NAN; /* nothing is learned from here on */
     find_mixes(&measuring);
     measuring.positions = calloc(n + 1, sizeof(*measuring.positions));
     for (uint32_t i = 0; measuring.positions && i < n; i++) {

@@ -34,6 +34,7 @@ static void *show_main(void *ctx)
 {
     struct run *run = ctx;
     struct run_show *show = &run->show;
+    (void)pthread_setname_np(pthread_self(), "show");
     const bool is_terminal = sluice_log_has_terminal();
     const uint64_t look_ns = is_terminal ? TERMINAL_NS : PLAIN_LOOK_NS;
     uint64_t next_ns = sluice_clock_ns() + look_ns, line_ns = sluice_clock_ns() + PLAIN_LINE_NS;

@@ -125,7 +125,7 @@ static bool is_in_range(const struct sluice_option *option, double value)
 
 static void usage_error(const struct sluice_cli *cli, const char *fmt, va_list args)
 {
-    char text[1024];
+    char text[3000];
     vsnprintf(text, sizeof(text), fmt, args);
     /* One line, whatever the argument held. */
     for (char *p = text; *p; p++) {
@@ -433,17 +433,26 @@ static sluice_status check_range(const struct sluice_option *option, double valu
     return sluice_fail(err, SLUICE_E_INVALID, "'%s' is not within %s to %s", text, min, max);
 }
 
-static sluice_status set_choice(const struct sluice_option *option, const char *text,
-                                struct sluice_err *err)
+/* NULL: the option has no such choice. */
+static const char *find_choice(const struct sluice_option *option, const char *text)
 {
     const char *const *const lists[] = {option->choices, option->aliases};
     for (size_t k = 0; k < SLUICE_ARRAY_LEN(lists); k++) {
         for (size_t i = 0; lists[k] && lists[k][i]; i++) {
-            if (strcmp(text, lists[k][i]) == 0) {
-                *(const char **)option->value = lists[k][i];
-                return SLUICE_OK;
-            }
+            if (strcmp(text, lists[k][i]) == 0)
+                return lists[k][i];
         }
+    }
+    return NULL;
+}
+
+static sluice_status set_choice(const struct sluice_option *option, const char *text,
+                                struct sluice_err *err)
+{
+    const char *choice = find_choice(option, text);
+    if (choice) {
+        *(const char **)option->value = choice;
+        return SLUICE_OK;
     }
     char known[300], near[160];
     sluice_join_words(option->choices, known, sizeof(known));
@@ -508,6 +517,7 @@ struct parser {
     char **argv;
     /* By index in the table: what was given last, and what before where that was another value. */
     const char *given[128], *given_before[128];
+    bool is_far_off;                  /* an option is unknown, and near to no other */
     const struct sluice_option *flag; /* the argument before was this flag, without a value */
 };
 
@@ -569,8 +579,8 @@ static bool can_be_cleared(const struct parser *parser, const struct sluice_opti
     return option->type == SLUICE_OPTION_FLAG && !is_request(&parser->table, option);
 }
 
-/* Of the options that the program has; all of them only where none is near, for they are many. */
-static sluice_status fail_unknown(const struct parser *parser, const char *name, size_t len,
+/* With those that are near; where none is, sluice_cli_parse() names all. */
+static sluice_status fail_unknown(struct parser *parser, const char *name, size_t len,
                                   struct sluice_err *err)
 {
     const struct table *table = &parser->table;
@@ -594,15 +604,8 @@ static sluice_status fail_unknown(const struct parser *parser, const char *name,
     sluice_suggest_print(&suggestion, is_no ? "--no-" : "--", near, sizeof(near));
     if (near[0])
         return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s%s", (int)len, name, near);
-    char known[560];
-    size_t known_len = 0;
-    for (size_t i = 0; i < parser->table.cli->num_options && known_len < sizeof(known); i++)
-        known_len += (size_t)snprintf(known + known_len, sizeof(known) - known_len, "%s--%s",
-                                      i ? " " : "", parser->table.cli->options[i].name);
-    if (known_len == 0 || known_len >= sizeof(known))
-        return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s", (int)len, name);
-    return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s; there are %s", (int)len, name,
-                       known);
+    parser->is_far_off = true;
+    return sluice_fail(err, SLUICE_E_INVALID, "unknown option --%.*s", (int)len, name);
 }
 
 static sluice_status parse_long(struct parser *parser, const char *arg, struct sluice_err *err)
@@ -718,6 +721,12 @@ static sluice_status fail_unexpected(const struct parser *parser, const char *ar
     if (missing)
         return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'; did you mean --%s %s?",
                            arg, missing->name, arg);
+    for (size_t i = 0; i < parser->table.cli->num_options; i++) {
+        if (find_choice(&parser->table.cli->options[i], arg))
+            return sluice_fail(err, SLUICE_E_INVALID,
+                               "unexpected argument '%s'; did you mean --%s %s?", arg,
+                               parser->table.cli->options[i].name, arg);
+    }
     return sluice_fail(err, SLUICE_E_INVALID, "unexpected argument '%s'", arg);
 }
 
@@ -767,6 +776,14 @@ static sluice_status parse_args(struct parser *parser, struct sluice_cli_result 
     return SLUICE_OK;
 }
 
+static void list_options(const struct sluice_cli *cli, char *out, size_t room)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < cli->num_options && len < room; i++)
+        len += (size_t)snprintf(out + len, room - len, "%s--%s", i ? " " : "; there are ",
+                                cli->options[i].name);
+}
+
 struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc, char **argv)
 {
     struct sluice_cli_result result = {0};
@@ -778,7 +795,10 @@ struct sluice_cli_result sluice_cli_parse(const struct sluice_cli *cli, int argc
     struct sluice_err err = {0};
     if (parse_args(&parser, &result, &err) != SLUICE_OK) {
         result.should_exit = true;
-        result.exit_code = sluice_cli_usage_error(cli, "%s", err.text);
+        char known[2000] = "";
+        if (parser.is_far_off)
+            list_options(cli, known, sizeof(known));
+        result.exit_code = sluice_cli_usage_error(cli, "%s%s", err.text, known);
         return result;
     }
 

@@ -31,7 +31,7 @@ int sluice_program_run(const struct sluice_program *program, int argc, char **ar
         fprintf(stderr, "%s: which command? One of %s (--help says more)\n", program->name, known);
         return 2;
     }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         print_help(program);
         return 0;
     }
@@ -46,6 +46,12 @@ int sluice_program_run(const struct sluice_program *program, int argc, char **ar
             argv[1] = full_name;
             return program->commands[i].run(argc - 1, argv + 1);
         }
+    }
+    if (word[0] == '-') {
+        fprintf(stderr,
+                "%s: options stand after the command, which is one of %s (--help says more)\n",
+                program->name, known);
+        return 2;
     }
     struct sluice_suggestion suggestion = sluice_suggest_begin(word, strlen(word));
     for (size_t i = 0; i < program->num_commands; i++)

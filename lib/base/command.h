@@ -23,8 +23,8 @@ struct sluice_program {
     size_t num_commands;
 };
 
-/* Runs the command that argv[1] names and returns its exit code.  --help and
- * --version are answered here; no command, or an unknown one, is a usage error:
+/* Runs the command that argv[1] names and returns its exit code.  --help (or
+ * help) and --version are answered here; no command, or an unknown one, is a usage error:
  * one line with all commands, and those that are near it; 2. */
 int sluice_program_run(const struct sluice_program *program, int argc, char **argv);
 

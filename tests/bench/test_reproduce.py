@@ -296,10 +296,10 @@ class ReproduceTest(unittest.TestCase):
         sizes.write_text(SIZES)
         reproduce("--openimages", sizes, "--out", out)
         rows = {row["mode"]: row for row in rows_of(out / "openimages.csv")}
-        self.assertEqual(rows["no-off"]["wire_bytes"], "300000")
-        self.assertEqual(rows["all-off"]["wire_bytes"], "1204290")
-        self.assertEqual(rows["resize-off"]["wire_bytes"], "301122")
-        self.assertEqual(rows["SOPHON"]["wire_bytes"], "250561")
+        self.assertEqual(rows["remote_nooff"]["wire_bytes"], "300000")
+        self.assertEqual(rows["remote_alloff"]["wire_bytes"], "1204290")
+        self.assertEqual(rows["remote_piloff"]["wire_bytes"], "301122")
+        self.assertEqual(rows["remote_sophon"]["wire_bytes"], "250561")
 
     def test_clear_ends(self):
         _, error = reproduce("--out", self.folder.name, code=2)

@@ -266,6 +266,7 @@ static void likely_mistakes_are_named(void)
                        "--no-quiet is all");
     expect_usage_error(PARSE("--root=r", "a", "b", "workers=3"), "'workers=3'",
                        "did you mean --workers=3?");
+    expect_usage_error(PARSE("--root=r", "a", "b", "auto"), "'auto'", "did you mean --mode auto?");
     expect_usage_error(PARSE("--no-root"), "--no-root", "--root is no flag");
     expect_usage_error(PARSE("--root"), "needs a value", "--root DIR");
     struct sluice_cli other = cli;

@@ -51,6 +51,11 @@ static void an_unknown_command_is_answered_with_all_and_what_is_near(void)
     sluice_test_capture_end(&output);
     CU_ASSERT_STRING_EQUAL(output.err,
                            "offload_x: which command? One of plan (--help says more)\n");
+    char *early[] = {"offload_x", "--json", "plan", NULL};
+    sluice_test_capture_begin();
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 3, early), 2);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "options stand after the command"));
     char *odd[] = {"offload_x", "a\nb", NULL};
     sluice_test_capture_begin();
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, odd), 2);
@@ -61,6 +66,8 @@ static void an_unknown_command_is_answered_with_all_and_what_is_near(void)
 static void help_and_version_end_well(void)
 {
     char *help[] = {"offload_x", "--help", NULL};
+    char *word[] = {"offload_x", "help", NULL};
+    CU_ASSERT_EQUAL(sluice_program_run(&program, 2, word), 0);
     char *version[] = {"offload_x", "--version", NULL};
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, help), 0);
     CU_ASSERT_EQUAL(sluice_program_run(&program, 2, version), 0);

@@ -195,8 +195,6 @@ static void the_size_may_be_said_twice_if_it_is_one(void)
     CU_ASSERT_EQUAL(options_of("--image-size 96").image_size, 96);
     CU_ASSERT_EQUAL(
         options_of("--image-size 96 --pipeline decode,random_resized_crop=96").image_size, 96);
-    /* What is no pipeline is for its own error. */
-    CU_ASSERT_EQUAL(options_of("--image-size 96 --pipeline decod").image_size, 96);
 }
 
 static enum sluice_form form_of(const char *flags)
