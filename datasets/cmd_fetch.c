@@ -2,6 +2,7 @@
 
 #include "base/cli.h"
 #include "base/quit.h"
+#include "base/show.h"
 #include "base/text.h"
 #include "datasets/fetch.h"
 
@@ -14,13 +15,14 @@
 static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
 {
     if (!is_json) {
-        printf("%llu listed: %llu downloaded (%llu resumed, %llu retries, %.1f MB), %llu already "
+        char bytes[SLUICE_SHOW_BYTES];
+        printf("%llu listed: %llu downloaded (%llu resumed, %llu retries, %s), %llu already "
                "there, %llu repeated, %llu failed, %llu bad lines\n",
                (unsigned long long)totals->listed, (unsigned long long)totals->downloaded,
                (unsigned long long)totals->resumed, (unsigned long long)totals->retries,
-               (double)totals->bytes / 1e6, (unsigned long long)totals->already_there,
-               (unsigned long long)totals->repeated, (unsigned long long)totals->failed,
-               (unsigned long long)totals->bad_lines);
+               sluice_show_bytes((double)totals->bytes, bytes),
+               (unsigned long long)totals->already_there, (unsigned long long)totals->repeated,
+               (unsigned long long)totals->failed, (unsigned long long)totals->bad_lines);
         return;
     }
     json_t *json = json_pack(

@@ -4,6 +4,7 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/show.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
@@ -131,14 +132,18 @@ static void print_summary(const char *root, const struct index *index, bool is_v
     if (!is_verify)
         snprintf(unreadable, sizeof(unreadable), ", %llu unreadable",
                  (unsigned long long)num_unreadable);
-    printf("%s: %zu samples, %zu classes, %.1f MB, %llu bad%s, dataset %s\n", root,
-           index->manifest->num_entries, index->manifest->num_classes,
-           (double)total_bytes(index->manifest) / 1e6, (unsigned long long)num_bad, unreadable, id);
+    char bytes[SLUICE_SHOW_BYTES];
+    const size_t samples = index->manifest->num_entries, classes = index->manifest->num_classes;
+    printf("%s: %zu sample%s, %zu class%s, %s, %llu bad%s, dataset %s\n", root, samples,
+           samples == 1 ? "" : "s", classes, classes == 1 ? "" : "es",
+           sluice_show_bytes((double)total_bytes(index->manifest), bytes),
+           (unsigned long long)num_bad, unreadable, id);
     const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
     if (index->indexer)
-        printf("index of JPEGs: %llu made, %llu kept, %llu files without, %.1f kB\n",
+        printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
                (unsigned long long)jpegs->made, (unsigned long long)jpegs->kept,
-               (unsigned long long)jpegs->without, (double)jpegs->bytes / 1e3);
+               (unsigned long long)jpegs->without, jpegs->without == 1 ? "file" : "files",
+               sluice_show_bytes((double)jpegs->bytes, bytes));
 }
 
 /* The index of JPEGs stands beside the manifest. */

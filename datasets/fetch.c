@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/quit.h"
+#include "base/show.h"
 #include "base/text.h"
 #include "datasets/fetch_names.h"
 #include "image/codec.h"
@@ -172,9 +173,9 @@ static sluice_status make_folder_of(const char *path, struct sluice_err *err)
 static void note_progress(struct fetch *fetch)
 {
     const struct sluice_fetch_totals *totals = fetch->totals;
-    char extra[80];
-    snprintf(extra, sizeof(extra), "%.1f MB, %llu failed", (double)totals->bytes / 1e6,
-             (unsigned long long)totals->failed);
+    char extra[80], bytes[SLUICE_SHOW_BYTES];
+    snprintf(extra, sizeof(extra), "%s, %llu failed",
+             sluice_show_bytes((double)totals->bytes, bytes), (unsigned long long)totals->failed);
     sluice_progress_update(&fetch->progress,
                            totals->already_there + totals->repeated + totals->downloaded +
                                totals->failed + totals->bad_lines,
