@@ -155,7 +155,7 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
 
 /* --- text --- */
 
-enum part { WHAT, BAR, DONE, RATE, LEFT, LOSS, WIRE, LIMIT, CHOICES, NUM_PARTS };
+enum part { WHAT, DETAIL, BAR, DONE, RATE, LEFT, LOSS, WIRE, LIMIT, CHOICES, NUM_PARTS };
 
 static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
     SLUICE_PRINTF(3, 4);
@@ -229,16 +229,17 @@ static void fill_parts(const struct sluice_live_view *view, struct sluice_fit_pa
                        bool is_plain)
 {
     static const unsigned importance[NUM_PARTS] = {
-        [WHAT] = 98, [BAR] = 45,  [DONE] = 95,  [RATE] = 90,    [LEFT] = 80,
-        [LOSS] = 50, [WIRE] = 40, [LIMIT] = 60, [CHOICES] = 20,
+        [WHAT] = 98, [DETAIL] = 75, [BAR] = 45,  [DONE] = 95,  [RATE] = 90,
+        [LEFT] = 80, [LOSS] = 50,   [WIRE] = 40, [LIMIT] = 60, [CHOICES] = 20,
     };
     char text[SLUICE_SHOW_BYTES];
     for (int i = 0; i < NUM_PARTS; i++) {
         parts[i].importance = importance[i];
-        parts[i].before = is_plain ? ", " : i == BAR || i == DONE ? " " : "  ";
+        parts[i].before = is_plain ? ", " : i <= DONE ? " " : "  ";
     }
     put(&parts[WHAT], 0, "%s", view->what);
     put(&parts[WHAT], 1, "%s", view->what_brief);
+    put(&parts[DETAIL], 0, "%s", view->detail);
     const double share = view->total ? (double)view->done / (double)view->total : 0;
     if (is_plain)
         put(&parts[DONE], 0, "%llu of %llu samples", (unsigned long long)view->done,
@@ -279,6 +280,7 @@ void sluice_live_text(const struct sluice_live_view *view, char *out, size_t siz
 {
     struct sluice_fit_part parts[NUM_PARTS] = {0};
     fill_parts(view, parts, true);
+    parts[DETAIL].before = " ";
     parts[DONE].before = ": ";
     (void)sluice_fit_line(parts, NUM_PARTS, UINT32_MAX, out, size);
 }

@@ -47,6 +47,7 @@ void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_
 struct sluice_live_view {
     char what[96];           /* "epoch 0" */
     char what_brief[32];     /* may be "" */
+    char detail[48];         /* "(JPEG crops)"; may be "" */
     uint64_t done, total;    /* samples */
     double samples_per_s;    /* NaN: not known yet */
     double left_s;           /* the same */

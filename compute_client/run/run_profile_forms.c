@@ -316,9 +316,9 @@ static void show_part(const struct measuring *measuring, size_t part, const char
 {
     const size_t n = measuring->num_positions;
     const size_t num_parts = PARTS_BEFORE + num_blocks(n) * measuring->mixes.num;
-    snprintf(shown.what, sizeof(shown.what), "%spart %zu of %zu (%s)",
-             measuring->round > 0 ? "again " : "", part, num_parts, name);
-    snprintf(shown.what_brief, sizeof(shown.what_brief), "part %zu of %zu", part, num_parts);
+    snprintf(shown.what, sizeof(shown.what), "%spart %zu of %zu",
+             measuring->round > 0 ? "again " : "", part, num_parts);
+    snprintf(shown.detail, sizeof(shown.detail), "(%s)", name);
     run_show(measuring->run, &shown);
 }
 

@@ -27,6 +27,7 @@ static struct sluice_live_view view_of(struct run *run, uint64_t now)
                             run->client != NULL, now);
     snprintf(view.what, sizeof(view.what), "%s", shown->what);
     snprintf(view.what_brief, sizeof(view.what_brief), "%s", shown->what_brief);
+    snprintf(view.detail, sizeof(view.detail), "%s", shown->detail);
     return view;
 }
 

@@ -52,10 +52,10 @@ struct place {
 
 /* What the terminal, or the log, shows of a pass over samples. */
 struct run_shown {
-    char what[96], what_brief[32]; /* "epoch 0"; for narrow terminals, "": the same */
-    uint64_t first, total;         /* samples: those before the first that comes, and all */
-    uint64_t more;                 /* samples that come after these; for the time that is left */
-    bool continues;                /* the pass before: its rates still hold */
+    char what[64], what_brief[32], detail[48]; /* "epoch 0"; for narrow terminals, "": the same */
+    uint64_t first, total; /* samples: those before the first that comes, and all */
+    uint64_t more;         /* samples that come after these; for the time that is left */
+    bool continues;        /* the pass before: its rates still hold */
 };
 
 struct run_show {

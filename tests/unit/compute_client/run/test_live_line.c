@@ -166,6 +166,17 @@ static void a_line_has_what_fits_and_what_matters_most(void)
     expect(&view, 19, true, "epoch 0  47%");
 }
 
+static void a_detail_goes_after_the_rest_of_what_can_go(void)
+{
+    struct sluice_live_view view = sample_view();
+    strcpy(view.what, "part 6 of 10");
+    strcpy(view.detail, "(JPEG crops)");
+    view.loss = NAN;
+    expect(&view, 79, true,
+           "part 6 of 10 (JPEG crops) ━━━╸────  47%  1834/s  0:41 left  498 Mbit/s  network");
+    expect(&view, 43, true, "part 6 of 10  47%  1834/s  0:41 left");
+}
+
 static void every_width_holds(void)
 {
     struct sluice_live_view view = sample_view();
@@ -259,6 +270,7 @@ int main(void)
         SLUICE_TEST(a_stall_shows_while_it_lasts),
         SLUICE_TEST(what_was_before_counts_as_done_and_what_comes_after_as_left),
         SLUICE_TEST(a_line_has_what_fits_and_what_matters_most),
+        SLUICE_TEST(a_detail_goes_after_the_rest_of_what_can_go),
         SLUICE_TEST(every_width_holds),
         SLUICE_TEST(the_bar_is_full_at_the_end_and_not_before),
         SLUICE_TEST(what_is_not_known_is_not_there),
