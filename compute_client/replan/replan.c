@@ -112,7 +112,7 @@ static struct text plan_text(const struct sluice_plan_forecast *forecast)
     return text;
 }
 
-/* "41.2 s"; "-" of what is not known: the trainer's rate in a first plan. */
+/* "41.2 s" */
 static struct text time_text(double seconds)
 {
     struct text text = {0};
@@ -303,8 +303,11 @@ sluice_status sluice_replan_begin(struct sluice_replan *replan,
         sluice_controller_begin(replan->controller, epoch, now, &forecast, err);
     if (status != SLUICE_OK)
         return status;
-    sluice_log(SLUICE_LOG_INFO, "plan: %s; %s an epoch expected", plan_text(&forecast).chars,
-               time_text(forecast.rest_s).chars);
+    /* Before its first batch nothing tells how fast it is. */
+    const bool knows_trainer = forecast.rates.gpu_samples_per_s < INFINITY;
+    sluice_log(SLUICE_LOG_INFO, "plan: %s; %s an epoch %s", plan_text(&forecast).chars,
+               time_text(forecast.rest_s).chars,
+               knows_trainer ? "expected" : "if the trainer keeps up");
     replan->told = forecast;
     replan->told_ns = now;
     sluice_log(SLUICE_LOG_DEBUG,

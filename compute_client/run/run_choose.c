@@ -2,6 +2,7 @@
 
 #include "base/cgroup.h"
 #include "base/log.h"
+#include "compute_client/load/choice_words.h"
 #include "plan/cost_folder.h"
 #include "plan/model_file.h"
 
@@ -82,6 +83,16 @@ static struct sluice_cost_folder_use use_of_profile(const struct run *run)
     };
 }
 
+static void tell_plan(const struct part *part)
+{
+    uint64_t forms[SLUICE_NUM_FORMS] = {0};
+    char text[160];
+    for (size_t i = 0; i < part->num_ids; i++)
+        forms[part->choices[i].form]++;
+    sluice_choice_words(forms, SLUICE_CHOICES_LONG, text, sizeof(text));
+    sluice_log(SLUICE_LOG_INFO, "plan: %s, by SOPHON's rule", text);
+}
+
 /* Plans by SOPHON's greedy rule, once for all epochs. */
 static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
 {
@@ -94,6 +105,8 @@ static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
     request.rates.compute_cores = (double)run->options->workers;
     if (status == SLUICE_OK)
         status = sluice_choice_plan(&request, run->train.choices, err);
+    if (status == SLUICE_OK)
+        tell_plan(&run->train);
     return status;
 }
 

@@ -267,7 +267,7 @@ static void print_report(struct run *run, const struct sluice_epoch_report *repo
     sluice_log(SLUICE_LOG_DEBUG, "%s", text);
     if (run->options->is_json) {
         sluice_log(SLUICE_LOG_INFO, "%s", summary.line[0]);
-        sluice_log(SLUICE_LOG_INFO, "%s", summary.line[1]);
+        sluice_log(SLUICE_LOG_INFO, "%s", summary.line[1] + strspn(summary.line[1], " "));
         char *line = NULL;
         size_t len = 0;
         FILE *memory = open_memstream(&line, &len);

@@ -90,7 +90,7 @@ static sluice_status write_forms(struct run *run, const struct profile_forms *me
     if (status == SLUICE_OK && forms.num_rows > 0)
         status = write_model(run, &forms, measured, err);
     if (status == SLUICE_OK)
-        sluice_log(SLUICE_LOG_INFO, "%s: %zu measurements of forms",
+        sluice_log(SLUICE_LOG_INFO, "%s has the profile: %zu measurements of forms",
                    run->options->write_profile_folder, forms.num_rows);
     sluice_form_table_clear(&forms);
     return status;

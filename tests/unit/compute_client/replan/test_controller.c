@@ -97,6 +97,7 @@ static void the_first_plan_says_what_it_takes_and_a_right_one_stays(void)
     CU_ASSERT(first->gap >= 0 && first->gap < 0.01);
     CU_ASSERT(first->bound_s <= first->rest_s);
     CU_ASSERT_STRING_EQUAL(first->reason, "");
+    CU_ASSERT(first->forms[SLUICE_FORM_RAW] + first->forms[SLUICE_FORM_U8] > 0);
     CU_ASSERT_DOUBLE_EQUAL(first->rest_s, outcome.oracle_s, 0.01 * outcome.oracle_s);
     CU_ASSERT_DOUBLE_EQUAL(outcome.seconds, first->rest_s, 0.05 * first->rest_s);
     CU_ASSERT(outcome.record.num_replans <= 1);
@@ -141,7 +142,11 @@ static void a_cold_start_ends_within_a_tenth_of_foresight(void)
             const struct outcome outcome = run(&scenario);
             CU_ASSERT(outcome.seconds < 1.1 * outcome.oracle_s);
             CU_ASSERT(outcome.record.num_replans >= 1);
-            CU_ASSERT(outcome.record.last.reason[0]);
+            const struct sluice_plan_forecast *last = &outcome.record.last;
+            CU_ASSERT(last->reason[0]);
+            CU_ASSERT(last->words[0]);
+            CU_ASSERT_PTR_NULL(strstr(last->words, "inf"));
+            CU_ASSERT_PTR_NULL(strstr(last->words, "price"));
         }
     }
 }
@@ -254,6 +259,7 @@ static void a_slow_disk_is_seen_and_costs_nothing_more(void)
     const struct outcome outcome = run(&scenario);
     CU_ASSERT_DOUBLE_EQUAL(outcome.rates.disk_bytes_per_s, 20e6, 1e6);
     CU_ASSERT(outcome.seconds < 1.05 * outcome.oracle_s);
+    CU_ASSERT_PTR_NULL(strstr(outcome.record.last.reason, "inf")); /* "disk no limit -> ..." */
     CU_ASSERT(replans_within(&outcome, 0, phases[0].until_s + 2) >= 1);
     CU_ASSERT_EQUAL(replans_within(&outcome, phases[0].until_s + 8, INFINITY), 0);
 }

@@ -32,6 +32,7 @@ static void the_originals_flags_keep_their_names(void)
     CU_ASSERT_EQUAL(o.lr, 0.5);
     CU_ASSERT_EQUAL(o.momentum, 0.8);
     CU_ASSERT_EQUAL(o.weight_decay, 0.01);
+    CU_ASSERT_TRUE(o.has_print_freq);
     CU_ASSERT_EQUAL(o.print_freq, 5);
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_LOCAL);
     CU_ASSERT_EQUAL(o.on_error, SLUICE_ON_ERROR_SKIP);
@@ -42,6 +43,7 @@ static void the_originals_flags_keep_their_names(void)
                   "--profile-folder p --no-digest --no-val --no-tf32 --json --on-error substitute "
                   "--no-replan --planner greedy";
     CU_ASSERT_TRUE_FATAL(parse(more, &o, &exit_code));
+    CU_ASSERT_FALSE(o.has_print_freq); /* progress goes by time */
     CU_ASSERT_EQUAL(o.mode, SLUICE_MODE_SOPHON);
     CU_ASSERT_EQUAL(o.remote_cpus, 4);
     CU_ASSERT_DOUBLE_EQUAL(o.net_bw, 62.5e6, 1);
