@@ -86,14 +86,14 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest)
 }
 
 /* At the end of the names of the columns, which readers of all versions take as they come:
- * "passed over", how many of the files may be images, and the files by suffix. */
+ * "passed over", how many of the files may be images, if any may, and the files by suffix. */
 static void write_passed_over(FILE *file, const struct sluice_manifest *manifest)
 {
     char text[400];
     const struct sluice_passed_over *passed = manifest->passed_over;
-    if (passed && sluice_passed_over_text(passed, text, sizeof(text)))
-        fprintf(file, PASSED_OVER "%llu\t%s",
-                (unsigned long long)sluice_passed_over_num_unread(passed), text);
+    const uint64_t num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
+    if (num_unread && sluice_passed_over_text(passed, text, sizeof(text)))
+        fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)num_unread, text);
     else if (manifest->passed_text)
         fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)manifest->passed_unread,
                 manifest->passed_text);
