@@ -71,7 +71,7 @@ void sluice_progress_update(struct sluice_progress *progress, uint64_t done, con
         len = append(line, sizeof(line), len, ", %s left", text);
     }
     if (extra && extra[0])
-        len = append(line, sizeof(line), len, ", %s", extra);
+        (void)append(line, sizeof(line), len, ", %s", extra);
 
     if (!progress->is_terminal) {
         sluice_log(SLUICE_LOG_INFO, "%s", line);
