@@ -2,6 +2,7 @@
 
 #include "base/cli.h"
 #include "base/quit.h"
+#include "base/show.h"
 #include "base/text.h"
 #include "datasets/fetch.h"
 
@@ -14,20 +15,22 @@
 static void print_totals(const struct sluice_fetch_totals *totals, bool is_json)
 {
     if (!is_json) {
-        printf("%llu listed: %llu downloaded (%llu resumed, %llu retries, %.1f MB), %llu already "
-               "there, %llu failed, %llu bad lines\n",
+        char bytes[SLUICE_SHOW_BYTES];
+        printf("%llu listed: %llu downloaded (%llu resumed, %llu retries, %s), %llu already "
+               "there, %llu repeated, %llu failed, %llu bad lines\n",
                (unsigned long long)totals->listed, (unsigned long long)totals->downloaded,
                (unsigned long long)totals->resumed, (unsigned long long)totals->retries,
-               (double)totals->bytes / 1e6, (unsigned long long)totals->already_there,
+               sluice_show_bytes((double)totals->bytes, bytes),
+               (unsigned long long)totals->already_there, (unsigned long long)totals->repeated,
                (unsigned long long)totals->failed, (unsigned long long)totals->bad_lines);
         return;
     }
-    json_t *json =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "listed", (json_int_t)totals->listed,
-                  "downloaded", (json_int_t)totals->downloaded, "resumed",
-                  (json_int_t)totals->resumed, "retries", (json_int_t)totals->retries, "bytes",
-                  (json_int_t)totals->bytes, "already_there", (json_int_t)totals->already_there,
-                  "failed", (json_int_t)totals->failed, "bad_lines", (json_int_t)totals->bad_lines);
+    json_t *json = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "listed", (json_int_t)totals->listed,
+        "downloaded", (json_int_t)totals->downloaded, "resumed", (json_int_t)totals->resumed,
+        "retries", (json_int_t)totals->retries, "bytes", (json_int_t)totals->bytes, "already_there",
+        (json_int_t)totals->already_there, "repeated", (json_int_t)totals->repeated, "failed",
+        (json_int_t)totals->failed, "bad_lines", (json_int_t)totals->bad_lines);
     json_dumpf(json, stdout, JSON_COMPACT);
     printf("\n");
     json_decref(json);
@@ -119,8 +122,10 @@ int sluice_dataset_cmd_fetch(int argc, char **argv)
         .options = options,
         .num_options = SLUICE_ARRAY_LEN(options),
         .groups = groups,
-        .epilog = "A line of LIST is <split>/<image id> or a URL. The same command again continues "
-                  "where the last one stopped.",
+        .epilog =
+            "A line of LIST is <split>/<image id> or a URL, whose file is named after the last "
+            "part of its path; where URLs that differ end alike, each name gets a hash of its "
+            "URL. The same command again continues where the last one stopped.",
     };
     const struct sluice_cli_result parsed = sluice_cli_parse(&cli, argc, argv);
     if (parsed.should_exit)

@@ -4,6 +4,7 @@
 #include "base/cli.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/show.h"
 #include "datasets/jpeg_index_file.h"
 #include "datasets/jpeg_indexer.h"
 #include "datasets/manifest.h"
@@ -19,6 +20,7 @@
 #include <sys/stat.h>
 
 #define MAX_FILE_BYTES ((size_t)1 << 31)
+#define MAX_NAMED 20 /* files of a kind that `index` names */
 
 struct index {
     const char *root;
@@ -27,8 +29,9 @@ struct index {
     struct sluice_jpeg_indexer *indexer;    /* index only; or NULL */
     struct sluice_jpeg_index_file *indexes; /* verify only; or NULL */
     struct sluice_jpeg_indexer_summary jpegs;
-    bool should_decode;       /* verify only */
-    _Atomic uint64_t num_bad; /* sums only */
+    bool should_decode;              /* verify only */
+    _Atomic uint64_t num_bad;        /* sums only, like the next */
+    _Atomic uint64_t num_unreadable; /* index only */
 };
 
 /* Reads a sample's file; *st is its state as it was opened. */
@@ -45,28 +48,43 @@ static sluice_status read_sample(const struct index *index, size_t i, struct sta
 
 /* --- index --- */
 
+/* Counts a file; the first ones are named. */
+static void note_file(_Atomic uint64_t *count, const char *text)
+{
+    const uint64_t before = atomic_fetch_add(count, 1);
+    if (before < MAX_NAMED)
+        sluice_log(SLUICE_LOG_WARN, "%s", text);
+    else if (before == MAX_NAMED)
+        sluice_log(SLUICE_LOG_WARN, "and more such files, which the summary counts");
+}
+
 static sluice_status index_one(void *ctx, size_t i, struct sluice_err *err)
 {
     struct index *index = ctx;
     struct sluice_manifest_entry *entry = &index->manifest->entries[i];
     struct sluice_buf *file = NULL;
     struct stat st;
-    sluice_status status = read_sample(index, i, &st, &file, err);
-    if (status != SLUICE_OK)
-        return status;
+    struct sluice_err why = {0};
+    sluice_status status = read_sample(index, i, &st, &file, &why);
+    if (status == SLUICE_E_NO_MEMORY)
+        return sluice_fail(err, status, "%s", why.text);
+    if (status != SLUICE_OK) { /* one file's, not the list's: it stays as the walk saw it */
+        note_file(&index->num_unreadable, why.text);
+        return SLUICE_OK;
+    }
     entry->bytes = file->len;
     entry->mtime_ns = sluice_file_mtime_ns(&st);
     entry->hash = sluice_hash128(file->data, file->len);
     entry->has_hash = true;
     struct sluice_image_info info;
-    struct sluice_err why = {0};
     if (sluice_image_probe(file->data, file->len, &info, &why) == SLUICE_OK) {
         entry->width = info.width;
         entry->height = info.height;
         entry->coding = sluice_coding_of(&info);
     } else {
-        sluice_log(SLUICE_LOG_WARN, "%s/%s: %s", index->root, entry->path, why.text);
-        atomic_fetch_add(&index->num_bad, 1);
+        char text[sizeof(why.text) + 512];
+        snprintf(text, sizeof(text), "%s/%s: %s", index->root, entry->path, why.text);
+        note_file(&index->num_bad, text);
     }
     if (index->indexer)
         status = sluice_jpeg_indexer_add(index->indexer, entry->path, &st, file, err);
@@ -89,17 +107,20 @@ static json_t *summary_json(const struct sluice_jpeg_indexer_summary *jpegs)
                      (json_int_t)jpegs->bytes);
 }
 
-static void print_summary(const char *root, const struct index *index, bool is_json)
+/* is_verify: all that differs is bad. */
+static void print_summary(const char *root, const struct index *index, bool is_verify, bool is_json)
 {
     char id[33];
     sluice_hash128_hex(sluice_manifest_id(index->manifest), id);
-    const uint64_t num_bad = index->num_bad;
+    const uint64_t num_bad = index->num_bad, num_unreadable = index->num_unreadable;
     if (is_json) {
         json_t *json = json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "root", root, "samples",
                                  (json_int_t)index->manifest->num_entries, "classes",
                                  (json_int_t)index->manifest->num_classes, "bytes",
                                  (json_int_t)total_bytes(index->manifest), "bad",
                                  (json_int_t)num_bad, "dataset_id", id);
+        if (!is_verify)
+            json_object_set_new(json, "unreadable", json_integer((json_int_t)num_unreadable));
         if (index->indexer)
             json_object_set_new(json, "jpeg_index", summary_json(&index->jpegs));
         json_dumpf(json, stdout, JSON_COMPACT);
@@ -107,14 +128,22 @@ static void print_summary(const char *root, const struct index *index, bool is_j
         json_decref(json);
         return;
     }
-    printf("%s: %zu samples, %zu classes, %.1f MB, %llu bad, dataset %s\n", root,
-           index->manifest->num_entries, index->manifest->num_classes,
-           (double)total_bytes(index->manifest) / 1e6, (unsigned long long)num_bad, id);
+    char unreadable[40] = "";
+    if (!is_verify)
+        snprintf(unreadable, sizeof(unreadable), ", %llu unreadable",
+                 (unsigned long long)num_unreadable);
+    char bytes[SLUICE_SHOW_BYTES];
+    const size_t samples = index->manifest->num_entries, classes = index->manifest->num_classes;
+    printf("%s: %zu sample%s, %zu class%s, %s, %llu bad%s, dataset %s\n", root, samples,
+           samples == 1 ? "" : "s", classes, classes == 1 ? "" : "es",
+           sluice_show_bytes((double)total_bytes(index->manifest), bytes),
+           (unsigned long long)num_bad, unreadable, id);
     const struct sluice_jpeg_indexer_summary *jpegs = &index->jpegs;
     if (index->indexer)
-        printf("index of JPEGs: %llu made, %llu kept, %llu files without, %.1f kB\n",
+        printf("index of JPEGs: %llu made, %llu kept, %llu %s without, %s\n",
                (unsigned long long)jpegs->made, (unsigned long long)jpegs->kept,
-               (unsigned long long)jpegs->without, (double)jpegs->bytes / 1e3);
+               (unsigned long long)jpegs->without, jpegs->without == 1 ? "file" : "files",
+               sluice_show_bytes((double)jpegs->bytes, bytes));
 }
 
 /* The index of JPEGs stands beside the manifest. */
@@ -138,6 +167,19 @@ struct index_options {
     bool is_strict;
 };
 
+/* Files that cannot be read are in the list without a hash, unless that is all there is. */
+static sluice_status check_unreadable(const struct index *index, bool is_strict,
+                                      struct sluice_err *err)
+{
+    const uint64_t num = index->num_unreadable;
+    if (num == index->manifest->num_entries)
+        return sluice_fail(err, SLUICE_E_IO, "%s: none of its files can be read", index->root);
+    if (num && is_strict)
+        return sluice_fail(err, SLUICE_E_IO, "--strict: %llu of %zu files of %s cannot be read",
+                           (unsigned long long)num, index->manifest->num_entries, index->root);
+    return SLUICE_OK;
+}
+
 static sluice_status make_index(struct index *index, const struct index_options *options,
                                 struct sluice_err *err)
 {
@@ -157,6 +199,8 @@ static sluice_status make_index(struct index *index, const struct index_options 
     if (status == SLUICE_OK)
         status = sluice_parallel_for(index->manifest->num_entries, (unsigned)options->num_threads,
                                      "indexing", index_one, index, err);
+    if (status == SLUICE_OK)
+        status = check_unreadable(index, options->is_strict, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_write(index->manifest, options->out_path, err);
     if (status == SLUICE_OK && index->indexer)
@@ -215,8 +259,8 @@ static const struct sluice_option index_table[] = {
      .group = WHAT,
      .type = SLUICE_OPTION_FLAG,
      .value = &index_given.is_strict,
-     .help = "End with an error if files may be images and are not read, as .webp, "
-             "instead of a warning that counts them."},
+     .help = "End with an error if files may be images and are not read, as .webp, or cannot be "
+             "read, instead of a warning that counts them."},
     SLUICE_DATASET_WORKERS_OPTION(WORK, &index_given.num_threads),
 };
 
@@ -241,7 +285,7 @@ int sluice_dataset_cmd_index(int argc, char **argv)
     if (status == SLUICE_OK)
         status = make_index(&index, &index_given, &err);
     if (status == SLUICE_OK)
-        print_summary(index.root, &index, parsed.is_json);
+        print_summary(index.root, &index, false, parsed.is_json);
     index_clear(&index);
     return sluice_cli_exit_code(status, &err);
 }
@@ -295,7 +339,7 @@ static sluice_status verify_one(void *ctx, size_t i, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* Counts files that were added after the manifest was written. */
+/* Counts files that were added after the manifest was written, and those of another label now. */
 static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
 {
     struct sluice_manifest *found = NULL;
@@ -312,10 +356,26 @@ static sluice_status count_unlisted(struct index *index, struct sluice_err *err)
             strcmp(index->manifest->entries[listed].path, path) != 0) {
             sluice_log(SLUICE_LOG_ERROR, "%s: not in the manifest", path);
             atomic_fetch_add(&index->num_bad, 1);
+        } else if (index->manifest->entries[listed].label != found->entries[i].label) {
+            sluice_log(SLUICE_LOG_ERROR, "%s: label %u, but the manifest says %u", path,
+                       found->entries[i].label, index->manifest->entries[listed].label);
+            atomic_fetch_add(&index->num_bad, 1);
         }
     }
     sluice_manifest_destroy(found);
     return SLUICE_OK;
+}
+
+/* Of a file that `index` could not read, the manifest knows the length alone. */
+static void note_without_hash(const struct index *index)
+{
+    size_t num = 0;
+    for (size_t i = 0; i < index->manifest->num_entries; i++)
+        num += !index->manifest->entries[i].has_hash;
+    if (num)
+        sluice_log(SLUICE_LOG_WARN,
+                   "the manifest has no hash of %zu %s: only the length was compared", num,
+                   num == 1 ? "file" : "files");
 }
 
 /* What `verify` may be told. */
@@ -342,6 +402,8 @@ static sluice_status verify(struct index *index, const struct verify_options *op
                                      "verifying", verify_one, index, err);
     if (status == SLUICE_OK)
         status = count_unlisted(index, err);
+    if (status == SLUICE_OK)
+        note_without_hash(index);
     return status;
 }
 
@@ -393,7 +455,7 @@ int sluice_dataset_cmd_verify(int argc, char **argv)
     if (status == SLUICE_OK)
         status = verify(&index, &verify_given, &err);
     if (status == SLUICE_OK)
-        print_summary(index.root, &index, parsed.is_json);
+        print_summary(index.root, &index, true, parsed.is_json);
     index_clear(&index);
     const int code = sluice_cli_exit_code(status, &err);
     return index.num_bad > 0 ? 1 : code;

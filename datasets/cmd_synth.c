@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cli.h"
 #include "base/file.h"
+#include "base/show.h"
 #include "datasets/parallel.h"
 #include "datasets/synth.h"
 
@@ -182,11 +183,12 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
         printf("\n");
         json_decref(json);
     } else {
-        printf("%s: %llu train and %llu val images of %llu classes, %.1f MB; mean %.1f kB, %.0f %% "
+        char bytes[SLUICE_SHOW_BYTES], mean_bytes[SLUICE_SHOW_BYTES], share[SLUICE_SHOW_BYTES];
+        printf("%s: %llu train and %llu val images of %llu classes, %s; mean %s, %s "
                "above 150 kB\n",
                synth.root, (unsigned long long)synth.num_train, (unsigned long long)synth.num_val,
-               (unsigned long long)given.num_classes, (double)synth.bytes / 1e6, mean / 1e3,
-               large * 100);
+               (unsigned long long)given.num_classes, sluice_show_bytes((double)synth.bytes, bytes),
+               sluice_show_bytes(mean, mean_bytes), sluice_show_share(large, share));
     }
     return 0;
 }

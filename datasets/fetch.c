@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/quit.h"
+#include "base/show.h"
 #include "base/text.h"
+#include "datasets/fetch_names.h"
 #include "image/codec.h"
 
 #include <curl/curl.h>
@@ -49,7 +51,9 @@ struct fetch {
     struct transfer *running, *waiting; /* the latter: for their next try */
     struct sluice_codec *codec;
     struct sluice_progress progress;
-    uint64_t num_lines; /* of the list, for the progress line */
+    struct sluice_fetch_names *names;
+    uint64_t num_lines;    /* of the list, for the progress line */
+    uint64_t num_outgrown; /* files by a name that URLs share now */
 };
 
 static void transfer_destroy(struct transfer *transfer)
@@ -80,30 +84,81 @@ static bool is_url(const char *line)
     return sluice_starts_with(line, "http://") || sluice_starts_with(line, "https://");
 }
 
-/* Fills url and path; false if the line is neither an image id nor a URL. */
+/* What a line asks for. */
+struct request {
+    char url[MAX_LINE];
+    char name[MAX_LINE]; /* relative to the root */
+};
+
+/* False if the line is neither an image id nor a URL. */
 static bool parse_line(const struct sluice_fetch_options *options, const char *line,
-                       struct transfer *transfer)
+                       struct request *request)
 {
-    const size_t size = sizeof(transfer->url);
     if (is_url(line)) {
         const size_t path_len = strcspn(line, "?#");
         size_t start = path_len;
         while (line[start - 1] != '/')
             start--;
-        if (start < 8 || !is_plain_name(line + start, path_len - start))
-            return false;
-        snprintf(transfer->url, size, "%s", line);
-        const int len = snprintf(transfer->path, size, "%s/%.*s", options->root,
-                                 (int)(path_len - start), line + start);
-        return len > 0 && (size_t)len < size;
+        /* What follows a '#' is no part of what the server is asked for. */
+        return start >= 8 && is_plain_name(line + start, path_len - start) &&
+               sluice_print(request->url, MAX_LINE, "%.*s", (int)strcspn(line, "#"), line) &&
+               sluice_print(request->name, MAX_LINE, "%.*s", (int)(path_len - start), line + start);
     }
     const char *slash = strchr(line, '/');
-    if (!slash || !options->base_url || !is_plain_name(line, (size_t)(slash - line)) ||
-        !is_plain_name(slash + 1, strlen(slash + 1)))
-        return false;
-    const int url_len = snprintf(transfer->url, size, "%s/%s.jpg", options->base_url, line);
-    const int path_len = snprintf(transfer->path, size, "%s/%s.jpg", options->root, line);
-    return url_len > 0 && (size_t)url_len < size && path_len > 0 && (size_t)path_len < size;
+    return slash && options->base_url && is_plain_name(line, (size_t)(slash - line)) &&
+           is_plain_name(slash + 1, strlen(slash + 1)) &&
+           sluice_print(request->url, MAX_LINE, "%s/%s.jpg", options->base_url, line) &&
+           sluice_print(request->name, MAX_LINE, "%s.jpg", line);
+}
+
+/* The next line that is not empty and no comment, without the space at its end; false: the end.
+ * *is_cut: it is too long. */
+static bool next_line(struct fetch *fetch, char line[MAX_LINE], bool *is_cut)
+{
+    while (fgets(line, MAX_LINE, fetch->list)) {
+        fetch->line_number++;
+        size_t len = strlen(line);
+        *is_cut = len + 1 == MAX_LINE && line[len - 1] != '\n';
+        while (len > 0 && isspace((unsigned char)line[len - 1]))
+            line[--len] = '\0';
+        if (len > 0 && line[0] != '#')
+            return true;
+    }
+    return false;
+}
+
+static sluice_status list_error(const struct fetch *fetch, struct sluice_err *err)
+{
+    return sluice_fail(err, SLUICE_E_IO, "%s: %s", fetch->options->list_path, strerror(errno));
+}
+
+/* Reads the whole list for its names, whatever the limit: names depend on the list alone. */
+static sluice_status read_names(struct fetch *fetch, struct sluice_err *err)
+{
+    sluice_status status = sluice_fetch_names_create(&fetch->names, err);
+    char line[MAX_LINE];
+    bool is_cut;
+    while (status == SLUICE_OK && next_line(fetch, line, &is_cut)) {
+        struct request request;
+        fetch->num_lines++;
+        if (!is_cut && parse_line(fetch->options, line, &request))
+            status = sluice_fetch_names_add(fetch->names, request.name, request.url, err);
+    }
+    if (status == SLUICE_OK && ferror(fetch->list))
+        return list_error(fetch, err);
+    const uint64_t limit = fetch->options->limit;
+    if (limit && limit < fetch->num_lines)
+        fetch->num_lines = limit;
+    fetch->line_number = 0;
+    rewind(fetch->list);
+    return status;
+}
+
+/* Whether a regular file is there. */
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 static sluice_status make_folder_of(const char *path, struct sluice_err *err)
@@ -118,12 +173,57 @@ static sluice_status make_folder_of(const char *path, struct sluice_err *err)
 static void note_progress(struct fetch *fetch)
 {
     const struct sluice_fetch_totals *totals = fetch->totals;
-    char extra[80];
-    snprintf(extra, sizeof(extra), "%.1f MB, %llu failed", (double)totals->bytes / 1e6,
-             (unsigned long long)totals->failed);
-    sluice_progress_update(
-        &fetch->progress,
-        totals->already_there + totals->downloaded + totals->failed + totals->bad_lines, extra);
+    char extra[80], bytes[SLUICE_SHOW_BYTES];
+    snprintf(extra, sizeof(extra), "%s, %llu failed",
+             sluice_show_bytes((double)totals->bytes, bytes), (unsigned long long)totals->failed);
+    sluice_progress_update(&fetch->progress,
+                           totals->already_there + totals->repeated + totals->downloaded +
+                               totals->failed + totals->bad_lines,
+                           extra);
+}
+
+/* What an earlier list, in which no other URL asked for this name, left by it: nobody knows whose.
+ */
+static void note_outgrown(struct fetch *fetch, const char *plain, const char *name)
+{
+    char path[MAX_LINE];
+    if (strcmp(plain, name) == 0 ||
+        !sluice_print(path, sizeof(path), "%s/%s", fetch->options->root, plain) || !is_file(path))
+        return;
+    if (fetch->num_outgrown++ == 0)
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s is there from another list; now URLs that differ ask for its name, and each "
+                   "gets one of its own: remove it",
+                   path);
+}
+
+/* Fills a transfer from a line.  False: no line of a list, or its URL was taken before. */
+static bool transfer_init(struct fetch *fetch, const char *line, bool is_cut,
+                          struct transfer *transfer)
+{
+    struct request request;
+    char name[MAX_LINE];
+    bool is_good = !is_cut && parse_line(fetch->options, line, &request);
+    if (is_good &&
+        !sluice_fetch_names_take(fetch->names, request.name, request.url, name, sizeof(name))) {
+        fetch->totals->repeated++;
+        return false;
+    }
+    is_good = is_good && sluice_print(transfer->path, sizeof(transfer->path), "%s/%s",
+                                      fetch->options->root, name);
+    if (!is_good) {
+        sluice_log(SLUICE_LOG_ERROR,
+                   "%s:%llu: '%.80s' is neither <split>/<image id>%s nor an http URL of a file",
+                   fetch->options->list_path, (unsigned long long)fetch->line_number, line,
+                   fetch->options->base_url ? "" : " (which needs --base-url)");
+        fetch->totals->bad_lines++;
+        return false;
+    }
+    note_outgrown(fetch, request.name, name);
+    memcpy(transfer->url, request.url, sizeof(transfer->url));
+    snprintf(transfer->part_path, sizeof(transfer->part_path), "%s.part", transfer->path);
+    transfer->max_file_bytes = fetch->options->max_file_bytes;
+    return true;
 }
 
 /* Reads lines up to the next file that is not there yet; *transfer stays NULL at the end. */
@@ -131,50 +231,29 @@ static sluice_status next_transfer(struct fetch *fetch, struct transfer **transf
                                    struct sluice_err *err)
 {
     char line[MAX_LINE];
-    while (fgets(line, sizeof(line), fetch->list)) {
-        fetch->line_number++;
-        const size_t raw_len = strlen(line);
-        const bool is_cut = raw_len + 1 == sizeof(line) && line[raw_len - 1] != '\n';
-        size_t len = raw_len;
-        while (len > 0 && isspace((unsigned char)line[len - 1]))
-            line[--len] = '\0';
-        if (len == 0 || line[0] == '#')
-            continue;
-        if (fetch->options->limit && fetch->totals->listed == fetch->options->limit)
-            return SLUICE_OK;
+    bool is_cut;
+    while (!(fetch->options->limit && fetch->totals->listed == fetch->options->limit) &&
+           next_line(fetch, line, &is_cut)) {
         fetch->totals->listed++;
-
         struct transfer *found = calloc(1, sizeof(*found));
         if (!found)
             return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a transfer");
-        if (is_cut || !parse_line(fetch->options, line, found)) {
-            sluice_log(SLUICE_LOG_ERROR,
-                       "%s:%llu: '%.80s' is neither <split>/<image id>%s nor an http URL of a file",
-                       fetch->options->list_path, (unsigned long long)fetch->line_number, line,
-                       fetch->options->base_url ? "" : " (which needs --base-url)");
-            fetch->totals->bad_lines++;
-            free(found);
-            continue;
-        }
-        if (access(found->path, F_OK) == 0) {
-            fetch->totals->already_there++;
-            free(found);
+        const bool is_wanted = transfer_init(fetch, line, is_cut, found);
+        if (!is_wanted || is_file(found->path)) {
+            fetch->totals->already_there += is_wanted;
+            transfer_destroy(found);
             note_progress(fetch);
             continue;
         }
-        snprintf(found->part_path, sizeof(found->part_path), "%s.part", found->path);
-        found->max_file_bytes = fetch->options->max_file_bytes;
         const sluice_status status = make_folder_of(found->path, err);
         if (status != SLUICE_OK) {
-            free(found);
+            transfer_destroy(found);
             return status;
         }
         *transfer = found;
         return SLUICE_OK;
     }
-    if (ferror(fetch->list))
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", fetch->options->list_path, strerror(errno));
-    return SLUICE_OK;
+    return ferror(fetch->list) ? list_error(fetch, err) : SLUICE_OK;
 }
 
 /* --- one try --- */
@@ -194,18 +273,28 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
     return len;
 }
 
+static void give_up(struct fetch *fetch, struct transfer *transfer, const char *why)
+{
+    sluice_log(SLUICE_LOG_ERROR, "%s: %s (%u %s)", transfer->url, why, transfer->tries,
+               transfer->tries == 1 ? "try" : "tries");
+    fetch->totals->failed++;
+    transfer_destroy(transfer);
+}
+
 static sluice_status start_try(struct fetch *fetch, struct transfer *transfer,
                                struct sluice_err *err)
 {
+    transfer->tries++;
     transfer->part = fopen(transfer->part_path, "ae");
-    if (!transfer->part)
-        return sluice_fail(err, SLUICE_E_IO, "%s: %s", transfer->part_path, strerror(errno));
+    if (!transfer->part) {
+        give_up(fetch, transfer, strerror(errno));
+        return SLUICE_OK;
+    }
     struct stat st;
     transfer->offset = fstat(fileno(transfer->part), &st) == 0 ? (uint64_t)st.st_size : 0;
     transfer->received = 0;
     transfer->is_too_large = false;
     transfer->reason[0] = '\0';
-    transfer->tries++;
 
     if (!transfer->easy)
         transfer->easy = curl_easy_init();
@@ -277,14 +366,6 @@ static sluice_status check_image(struct fetch *fetch, const struct transfer *tra
     sluice_buf_unref(rgb.pixels);
     sluice_buf_unref(file);
     return status;
-}
-
-static void give_up(struct fetch *fetch, struct transfer *transfer, const char *why)
-{
-    sluice_log(SLUICE_LOG_ERROR, "%s: %s (%u %s)", transfer->url, why, transfer->tries,
-               transfer->tries == 1 ? "try" : "tries");
-    fetch->totals->failed++;
-    transfer_destroy(transfer);
 }
 
 static void try_again_later(struct fetch *fetch, struct transfer *transfer, const char *why)
@@ -441,19 +522,6 @@ static void drop_transfers(struct fetch *fetch)
     }
 }
 
-static uint64_t count_lines(FILE *list)
-{
-    uint64_t lines = 0;
-    int c, last = '\n';
-    while ((c = fgetc(list)) != EOF) {
-        if (last == '\n' && c != '\n' && c != '#')
-            lines++;
-        last = c;
-    }
-    rewind(list);
-    return lines;
-}
-
 sluice_status sluice_fetch(const struct sluice_fetch_options *options,
                            struct sluice_fetch_totals *totals, struct sluice_err *err)
 {
@@ -474,14 +542,17 @@ sluice_status sluice_fetch(const struct sluice_fetch_options *options,
             status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for transfers");
     }
     if (status == SLUICE_OK) {
-        const uint64_t lines = count_lines(fetch.list);
-        fetch.num_lines = options->limit && options->limit < lines ? options->limit : lines;
+        status = read_names(&fetch, err);
+    }
+    if (status == SLUICE_OK) {
         curl_multi_setopt(fetch.multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)options->num_parallel);
         sluice_progress_start(&fetch.progress, "downloading", fetch.num_lines);
         status = run_all(&fetch, err);
         drop_transfers(&fetch);
-        sluice_progress_end(&fetch.progress, totals->already_there + totals->downloaded);
+        sluice_progress_end(&fetch.progress,
+                            totals->already_there + totals->repeated + totals->downloaded);
     }
+    sluice_fetch_names_destroy(fetch.names);
     if (fetch.list)
         fclose(fetch.list);
     sluice_codec_destroy(fetch.codec);

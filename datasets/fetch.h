@@ -10,7 +10,9 @@
  *
  * A line of the list is "<split>/<image id>", as OpenImages lists its images, and means
  * BASE_URL/<split>/<image id>.jpg, kept as ROOT/<split>/<image id>.jpg; or it is a whole URL, kept
- * as ROOT/<last part of its path>.  Empty lines and lines that begin with '#' are passed over.
+ * as ROOT/<last part of its path>, with a hash of the URL in its name where URLs of the list that
+ * differ end so (fetch_names.h).  A line that comes again is counted and asked for once.  Empty
+ * lines and lines that begin with '#' are passed over.
  *
  * A file is downloaded as NAME.part, which a later run continues; it is renamed to NAME only once
  * it is complete and can be decoded.  Lost connections, timeouts, 408, 429 and 5xx are retried with
@@ -33,9 +35,10 @@ struct sluice_fetch_options {
 };
 
 struct sluice_fetch_totals {
-    uint64_t listed, already_there, downloaded, failed, bad_lines;
-    uint64_t resumed; /* of those downloaded: from a part */
-    uint64_t bytes;   /* received in this run */
+    uint64_t listed, already_there, downloaded, failed, bad_lines; /* the first: of these, and */
+    uint64_t repeated; /* lines whose file another line asked for */
+    uint64_t resumed;  /* of those downloaded: from a part */
+    uint64_t bytes;    /* received in this run */
     uint64_t retries;
 };
 

@@ -47,6 +47,7 @@ void sluice_manifest_destroy(struct sluice_manifest *manifest)
     free(manifest->entries);
     free(manifest->classes);
     free(manifest->passed_over);
+    free(manifest->passed_text);
     free(manifest);
 }
 

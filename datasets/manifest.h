@@ -45,9 +45,10 @@ struct sluice_manifest {
     size_t num_entries;
     const char **classes;
     size_t num_classes;
-    struct sluice_passed_over
-        *passed_over; /* by the walk; NULL: this comes from a file or a wire */
-    void *storage;    /* private: the memory behind the strings */
+    struct sluice_passed_over *passed_over; /* by the walk that made this; NULL: none did */
+    char *passed_text;      /* what a file says of that, as sluice_passed_over_text(); or NULL */
+    uint64_t passed_unread; /* the same, as sluice_passed_over_num_unread() */
+    void *storage;          /* private: the memory behind the strings */
 };
 
 /* Walks the root without following links out of it.  What is no sample by its name or kind is
@@ -82,8 +83,8 @@ SLUICE_MUST_USE sluice_status sluice_manifest_read(const char *path,
 /* Says in one line of the log which files in `root` are no samples because of their suffix: a
  * warning if some may be images, info if all are side files, nothing if there are none.  With
  * is_strict, SLUICE_E_UNSUPPORTED if anything was passed over that may be an image; err names the
- * first.  A manifest that comes from a file knows none of this: no line; is_strict has the folder
- * walked for it, with what that returns. */
+ * first.  A file says what it was when it was made; with is_strict the folder is walked then, with
+ * what that returns. */
 SLUICE_MUST_USE sluice_status
 sluice_manifest_check_passed_over(const struct sluice_manifest *manifest, const char *root,
                                   bool is_strict, struct sluice_err *err);

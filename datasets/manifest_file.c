@@ -16,6 +16,8 @@
 #define LAST_LINE "# xxh3_128 of all\t"
 #define FIRST_LINE_1 "# sluice manifest 1" /* and without the column `coding` */
 
+#define PASSED_OVER "\tpassed over\t"
+
 #define NUM_FIELDS 9
 
 /* Tab, newline and backslash in a name are written \t, \n and \\. */
@@ -83,6 +85,21 @@ static struct sluice_hash128 hash_all(const struct sluice_manifest *manifest)
     return all;
 }
 
+/* At the end of the names of the columns, which readers of all versions take as they come:
+ * "passed over", how many of the files may be images, if any may, and the files by suffix. */
+static void write_passed_over(FILE *file, const struct sluice_manifest *manifest)
+{
+    char text[400];
+    const struct sluice_passed_over *passed = manifest->passed_over;
+    const uint64_t num_unread = passed ? sluice_passed_over_num_unread(passed) : 0;
+    if (num_unread && sluice_passed_over_text(passed, text, sizeof(text)))
+        fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)num_unread, text);
+    else if (manifest->passed_text)
+        fprintf(file, PASSED_OVER "%llu\t%s", (unsigned long long)manifest->passed_unread,
+                manifest->passed_text);
+    fputc('\n', file);
+}
+
 static void write_rows(FILE *file, const void *ctx)
 {
     const struct sluice_manifest *manifest = ctx;
@@ -90,8 +107,9 @@ static void write_rows(FILE *file, const void *ctx)
     sluice_hash128_hex(sluice_manifest_id(manifest), id);
     fprintf(file,
             FIRST_LINE "\n# id\t%s\n# classes\t%zu\n# samples\t%zu\n"
-                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns\n",
+                       "# path\tbytes\tlabel\tsubset\twidth\theight\txxh3_128\tcoding\tmtime_ns",
             id, manifest->num_classes, manifest->num_entries);
+    write_passed_over(file, manifest);
     for (size_t i = 0; i < manifest->num_classes; i++) {
         fputs("class\t", file);
         write_escaped(file, manifest->classes[i]);
@@ -179,6 +197,25 @@ static sluice_status read_count(struct reader *reader, const char *name, uint64_
         !parse_number(reader->line + strlen(name), UINT32_MAX, count))
         return corrupt(reader, "a count of classes or samples is expected here", err);
     return SLUICE_OK;
+}
+
+/* For people alone, so what does not look like it is left out. */
+static sluice_status read_passed_over(const struct reader *reader, struct sluice_manifest *manifest,
+                                      struct sluice_err *err)
+{
+    char *at = strstr(reader->line, PASSED_OVER);
+    if (!at)
+        return SLUICE_OK;
+    at += strlen(PASSED_OVER);
+    char *tab = strchr(at, '\t');
+    if (!tab)
+        return SLUICE_OK;
+    *tab = '\0';
+    if (!parse_number(at, UINT64_MAX, &manifest->passed_unread))
+        return SLUICE_OK;
+    manifest->passed_text = strdup(tab + 1);
+    return manifest->passed_text ? SLUICE_OK
+                                 : sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a manifest");
 }
 
 static sluice_status read_entry(struct reader *reader, struct sluice_manifest_builder *builder,
@@ -275,6 +312,8 @@ static sluice_status read_all(struct reader *reader, struct sluice_manifest_buil
         status = read_count(reader, "# samples\t", &num_entries, err);
     if (status == SLUICE_OK)
         status = next_line(reader, err); /* the names of the columns */
+    if (status == SLUICE_OK)
+        status = read_passed_over(reader, builder->manifest, err);
     for (uint64_t i = 0; status == SLUICE_OK && i < num_classes; i++) {
         status = next_line(reader, err);
         if (status != SLUICE_OK)
@@ -321,6 +360,11 @@ sluice_status sluice_manifest_read(const char *path, struct sluice_manifest **ma
         sluice_manifest_destroy(builder.manifest);
         return status;
     }
+    if (builder.manifest->num_classes > 1 && !builder.manifest->classes[0][0])
+        sluice_log(SLUICE_LOG_WARN,
+                   "%s: images beside the class folders are a class of their own here, as no list "
+                   "made now has it; make it anew with offload_dataset index",
+                   path);
     *manifest = builder.manifest;
     return SLUICE_OK;
 }

@@ -32,6 +32,12 @@ struct layout {
     size_t num_classes;
 };
 
+bool sluice_layout_is_read(const char *name)
+{
+    return sluice_has_suffix(name, ".png") || sluice_has_suffix(name, ".jpg") ||
+           sluice_has_suffix(name, ".jpeg");
+}
+
 bool sluice_layout_is_image(const char *name)
 {
     static const char *const suffixes[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",

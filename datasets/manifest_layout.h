@@ -19,6 +19,9 @@ struct sluice_layout_folder {
 /* Whether torchvision's ImageFolder takes a file of this name for an image (its IMG_EXTENSIONS). */
 bool sluice_layout_is_image(const char *name);
 
+/* Whether a file of this name is read: a JPEG or PNG, by its suffix. */
+bool sluice_layout_is_read(const char *name);
+
 /* Whether a name at the place of a class is one that is passed over unless it holds an image. */
 bool sluice_layout_is_hidden(const char *name);
 

@@ -28,11 +28,6 @@ static bool is_png(const char *name)
     return sluice_has_suffix(name, ".png");
 }
 
-static bool has_image_suffix(const char *name)
-{
-    return is_png(name) || sluice_has_suffix(name, ".jpg") || sluice_has_suffix(name, ".jpeg");
-}
-
 /* Files that our own programs write beside the images. */
 static bool is_our_own(const char *path)
 {
@@ -232,7 +227,7 @@ static sluice_status pass_over_link(struct walk *walk, int folder_fd, const char
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
-    pass_over(walk, is_folder || has_image_suffix(name),
+    pass_over(walk, is_folder || sluice_layout_is_read(name),
               "a link that leaves the root, is absolute or leads nowhere");
     if (!is_folder || !is_class_place(walk, depth))
         return SLUICE_OK;
@@ -250,7 +245,7 @@ static sluice_status walk_file(struct walk *walk, const char *name, size_t len,
         note_image(walk);
     if (walk->is_search || sluice_layout_is_hidden(name))
         return SLUICE_OK;
-    if (!has_image_suffix(name)) {
+    if (!sluice_layout_is_read(name)) {
         if (S_ISREG(st->st_mode) && !is_our_own(walk->path))
             sluice_passed_over_add(walk->passed, walk->path);
         return SLUICE_OK;
@@ -425,14 +420,25 @@ fail:
     return status;
 }
 
+static void tell_passed_over(const char *root, const char *text, uint64_t num_unread,
+                             const char *when)
+{
+    if (text[0])
+        sluice_log(num_unread ? SLUICE_LOG_WARN : SLUICE_LOG_INFO,
+                   "%s: passed over%s: %s; only .jpg, .jpeg and .png are read", root, when, text);
+}
+
 sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *manifest,
                                                 const char *root, bool is_strict,
                                                 struct sluice_err *err)
 {
     struct sluice_manifest *walked = NULL;
     if (!manifest->passed_over) {
-        if (!is_strict)
+        if (!is_strict) {
+            tell_passed_over(root, manifest->passed_text ? manifest->passed_text : "",
+                             manifest->passed_unread, " when its list was made");
             return SLUICE_OK;
+        }
         const sluice_status status = sluice_manifest_scan(root, &walked, err);
         if (status != SLUICE_OK)
             return status;
@@ -440,9 +446,8 @@ sluice_status sluice_manifest_check_passed_over(const struct sluice_manifest *ma
     }
     const struct sluice_passed_over *passed = manifest->passed_over;
     char text[400];
-    if (sluice_passed_over_text(passed, text, sizeof(text)))
-        sluice_log(passed->num_images ? SLUICE_LOG_WARN : SLUICE_LOG_INFO,
-                   "%s: passed over: %s; only .jpg, .jpeg and .png are read", root, text);
+    sluice_passed_over_text(passed, text, sizeof(text));
+    tell_passed_over(root, text, sluice_passed_over_num_unread(passed), "");
     sluice_status status = SLUICE_OK;
     if (is_strict && passed->num_images)
         status = sluice_fail(

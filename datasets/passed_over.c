@@ -90,6 +90,14 @@ void sluice_passed_over_add(struct sluice_passed_over *passed, const char *path)
     found->num_files++;
 }
 
+uint64_t sluice_passed_over_num_unread(const struct sluice_passed_over *passed)
+{
+    uint64_t num = 0;
+    for (size_t i = 0; i < passed->num_suffixes; i++)
+        num += passed->suffixes[i].is_image ? passed->suffixes[i].num_files : 0;
+    return num;
+}
+
 static int compare_suffixes(const void *a, const void *b)
 {
     const struct sluice_passed_suffix *x = a, *y = b;

@@ -44,6 +44,9 @@ void sluice_passed_over_add_image(struct sluice_passed_over *passed, const char 
 /* Whether `name` ends with this suffix (".webp"), in upper or lower case. */
 bool sluice_has_suffix(const char *name, const char *suffix);
 
+/* How many files have the suffix of an image, or may be one without any. */
+uint64_t sluice_passed_over_num_unread(const struct sluice_passed_over *passed);
+
 /* "12 .webp, 3 .tif, 1 without suffix, 2 .txt": images first, of each kind the most frequent
  * first.  "" if the suffix of no file is one that is not read.  Returns the length; what has no
  * room is cut. */

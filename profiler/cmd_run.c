@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_drift.h"
 #include "pipeline/pipeline.h"
 #include "plan/choice_fit.h"
 #include "plan/cost_folder.h"
@@ -114,6 +115,8 @@ static sluice_status profile(const struct run_options *options, struct sluice_er
     status = sluice_manifest_open(options->root, &manifest, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(manifest, options->root, false, err);
+    if (status == SLUICE_OK)
+        sluice_manifest_tell_drift(manifest, options->root, NULL, "start again", NULL);
     if (status == SLUICE_OK) {
         table.rows = calloc(manifest->num_entries, sizeof(*table.rows));
         if (!table.rows)

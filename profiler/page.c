@@ -52,10 +52,17 @@ sluice_status sluice_page_open(struct sluice_page *page, const char *title, stru
 
 void sluice_page_html(struct sluice_page *page, const char *fmt, ...)
 {
+    char *text = NULL;
     va_list args;
     va_start(args, fmt);
-    vfprintf(page->out, fmt, args);
+    const int len = vasprintf(&text, fmt, args);
     va_end(args);
+    if (len < 0) {
+        page->is_short = true;
+        return;
+    }
+    fputs(text, page->out);
+    free(text);
 }
 
 static SLUICE_PRINTF(2, 0) void print_text(struct sluice_page *page, const char *fmt, va_list args)

@@ -235,8 +235,8 @@ static sluice_status draw_stalls(const struct sluice_runs *runs, size_t run, con
     sluice_report_limit(page, who, waits, seconds);
     sluice_page_html(page, "</p>\n");
     snprintf(caption, sizeof(caption),
-             "Run %zu, %s: the shares of each epoch in which the next batch waited for a resource, "
-             "or for the trainer to take it.",
+             "Run %zu, %s: the shares of each epoch in which the trainer worked, or waited for the "
+             "next batch, by what that waited for.",
              run + 1, mode_of(runs, run));
     if (status == SLUICE_OK)
         status = sluice_page_figure(page, folder, name, caption, err);

@@ -8,14 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of sluice_profile_make_plan(); local reads no files over the link. */
-static const struct {
-    enum sluice_mode mode;
-    const char *planner;
-} plans[] = {
-    {SLUICE_MODE_NOOFF, "nooff"},   {SLUICE_MODE_ALLOFF, "alloff"}, {SLUICE_MODE_PILOFF, "piloff"},
-    {SLUICE_MODE_SOPHON, "greedy"}, {SLUICE_MODE_AUTO, "lp"},
-};
+/* local reads no files over the link, so nothing is planned for it. */
+static const enum sluice_mode plans[] = {SLUICE_MODE_NOOFF, SLUICE_MODE_ALLOFF, SLUICE_MODE_PILOFF,
+                                         SLUICE_MODE_SOPHON, SLUICE_MODE_AUTO};
 enum { NUM_PLANS = SLUICE_ARRAY_LEN(plans), AUTO = NUM_PLANS - 1, SOPHON = AUTO - 1, NOOFF = 0 };
 
 static const char *const resource_titles[SLUICE_NUM_RESOURCES] = {
@@ -43,7 +38,7 @@ static sluice_status forecast(const struct sluice_form_menu *menu, const struct 
 {
     uint8_t *choice = NULL;
     const sluice_status status =
-        sluice_profile_make_plan(plans[plan].planner, menu, rates, &choice, err);
+        sluice_profile_make_plan(sluice_mode_name(plans[plan]), menu, rates, &choice, err);
     if (status != SLUICE_OK)
         return status;
     *out = sluice_form_menu_forecast(menu, rates, choice);
@@ -173,7 +168,7 @@ static void add_table(const struct subject *subject,
         }
         const double bytes = (double)at[p].wire_bytes;
         sluice_page_row_begin(subject->page);
-        sluice_page_text_cell(subject->page, "%s", sluice_mode_name(plans[p].mode));
+        sluice_page_text_cell(subject->page, "%s", sluice_mode_name(plans[p]));
         sluice_page_cell(subject->page, "%s", sluice_show_number(at[p].primal_s, number));
         sluice_page_text_cell(subject->page, "%s", limits_text(limits_of(&at[p]), text));
         sluice_page_cell(subject->page, "%s", sluice_show_number(bytes / 1e6, number));
@@ -197,7 +192,7 @@ static sluice_status draw_modes(const struct subject *subject,
 {
     struct sluice_mode_bar bars[NUM_PLANS];
     for (size_t p = 0; p < NUM_PLANS; p++)
-        bars[p] = (struct sluice_mode_bar){sluice_mode_name(plans[p].mode), at[p].primal_s,
+        bars[p] = (struct sluice_mode_bar){sluice_mode_name(plans[p]), at[p].primal_s,
                                            (double)at[p].wire_bytes};
     const sluice_status status = sluice_report_draw_modes(subject->folder, "modes_planned",
                                                           "Modes, predicted", bars, NUM_PLANS, err);
@@ -277,7 +272,7 @@ static sluice_status draw_over(const struct subject *subject, const struct axis 
                 "'" SLUICE_FAINT_INK "'\n",
                 axis->here, axis->here);
     for (size_t p = 0; p < NUM_PLANS; p++) {
-        const char *mode = sluice_mode_name(plans[p].mode);
+        const char *mode = sluice_mode_name(plans[p]);
         const struct sluice_mode_look look = sluice_report_look(mode);
         fprintf(figure.plot,
                 "%s$data using 1:%zu with linespoints lw %g dt %d pt %d ps 0.8 lc rgb '%s' title "
@@ -515,9 +510,11 @@ static void print_spread(struct sluice_figure *figure, size_t line, const struct
         return;
     qsort(bytes, num, sizeof(*bytes), compare_bytes);
     fprintf(figure->script, "$line%zu << EOD\n", line);
-    for (size_t point = 0; point <= NUM_POINTS; point++)
-        fprintf(figure->script, "%.3f %.4f\n", (double)bytes[(num - 1) * point / NUM_POINTS] / 1e3,
+    for (size_t point = 0; point <= NUM_POINTS; point++) {
+        const size_t rank = (num - 1) * point / NUM_POINTS;
+        fprintf(figure->script, "%.3f %.4f\n", (double)bytes[rank] / 1e3,
                 (double)point / NUM_POINTS);
+    }
     fprintf(figure->script, "EOD\n");
     range_kb[0] = fmin(range_kb[0], (double)bytes[0] / 1e3);
     range_kb[1] = fmax(range_kb[1], (double)bytes[num - 1] / 1e3);

@@ -50,11 +50,11 @@ static bool has_losses(const struct sluice_runs *runs)
 static void add_table(struct sluice_page *page, const struct sluice_runs *runs)
 {
     static const char *const with_loss[] = {
-        "<mode", "epoch",     "seconds",    "samples/s",    "MB",      "MB saved", "<waited for",
-        "loss",  "val. loss", "val. top 1", "<same digest", "<digest", "<choices", NULL};
-    static const char *const without_loss[] = {"<mode",   "epoch",    "seconds",     "samples/s",
-                                               "MB",      "MB saved", "<waited for", "<same digest",
-                                               "<digest", "<choices", NULL};
+        "<mode",       "epoch", "seconds",   "samples/s",  "MB",      "MB saved", "<same digest",
+        "<waited for", "loss",  "val. loss", "val. top 1", "<digest", "<choices", NULL};
+    static const char *const without_loss[] = {
+        "<mode",        "epoch",       "seconds", "samples/s", "MB", "MB saved",
+        "<same digest", "<waited for", "<digest", "<choices",  NULL};
     const bool has_loss = has_losses(runs);
     const bool is_folded = runs->num_items > MAX_OPEN_ROWS;
     if (is_folded)
@@ -76,6 +76,7 @@ static void add_table(struct sluice_page *page, const struct sluice_runs *runs)
         sluice_page_cell(page, "%s", sluice_show_number(epoch->samples_per_s, text));
         sluice_page_cell(page, "%s", sluice_show_number(epoch->wire_bytes / 1e6, text));
         sluice_page_cell(page, "%s", saved_text(runs, i, text));
+        sluice_page_text_cell(page, "%s", is_equal < 0 ? "-" : is_equal ? "yes" : "no");
         if (stall < 0)
             sluice_page_text_cell(page, "-");
         else
@@ -86,7 +87,6 @@ static void add_table(struct sluice_page *page, const struct sluice_runs *runs)
             sluice_page_cell(page, "%s", sluice_show_number(epoch->val_loss, text));
             sluice_page_cell(page, "%s", sluice_show_number(epoch->val_top1, text));
         }
-        sluice_page_text_cell(page, "%s", is_equal < 0 ? "-" : is_equal ? "yes" : "no");
         sluice_page_text_cell(page, "%.8s", epoch->digest[0] ? epoch->digest : "-");
         sluice_page_text_cell(page, "%s", epoch->choices[0] ? epoch->choices : "-");
         sluice_page_row_end(page);
@@ -97,8 +97,9 @@ static void add_table(struct sluice_page *page, const struct sluice_runs *runs)
     sluice_page_html(
         page,
         "<p class=\"faint\">MB saved: less than remote_nooff, the files as they are. "
-        "Waited for: what the trainer's next batch waited for longest, as a share of "
-        "the epoch. Same digest: the samples are, "
+        "Waited for: what "
+        "the next batch waited for longest, as a share of the epoch; trainer: the time "
+        "it worked. Same digest: the samples are, "
         "bit by bit, those of another epoch of equal number; its first digits are shown.</p>\n");
 }
 

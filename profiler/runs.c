@@ -20,6 +20,9 @@ const char *const sluice_run_stall_titles[SLUICE_RUN_STALLS] = {"disk", "storage
 /* More lines than these are counted and not named. */
 #define MAX_WARNINGS 5
 
+/* No loss and no sum of bytes is beyond this, so that sums and axes stay finite. */
+#define MOST 1e18
+
 void sluice_runs_clear(struct sluice_runs *runs)
 {
     free(runs->items);
@@ -30,7 +33,7 @@ static double number_of(json_t *json, const char *name)
 {
     const json_t *value = json_object_get(json, name);
     const double number = json_is_number(value) ? json_number_value(value) : NAN;
-    return isfinite(number) ? number : NAN;
+    return fabs(number) <= MOST ? number : NAN;
 }
 
 /* That, if it is no less than 0. */

@@ -10,7 +10,7 @@
  *
  * A line that is no epoch (cut short, a line of a log among them) is passed over: a warning names
  * file, line and reason, and the runs count it.  An epoch has a mode and seconds; what else is
- * missing or null is NAN.  No number is infinite.
+ * missing, null or beyond 1e18 is NAN.
  *
  * Threads: one. */
 

@@ -1,5 +1,6 @@
 #include "storage_server/descriptors.h"
 
+#include "base/log.h"
 #include "metrics/metrics_server.h"
 
 #include <sys/resource.h>
@@ -52,5 +53,11 @@ sluice_status sluice_descriptors_share(uint64_t limit, struct sluice_server_opti
         options->max_connections = left < MOST_BY_DEFAULT ? left : MOST_BY_DEFAULT;
     if (!options->max_connections_per_host)
         options->max_connections_per_host = (options->max_connections + 1) / 2;
+    if (options->max_connections_per_host > options->max_connections)
+        sluice_log(
+            SLUICE_LOG_WARN,
+            "--max-connections-per-host %llu: no host gets more than --max-connections, %llu",
+            (unsigned long long)options->max_connections_per_host,
+            (unsigned long long)options->max_connections);
     return SLUICE_OK;
 }

@@ -148,20 +148,6 @@ static struct sluice_disk_gate *open_gate(const struct sluice_server_options *op
     return gate;
 }
 
-/* The address as given, with the port that was bound. */
-static void print_address(const char *listen, int port)
-{
-    struct sluice_host_port address;
-    char text[SLUICE_HOST_PORT_BYTES];
-    if (sluice_host_port_parse(listen, -1, &address, NULL) == SLUICE_OK) {
-        address.port = (uint16_t)port;
-        sluice_host_port_format(&address, "0.0.0.0", text);
-        listen = text;
-    }
-    printf("listening on %s\n", listen);
-    fflush(stdout);
-}
-
 int main(int argc, char **argv)
 {
     struct sluice_server_options options = sluice_server_options_init();
@@ -217,7 +203,11 @@ int main(int argc, char **argv)
     if (metrics)
         sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(metrics));
 
-    print_address(options.listen, sluice_server_port(server));
+    sluice_server_introduce(server, &options);
+    char address[SLUICE_HOST_PORT_BYTES];
+    sluice_server_address(server, options.listen, address);
+    printf("listening on %s\n", address);
+    fflush(stdout);
 
     for (;;) {
         const enum sluice_quit_event event = sluice_quit_wait(-1);

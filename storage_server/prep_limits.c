@@ -534,3 +534,14 @@ double sluice_prep_limits_cores(const struct sluice_prep_limits *limits, pid_t t
     const double cores = fmin(cpus, sluice_cgroup_quota(limits ? limits->files.root : "", tid));
     return limits && limits->options.cpu_max > 0 ? fmin(cores, limits->options.cpu_max) : cores;
 }
+
+void sluice_prep_limits_why_cores(const struct sluice_prep_limits *limits, pid_t tid, char *text,
+                                  size_t room)
+{
+    const char *root = limits ? limits->files.root : "";
+    const double max = limits ? limits->options.cpu_max : 0;
+    if (max > 0 && max <= fmin(sluice_cpu_count_of(tid), sluice_cgroup_quota(root, tid)))
+        snprintf(text, room, "--prep-cpu-max is %g", max);
+    else
+        sluice_cgroup_why_cores(root, tid, text, room);
+}

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /* Limits of the worker threads, so that other programs of the storage node come first: nice value,
@@ -74,5 +75,9 @@ void sluice_prep_limits_leave(struct sluice_prep_limits *limits, bool is_preproc
  * quotas of its group and of those above, and cpu_max.  Above 0; may be a fraction.  tid 0: the
  * calling thread.  NULL limits: as without any.  Reads files of /proc and of groups. */
 double sluice_prep_limits_cores(const struct sluice_prep_limits *limits, pid_t tid);
+
+/* Why these are no more, in words for a message (base/cgroup.h); of cpu_max by its flag. */
+void sluice_prep_limits_why_cores(const struct sluice_prep_limits *limits, pid_t tid, char *text,
+                                  size_t room);
 
 #endif

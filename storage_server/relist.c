@@ -2,17 +2,21 @@
 
 #include "base/log.h"
 #include "datasets/manifest.h"
+#include "datasets/manifest_drift.h"
 #include "storage_server/memory_budget.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct sluice_relist {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* one of these two flags */
     bool is_wanted;
-    bool is_closed;
+    atomic_bool is_closed; /* also read without the lock: a look at the folders ends then */
 
     struct sluice_relist_options options; /* constant from here */
     pthread_t thread;
@@ -55,10 +59,22 @@ static void read_again(struct sluice_relist *relist)
     sluice_sample_list_unref(old);
 }
 
+static void look(struct sluice_relist *relist)
+{
+    const struct sluice_relist_options *o = &relist->options;
+    struct sluice_sample_list *list = sluice_sample_lists_now(o->lists);
+    char then[64];
+    snprintf(then, sizeof(then), "send SIGHUP to this server (kill -HUP %d)", (int)getpid());
+    sluice_manifest_tell_drift(list->manifest, o->source.root, o->source.manifest, then,
+                               &relist->is_closed);
+    sluice_sample_list_unref(list);
+}
+
 static void *relist_main(void *ctx)
 {
     struct sluice_relist *relist = ctx;
     pthread_setname_np(pthread_self(), "relist");
+    look(relist);
     pthread_mutex_lock(&relist->lock);
     for (;;) {
         while (!relist->is_wanted && !relist->is_closed)
@@ -68,6 +84,7 @@ static void *relist_main(void *ctx)
         relist->is_wanted = false;
         pthread_mutex_unlock(&relist->lock);
         read_again(relist);
+        look(relist);
         pthread_mutex_lock(&relist->lock);
     }
     pthread_mutex_unlock(&relist->lock);
@@ -104,7 +121,7 @@ void sluice_relist_close(struct sluice_relist *relist)
     if (!relist)
         return;
     pthread_mutex_lock(&relist->lock);
-    relist->is_closed = true;
+    atomic_store(&relist->is_closed, true);
     pthread_cond_signal(&relist->changed);
     pthread_mutex_unlock(&relist->lock);
     pthread_join(relist->thread, NULL);

@@ -4,8 +4,9 @@
 #include "base/error.h"
 #include "storage_server/sample_list.h"
 
-/* Reads the list of samples again while the server serves, on a thread of its own: a large list
- * takes seconds, and a disk may hang.
+/* Reads the list of samples again while the server serves, and tells whether a manifest is still
+ * up to date (datasets/manifest_drift.h), at the start and after each reading.  On a thread of its
+ * own: a large list takes seconds, and a disk may hang.
  *
  * The promise: the server has a whole list at any time.  If the new one cannot be read, or its
  * manifest is damaged, the old one stays, with an error in the log.

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 /* Of a sample beside its manifest entry and path: its state in freshness.c, and its row of the
  * index of JPEGs. */
@@ -69,13 +69,6 @@ sluice_status sluice_sample_list_create(struct sluice_manifest *manifest,
     return SLUICE_OK;
 }
 
-/* 0: there is no such file. */
-static int64_t time_of(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 ? sluice_file_mtime_ns(&st) : 0;
-}
-
 sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *source,
                                       struct sluice_sample_list **list, struct sluice_err *err)
 {
@@ -88,11 +81,8 @@ sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *so
         status = sluice_path_in(source->root, SLUICE_MANIFEST_FILE, in_root, err);
         path = in_root;
     }
-    /* Before the file is read: one that is replaced meanwhile is then too old rather than too new,
-     * and more folders than need be are compared with it. */
-    const int64_t made_ns = status == SLUICE_OK ? time_of(path) : 0;
     if (status == SLUICE_OK)
-        status = source->manifest || (source->needs_whole && made_ns)
+        status = source->manifest || (source->needs_whole && access(path, F_OK) == 0)
                      ? sluice_manifest_read(path, &manifest, err)
                      : sluice_manifest_open(source->root, &manifest, err);
     if (status == SLUICE_OK)
@@ -108,7 +98,6 @@ sluice_status sluice_sample_list_read(const struct sluice_sample_list_source *so
     status = sluice_sample_list_create(manifest, jpeg_indexes, source->should_verify, &made, err);
     if (status != SLUICE_OK)
         return status;
-    made->made_ns = made_ns;
     *list = made;
     return SLUICE_OK;
 }

@@ -30,8 +30,6 @@ struct sluice_sample_list {
     struct sluice_freshness *freshness;          /* of the manifest's files */
     struct sluice_jpeg_index_file *jpeg_indexes; /* NULL: none */
     char dataset_id[33];
-    /* ns since 1970: when the manifest's file was written; 0: the folder was scanned. */
-    int64_t made_ns;
     uint64_t dataset_bytes; /* of all files */
     uint64_t bytes;         /* of memory, about */
 

@@ -5,11 +5,13 @@
 #include "base/cpu.h"
 #include "base/disk_clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "datasets/manifest.h"
 #include "rpc/rpc_server.h"
 #include "storage_server/client_table.h"
 #include "storage_server/context.h"
 #include "storage_server/health.h"
+#include "storage_server/introduction.h"
 #include "storage_server/memory_budget.h"
 #include "storage_server/memory_limit.h"
 #include "storage_server/metrics.h"
@@ -45,6 +47,7 @@ struct sluice_server {
     struct sluice_rpc_server *rpc;
     struct sluice_root_watch *root;
     struct sluice_relist *relist;
+    uint64_t memory_limit;
     unsigned grace_ms;
     bool is_stopped;
 };
@@ -129,6 +132,7 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     }
     sluice_memory_limit_apply(memory_limit);
     const struct sluice_memory_parts memory = sluice_memory_limit_part(memory_limit);
+    s->memory_limit = memory_limit;
     const uint64_t now_ns = sluice_clock_ns();
     sluice_stats_init(&s->stats, now_ns);
     sluice_client_table_init(&s->clients);
@@ -229,15 +233,6 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
                (unsigned long long)((memory.live - memory.budget) >> 20),
                (unsigned long long)(memory.cached >> 20), (unsigned long long)(memory.grpc >> 20));
 
-    const struct sluice_relist_options relist = {
-        .source = source,
-        .lists = s->context.lists,
-        .memory = s->context.memory,
-    };
-    status = sluice_relist_open(&relist, &s->relist, err);
-    if (status != SLUICE_OK)
-        goto fail;
-
     const struct sluice_rpc_server_options rpc = {
         .listen = options->listen,
         .num_threads = (unsigned)options->grpc_workers,
@@ -256,6 +251,14 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     if (status != SLUICE_OK)
         goto fail;
     atomic_store(&s->context.rpc, s->rpc);
+    const struct sluice_relist_options relist = {
+        .source = source,
+        .lists = s->context.lists,
+        .memory = s->context.memory,
+    };
+    status = sluice_relist_open(&relist, &s->relist, err);
+    if (status != SLUICE_OK)
+        goto fail;
     *server = s;
     return SLUICE_OK;
 
@@ -267,6 +270,38 @@ fail:
 int sluice_server_port(const struct sluice_server *server)
 {
     return sluice_rpc_server_port(server->rpc);
+}
+
+void sluice_server_address(const struct sluice_server *server, const char *listen,
+                           char out[SLUICE_HOST_PORT_BYTES])
+{
+    struct sluice_host_port address;
+    if (sluice_host_port_parse(listen, -1, &address, NULL) == SLUICE_OK) {
+        address.port = (uint16_t)sluice_server_port(server);
+        sluice_host_port_format(&address, "0.0.0.0", out);
+    } else { /* "unix:PATH" */
+        (void)sluice_print(out, SLUICE_HOST_PORT_BYTES, "%s", listen);
+    }
+}
+
+void sluice_server_introduce(struct sluice_server *server,
+                             const struct sluice_server_options *options)
+{
+    struct sluice_sample_list *list = sluice_sample_lists_now(server->context.lists);
+    char address[SLUICE_HOST_PORT_BYTES];
+    sluice_server_address(server, options->listen, address);
+    const struct sluice_introduction facts = {
+        .root = options->root,
+        .listen = address,
+        .manifest = options->manifest,
+        .list = list,
+        .prep_cores = sluice_workers_prep_cores(server->context.workers),
+        .prep_workers = sluice_workers_num_prep(server->context.workers),
+        .io_workers = (unsigned)options->io_workers,
+        .memory_limit = server->memory_limit,
+    };
+    sluice_introduce(&facts);
+    sluice_sample_list_unref(list);
 }
 
 sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,

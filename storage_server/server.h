@@ -2,6 +2,7 @@
 #define SLUICE_STORAGE_SERVER_SERVER_H
 
 #include "base/error.h"
+#include "base/host_port.h"
 #include "metrics/metrics_server.h"
 #include "storage_server/options.h"
 #include "wire/wire.h"
@@ -23,6 +24,14 @@ SLUICE_MUST_USE sluice_status sluice_server_create(const struct sluice_server_op
                                                    struct sluice_err *err);
 
 int sluice_server_port(const struct sluice_server *server);
+/* The address as it was given, with the port that was bound. */
+void sluice_server_address(const struct sluice_server *server, const char *listen,
+                           char out[SLUICE_HOST_PORT_BYTES]);
+
+/* Says in the log what it serves, and to whom (introduction.h).  The options are those that it was
+ * created with. */
+void sluice_server_introduce(struct sluice_server *server,
+                             const struct sluice_server_options *options);
 
 /* Connects to the server through its own address (sluice_rpc_server_check). */
 SLUICE_MUST_USE sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,

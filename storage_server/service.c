@@ -116,8 +116,7 @@ static void on_hello(void *ctx, struct sluice_rpc_call *call, struct sluice_mess
             .max_file_bytes = context->max_file_bytes,
             .has_jpeg_index = list->jpeg_indexes != NULL,
             .has_hashes = true,
-            .forms = 1u << SLUICE_FORM_RAW | 1u << SLUICE_FORM_JPEG_CROP | 1u << SLUICE_FORM_U8 |
-                     1u << SLUICE_FORM_U8_PACKED | 1u << SLUICE_FORM_F32,
+            .forms = SLUICE_SERVER_FORMS,
         };
         memcpy(answer.dataset_id, list->dataset_id, sizeof(answer.dataset_id));
         struct sluice_message reply = {0};

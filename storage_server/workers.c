@@ -146,6 +146,20 @@ static sluice_status create_group(struct sluice_workers *w, enum sluice_worker_g
     return sluice_worker_pool_create(&options, &group->pool, err);
 }
 
+/* What clients plan with is the cores, however many threads were asked for. */
+static void tell_few_cores(const struct sluice_workers *w, unsigned num_wanted)
+{
+    const double cores = sluice_workers_prep_cores(w);
+    char why[128];
+    if (num_wanted <= ceil(cores))
+        return;
+    sluice_prep_limits_why_cores(w->limits, w->prep_tid, why, sizeof(why));
+    sluice_log(
+        SLUICE_LOG_WARN,
+        "--prep-workers %u: the threads share %.3g cores, because %s; clients plan with these",
+        num_wanted, cores, why);
+}
+
 sluice_status sluice_workers_create(const struct sluice_workers_options *options,
                                     struct sluice_workers **workers, struct sluice_err *err)
 {
@@ -188,6 +202,7 @@ sluice_status sluice_workers_create(const struct sluice_workers_options *options
         sluice_workers_destroy(w);
         return status;
     }
+    tell_few_cores(w, options->prep_workers);
     *workers = w;
     return SLUICE_OK;
 }
@@ -546,6 +561,11 @@ bool sluice_workers_wait(struct sluice_workers *w, struct sluice_work_client *cl
     }
     pthread_mutex_unlock(&w->lock);
     return is_current;
+}
+
+unsigned sluice_workers_num_prep(const struct sluice_workers *w)
+{
+    return w->num_prep;
 }
 
 double sluice_workers_prep_cores(const struct sluice_workers *w)

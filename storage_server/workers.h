@@ -39,7 +39,8 @@ struct sluice_workers_options {
     struct sluice_prep_limits *limits; /* of all workers; borrowed; NULL: none */
 };
 
-/* PREP's jobs get their thread's struct sluice_scratch as `worker`, IO's get NULL. */
+/* If prep_workers is above the cores that there are, a warning says so, and why.  PREP's jobs get
+ * their thread's struct sluice_scratch as `worker`, IO's get NULL. */
 SLUICE_MUST_USE sluice_status sluice_workers_create(const struct sluice_workers_options *options,
                                                     struct sluice_workers **workers,
                                                     struct sluice_err *err);
@@ -116,6 +117,7 @@ SLUICE_MUST_USE bool sluice_workers_wait(struct sluice_workers *workers,
  * them, and no more than there are threads.  Read by a thread of the workers' own, at most a second
  * ago: who asks opens no files (core_watch.h). */
 double sluice_workers_prep_cores(const struct sluice_workers *workers);
+unsigned sluice_workers_num_prep(const struct sluice_workers *workers); /* threads */
 struct sluice_worker_pool_stats sluice_workers_stats(struct sluice_workers *workers,
                                                      enum sluice_worker_group group);
 

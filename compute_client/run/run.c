@@ -34,6 +34,19 @@ static sluice_status profile(struct run *run, struct place *place, bool *is_stop
     return status;
 }
 
+/* After a stop or a loss. */
+static void tell_how_to_go_on(const struct run *run, const struct place *place)
+{
+    const char *checkpoint = run->options->checkpoint;
+    const bool is_saved = place->epoch == run->saved.epoch && place->batch == run->saved.batch;
+    if (run->learns && !checkpoint)
+        sluice_log(SLUICE_LOG_WARN, "what was learnt is lost: no --checkpoint was given");
+    else if (checkpoint && is_saved)
+        sluice_log(SLUICE_LOG_INFO, "%s is of epoch %llu, batch %llu: --resume %s goes on there",
+                   checkpoint, (unsigned long long)place->epoch, (unsigned long long)place->batch,
+                   checkpoint);
+}
+
 static sluice_status train(struct run *run, struct place *place, bool *is_stopped,
                            struct sluice_err *err)
 {
@@ -48,8 +61,10 @@ static sluice_status train(struct run *run, struct place *place, bool *is_stoppe
         if (!*is_stopped)
             status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
     }
-    if (*is_stopped || has_lost_source)
+    if (*is_stopped || has_lost_source) {
         run_save(run, place);
+        tell_how_to_go_on(run, place);
+    }
     return status;
 }
 

@@ -34,6 +34,13 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     const double storage =
         options->remote_cpus ? (double)options->remote_cpus : run->info.prep_cores;
     const double cores = sluice_cgroup_cores();
+    if ((double)options->workers > ceil(cores)) {
+        char why[128];
+        sluice_cgroup_why_cores("", 0, why, sizeof(why));
+        sluice_log(SLUICE_LOG_WARN,
+                   "-j %llu: the workers share %.3g cores, because %s; the plan counts on these",
+                   (unsigned long long)options->workers, cores, why);
+    }
     *rates = (struct sluice_rates){
         .link_bytes_per_s = options->net_bw,
         .storage_cores = storage > 0 ? storage : 1,

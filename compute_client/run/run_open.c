@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "compute_client/load/fetcher.h"
 #include "compute_client/load/local_source.h"
+#include "datasets/manifest_drift.h"
 #include "pipeline/op.h"
 
 #include <errno.h>
@@ -159,6 +160,8 @@ static sluice_status open_local(struct run *run, struct sluice_err *err)
     sluice_status status = sluice_manifest_open(o->dir, &run->manifest, err);
     if (status == SLUICE_OK)
         status = sluice_manifest_check_passed_over(run->manifest, o->dir, o->is_strict, err);
+    if (status == SLUICE_OK)
+        sluice_manifest_tell_drift(run->manifest, o->dir, NULL, "start again", NULL);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The fields of a line of /proc/self/mountinfo that matter here. */
 struct mount {
@@ -285,4 +286,17 @@ uint64_t sluice_cgroup_memory(const char *root, pid_t tid)
 double sluice_cgroup_cores(void)
 {
     return fmin(sluice_cpu_count(), sluice_cgroup_quota("", 0));
+}
+
+void sluice_cgroup_why_cores(const char *root, pid_t tid, char *text, size_t room)
+{
+    const unsigned cpus = sluice_cpu_count_of(tid);
+    const double quota = sluice_cgroup_quota(root, tid);
+    const long all = sysconf(_SC_NPROCESSORS_ONLN);
+    if (quota < cpus)
+        snprintf(text, room, "a control group's quota is %.3g CPUs", quota);
+    else if (all > (long)cpus)
+        snprintf(text, room, "the process may run on %u of %ld CPUs", cpus, all);
+    else
+        snprintf(text, room, "the machine has %u CPU%s", cpus, cpus == 1 ? "" : "s");
 }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -51,5 +52,9 @@ uint64_t sluice_cgroup_memory(const char *root, pid_t tid);
 /* How many cores the calling thread may use: the number of CPUs in its affinity mask, or its quota
  * if that is less.  Above 0; may be a fraction. */
 double sluice_cgroup_cores(void);
+
+/* Why the thread has so few cores, in words for a message: "the machine has 2 CPUs", "the process
+ * may run on 2 of 64 CPUs", "a control group's quota is 1.5 CPUs". */
+void sluice_cgroup_why_cores(const char *root, pid_t tid, char *text, size_t room);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/show.h"
 #include "base/terminal.h"
 
 #include <stdarg.h>
@@ -9,16 +10,6 @@
 
 #define TERMINAL_INTERVAL_NS 100000000u /* ten times a second: smooth, and not worth measuring */
 #define PLAIN_INTERVAL_NS 5000000000u
-
-static void format_seconds(uint64_t seconds, char out[32])
-{
-    if (seconds >= 3600)
-        snprintf(out, 32, "%llu:%02llu:%02llu", (unsigned long long)(seconds / 3600),
-                 (unsigned long long)(seconds / 60 % 60), (unsigned long long)(seconds % 60));
-    else
-        snprintf(out, 32, "%llu:%02llu", (unsigned long long)(seconds / 60),
-                 (unsigned long long)(seconds % 60));
-}
 
 static size_t append(char *line, size_t size, size_t len, const char *fmt, ...) SLUICE_PRINTF(4, 5);
 
@@ -58,17 +49,15 @@ void sluice_progress_update(struct sluice_progress *progress, uint64_t done, con
     char line[256];
     size_t len =
         append(line, sizeof(line), 0, "%s: %llu", progress->what, (unsigned long long)done);
+    char text[SLUICE_SHOW_BYTES];
     if (progress->total) {
-        len =
-            append(line, sizeof(line), len, "/%llu (%.0f %%)", (unsigned long long)progress->total,
-                   100.0 * (double)done / (double)progress->total);
+        len = append(line, sizeof(line), len, "/%llu (%s)", (unsigned long long)progress->total,
+                     sluice_show_share((double)done / (double)progress->total, text));
     }
     len = append(line, sizeof(line), len, ", %.*f/s", rate < 10 ? 1 : 0, rate);
     if (progress->total > done && rate > 0) {
         const double left = (double)(progress->total - done) / rate;
-        char text[32];
-        format_seconds(left < 1e9 ? (uint64_t)(left + 0.5) : 1000000000u, text);
-        len = append(line, sizeof(line), len, ", %s left", text);
+        len = append(line, sizeof(line), len, ", %s left", sluice_show_clock(left, text));
     }
     if (extra && extra[0])
         (void)append(line, sizeof(line), len, ", %s", extra);

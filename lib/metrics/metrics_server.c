@@ -186,7 +186,10 @@ static sluice_status tell_why(const char *listen, const struct sluice_host_port 
     struct sluice_err cause = {0};
     if (sluice_host_port_try_listen(address, &cause) != SLUICE_OK)
         return sluice_fail(err, SLUICE_E_IO, "--metrics %s: %s", listen, cause.text);
-    return sluice_fail(err, SLUICE_E_IO, "--metrics %s: cannot listen there", listen);
+    return sluice_fail(err, SLUICE_E_IO,
+                       "--metrics %s: the HTTP server does not start: no memory, thread or "
+                       "descriptor is left",
+                       listen);
 }
 
 sluice_status sluice_metrics_server_create(const char *listen,

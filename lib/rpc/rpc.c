@@ -129,8 +129,9 @@ const char *sluice_rpc_why_unreachable(enum sluice_rpc_code code, const char *te
         {"Connection reset", "the connection is closed at once: another program (TLS?), or a "
                              "server that takes no more connections"},
     };
+    /* The name's resolution counts, too. */
     if (code == SLUICE_RPC_DEADLINE_EXCEEDED)
-        return "no answer: is that host up, and the port open to this one?";
+        return "no answer: is that host up, its name known, and the port open to this one?";
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(reasons); i++) {
         if (code != SLUICE_RPC_OK && strstr(text, reasons[i].mark))
             return reasons[i].why;

@@ -162,6 +162,67 @@ class FetchTest(unittest.TestCase):
         self.assert_file("good1.jpg", self.images[1])
         self.assert_file("elsewhere.jpg", self.images[0])
 
+    def fetch_twice(self, lines, *options):
+        """Fetches a list, and again, which downloads nothing; {name: content}."""
+        code, totals, errors = self.fetch(lines, *options, base=False)
+        self.assertEqual((code, totals["failed"]), (0, 0), errors)
+        files = {path.name: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        self.assertEqual(totals["downloaded"], len(files))
+        self.assertEqual(totals["listed"], totals["downloaded"] + totals["repeated"])
+        Handler.requests.clear()
+        code, totals, errors = self.fetch(lines, *options, base=False)
+        self.assertEqual((code, totals["already_there"], totals["bytes"]), (0, len(files), 0))
+        self.assertEqual((len(Handler.requests), errors.count("warning")), (0, 0), errors)
+        return files
+
+    def test_urls_that_end_alike_all_arrive_whatever_is_parallel(self):
+        for i, path in enumerate(("/a/1.jpg", "/b/1.jpg", "/a/2.jpg")):
+            Handler.files[path] = self.images[i]
+        lines = [self.base + path for path in ("/a/1.jpg", "/b/1.jpg", "/a/2.jpg", "/b/1.jpg")]
+        names = []
+        for parallel in ("1", "2", "16"):
+            for order in (lines, lines[::-1]):
+                self.root = pathlib.Path(self.folder.name, f"images-{len(names)}")
+                files = self.fetch_twice(order, "--parallel", parallel)
+                self.assertEqual(sorted(files.values()), sorted(self.images[:3]))
+                self.assertEqual(files["2.jpg"], self.images[2])
+                names.append(sorted((name, len(body)) for name, body in files.items()))
+        self.assertEqual(names, names[:1] * 6)
+
+    def test_urls_that_differ_in_the_query_alone_are_different_files(self):
+        lines = [f"{self.base}/train/good0.jpg?width={i}" for i in range(3)]
+        self.assertEqual(len(self.fetch_twice(lines)), 3)
+
+    def test_the_same_url_twice_is_one_file_and_counted_so(self):
+        files = self.fetch_twice([f"{self.base}/train/good0.jpg", f"{self.base}/train/good1.jpg",
+                                  f"{self.base}/train/good0.jpg", f"{self.base}/train/good0.jpg#x"],
+                                 "--parallel", "4")
+        self.assertEqual(sorted(files), ["good0.jpg", "good1.jpg"])
+        _, totals, _ = self.fetch(["train/good2", "train/good2"], "--parallel", "2")
+        self.assertEqual((totals["downloaded"], totals["repeated"]), (1, 1))
+
+    def test_names_do_not_depend_on_the_limit(self):
+        Handler.files["/b/good0.jpg"] = self.images[1]
+        lines = [f"{self.base}/train/good0.jpg", f"{self.base}/b/good0.jpg"]
+        self.fetch(lines, "--limit", "1", base=False)
+        _, totals, _ = self.fetch(lines, base=False)
+        self.assertEqual((totals["already_there"], totals["downloaded"]), (1, 1))
+
+    def test_a_file_of_a_shorter_list_is_named_once_its_name_is_shared(self):
+        Handler.files["/b/good0.jpg"] = self.images[1]
+        lines = [f"{self.base}/train/good0.jpg", f"{self.base}/b/good0.jpg"]
+        self.fetch(lines[:1], base=False)
+        code, totals, errors = self.fetch(lines, base=False)
+        self.assertEqual((code, totals["downloaded"]), (0, 2))
+        self.assertIn("/good0.jpg is there from another list", errors)
+
+    def test_a_file_that_cannot_be_written_fails_alone(self):
+        (self.root / "good0.jpg.part").mkdir(parents=True)
+        code, totals, errors = self.fetch([f"{self.base}/train/good0.jpg",
+                                           f"{self.base}/train/good1.jpg"], base=False)
+        self.assertEqual((code, totals["failed"], totals["downloaded"]), (1, 1, 1))
+        self.assertIn("/train/good0.jpg: Is a directory", errors)
+
     def test_busy_and_broken_connections_are_tried_again(self):
         Handler.modes = {"/train/good0.jpg": "503 twice", "/train/good1.jpg": "cut"}
         code, totals, _ = self.fetch(["train/good0", "train/good1"])

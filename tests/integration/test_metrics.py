@@ -3,6 +3,8 @@
 import http.client
 import pathlib
 import re
+import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -171,6 +173,22 @@ class ServerPages(Pages):
         moved.rename(self.root)
         while exposition.get(port, "/healthz")[0] != 200:
             pass
+
+    def test_the_dataset_is_that_of_the_list_read_last(self):
+        server, port = self.serve()
+        before = exposition.scrape(port)
+        file = next(self.root.glob("train/cat/*.jpg"))
+        copy = file.with_name("zzz.jpg")
+        shutil.copy(file, copy)
+        server.process.send_signal(signal.SIGHUP)
+        after = before
+        while self.value(after, "sluice_dataset_samples") == 12:
+            after = exposition.scrape(port)
+        self.assertEqual(self.value(after, "sluice_dataset_samples"), 13)
+        self.assertEqual(self.value(after, "sluice_dataset_bytes") -
+                         self.value(before, "sluice_dataset_bytes"), copy.stat().st_size)
+        self.assertNotEqual(set(after["sluice_dataset_info"].values()),
+                            set(before["sluice_dataset_info"].values()))
 
     def test_root_and_errors(self):
         _, port = self.serve()

@@ -295,6 +295,7 @@ class ModesTest(unittest.TestCase):
         process.stderr.close()
         self.assertEqual(process.wait(), 128 + signal.SIGTERM, "".join(err)[-3000:])
         self.assertLess(len(before), 2, "it was over before the signal")
+        self.assertIn(f": --resume {stopped} goes on there", "".join(err))
         rest, _ = self.train("local", flags + ["--resume", stopped, "--checkpoint", stopped])
         self.assertEqual(len(before) + len(rest), 2)
         self.assertEqual(rest[0]["first_sample"] + rest[0]["samples"], 3 * NUM_TRAIN)
@@ -306,6 +307,16 @@ class ModesTest(unittest.TestCase):
         # Another run than the one that was stopped is refused.
         _, err = self.train("local", flags + ["--resume", stopped, "--repeat", "2"], code=1)
         self.assertIn("repeat", err)
+
+    def test_workers_without_cores_are_told(self):
+        server = Server(self.root)
+        try:
+            _, err = self.train("remote_auto", ["--host", server.address, "-j", "200"])
+            self.assertRegex(err, r"-j 200: the workers share [0-9.]+ cores, because .* CPU")
+            _, err = self.train("remote_auto", ["--host", server.address])
+            self.assertNotIn("-j", err)
+        finally:
+            server.kill()
 
     def test_clear_ends(self):
         with Port() as port:

@@ -70,6 +70,18 @@ class PassedOver(unittest.TestCase):
         self.check_warns(self.serve())
         self.check_warns(self.train().stderr)
         self.check_warns(self.index().stderr)
+        # A list says what it was when the list was made.
+        self.put("cat/3.webp")
+        for log in (self.serve(), self.train().stderr):
+            self.assertIn(f" warning: {self.root}: " +
+                          LINE.replace("over:", "over when its list was made:"), log)
+
+    def test_a_folder_of_odd_links_is_not_a_log_of_as_many_lines(self):
+        for i in range(25):
+            os.symlink("/nowhere", self.root / "cat" / f"{i:02d}.jpg")
+        log = self.index().stderr
+        self.assertEqual(log.count("leads nowhere; passed over"), 10)
+        self.assertIn("passed over: 15 more such links and files", log)
 
     def test_strict_makes_them_an_error_that_names_the_first_few(self):
         self.add_unread()

@@ -11,7 +11,8 @@
  *     if=FILE        only while FILE exists
  *     count=FILE     FILE is made and gets how many calls matched, as 8 bytes, right at any moment
  *     tell=FILE      makes FILE when a call hangs
- *     do=eio | do=enospc | do=emfile | do=nomem | do=short | do=empty | do=delay:US | do=hang
+ *     do=eio | do=eacces | do=enoent | do=enospc | do=emfile | do=nomem | do=short | do=empty |
+ * do=delay:US | do=hang
  *
  * Only regular files and folders count for reads and writes: sockets and pipes work as ever.
  * short: a read gives half of what it was asked for; empty: readdir ends early, without an error,
@@ -72,9 +73,9 @@ static void read_action(struct rule *rule, const char *text)
         enum action action;
         int error;
     } actions[] = {
-        {"eio", FAIL, EIO},      {"enospc", FAIL, ENOSPC}, {"emfile", FAIL, EMFILE},
-        {"nomem", FAIL, ENOMEM}, {"short", SHORT, 0},      {"empty", EMPTY, 0},
-        {"hang", HANG, 0},
+        {"eio", FAIL, EIO},       {"enospc", FAIL, ENOSPC}, {"emfile", FAIL, EMFILE},
+        {"eacces", FAIL, EACCES}, {"enoent", FAIL, ENOENT}, {"nomem", FAIL, ENOMEM},
+        {"short", SHORT, 0},      {"empty", EMPTY, 0},      {"hang", HANG, 0},
     };
     for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
         if (strcmp(text, actions[i].name) == 0) {

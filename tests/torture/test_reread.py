@@ -130,6 +130,51 @@ class Reread(unittest.TestCase):
         run.kill()
         server.close()
 
+    def test_a_manifest_that_is_not_up_to_date_is_told_until_it_is(self):
+        root = self.make("old-manifest")
+        index(root)
+        server = self.serve(root, "--log-level", "debug")
+        self.assertIn("sluice-manifest.tsv is up to date", server.await_line("up to date"))
+        self.add(root, "train/dog/9998.jpg")
+        self.add(root, "train/dog/9999.jpg")
+        os.unlink(root / "train/cat/0003.jpg")
+        (root / "train/cat/0004.jpg").write_bytes(b"no picture any more")
+        line = server.hang_up("not up to date")
+        server.close()
+        server = self.serve(root)
+        self.assertEqual(server.await_line("not up to date").split("warning: ")[1].split("HUP")[0],
+                         line.split("warning: ")[1].split("HUP")[0])
+        for word in (" warning: ", "2 files added (train/dog/999", "1 gone (train/cat/0003.jpg)",
+                     "1 of the 15 looked at changed (train/cat/0004.jpg)",
+                     f"run 'offload_dataset index {root}', then ",
+                     f"kill -HUP {server.process.pid}"):
+            self.assertIn(word, line if "kill" not in word else
+                          server.hang_up("not up to date"))
+        _, done = torture.train(root, "--dataset-mode", "local", "-b", 4, "--retry-for", 0.1,
+                                check=False)
+        self.assertIn("2 files added (train/dog/999", done.stderr)
+        self.assertIn("then start again", done.stderr)
+
+        index(root)
+        server.hang_up("read again: 17 samples")
+        self.assertNotIn("not up to date", server.close())
+        _, done = torture.train(root, "--dataset-mode", "local", "-b", 4)
+        self.assertNotIn("up to date", done.stderr)
+
+    def test_a_copy_of_folder_and_manifest_is_up_to_date(self):
+        root = self.make("copied")
+        index(root)
+        folder = torture.temporary_folder("copies")
+        shutil.copytree(root, folder / "times-kept")
+        shutil.copytree(root, folder / "times-new", copy_function=shutil.copyfile)
+        subprocess.run(["tar", "--format=ustar", "-C", str(root.parent), "-cf",
+                        str(folder / "it.tar"), root.name], check=True)
+        subprocess.run(["tar", "-C", str(folder), "-xf", str(folder / "it.tar")], check=True)
+        for name in ("times-kept", "times-new", root.name):
+            _, done = torture.train(folder / name, "--dataset-mode", "local", "-b", 4,
+                                    "--log-level", "debug")
+            self.assertIn("sluice-manifest.tsv is up to date", done.stderr)
+
     def test_a_list_that_cannot_be_read_leaves_the_old_one(self):
         root = self.make("damaged")
         index(root)

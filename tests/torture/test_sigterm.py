@@ -117,15 +117,6 @@ class SigTerm(unittest.TestCase):
 
     # --- before there is a server ---
 
-    def test_a_name_that_is_not_resolved(self):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as names:
-            names.bind(("127.0.0.1", 0))
-            names.settimeout(torture.TIMEOUT_S)
-            process = self.start("--host",
-                                 f"dns://127.0.0.1:{names.getsockname()[1]}/storage.example:50051")
-            names.recv(512)
-            self.end(process)
-
     def test_a_host_that_is_not_there(self):
         """Documentation addresses have no hosts; behind a firewall packets to them are lost."""
         process = self.start("--host", "192.0.2.1:50051")

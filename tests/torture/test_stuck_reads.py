@@ -4,9 +4,11 @@ served, the health says so, and the server ends."""
 import os
 import unittest
 
+import exposition
 import torture
 from attacked import Attacked
 from health import NOT_SERVING, SERVING, Health
+from programs import Port
 
 COUNT = 40
 
@@ -33,9 +35,10 @@ class StuckReads(unittest.TestCase):
 
     def test_one_file_hangs_and_the_others_come(self):
         for mode in ("remote_nooff", "remote_piloff")[:torture.rounds(1, 2)]:
-            with self.subTest(mode), \
-                    self.serve("call=read,path=cat/0003.jpg,do=hang", "--sample-timeout", 0.4) \
-                    as server, Health(server.address) as health:
+            with self.subTest(mode), Port() as port, \
+                    self.serve("call=read,path=cat/0003.jpg,do=hang", "--sample-timeout", 0.4,
+                               "--metrics", f"127.0.0.1:{port}") as server, \
+                    Health(server.address) as health:
                 health.wait_for(SERVING)
                 before = self.num_workers(server)
                 epochs, done = self.train(server, mode, "--retry-for", 1)
@@ -51,6 +54,11 @@ class StuckReads(unittest.TestCase):
                 # Asked for again and again, it cost one worker.
                 self.assertEqual(server.log().count("hangs: it has been"), 1)
                 self.assertLessEqual(self.num_workers(server), before + 1)
+                self.assertEqual(exposition.get(port, "/healthz")[::2], (503, b"a worker hangs\n"))
+                page = exposition.scrape(port)
+                for name, value in (("serving", 0), ("hanging_workers", 1),
+                                    ("sample_timeouts_total", 1)):
+                    self.assertEqual(list(page[f"sluice_{name}"].values().values()), [value], name)
 
     def test_a_worker_that_comes_back_late_is_dropped_and_all_is_well(self):
         rule = "call=read,path=cat/0003.jpg,do=delay:1200000,most=1"

@@ -251,6 +251,22 @@ static void a_quota_that_is_no_number_is_none(void)
     }
 }
 
+static void says_why_there_are_so_few_cores(void)
+{
+    char why[128];
+    new_machine();
+    sluice_cgroup_why_cores(root, 0, why, sizeof(why));
+    CU_ASSERT_PTR_NOT_NULL(strstr(why, " CPU"));
+    CU_ASSERT(strstr(why, "the machine has ") == why ||
+              strstr(why, "the process may run on ") == why);
+    put("/proc/self/mountinfo", V2);
+    put("/proc/thread-self/cgroup", "0::/a\n");
+    put("/sys/fs/cgroup/cgroup.controllers", "cpu\n");
+    put("/sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+    sluice_cgroup_why_cores(root, 0, why, sizeof(why));
+    CU_ASSERT_STRING_EQUAL(why, "a control group's quota is 0.5 CPUs");
+}
+
 static void reads_this_machine(void)
 {
     struct sluice_cgroup group;
@@ -307,6 +323,7 @@ int main(void)
         SLUICE_TEST(passes_over_lines_that_are_none),
         SLUICE_TEST(the_quota_is_the_least_from_the_group_upward),
         SLUICE_TEST(a_quota_that_is_no_number_is_none),
+        SLUICE_TEST(says_why_there_are_so_few_cores),
         SLUICE_TEST(reads_this_machine),
         SLUICE_TEST(the_memory_is_the_least_limit_of_the_groups_above),
     };

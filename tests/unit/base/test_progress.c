@@ -41,10 +41,22 @@ static void progress_is_a_plain_line_every_few_seconds(void)
     CU_ASSERT_STRING_EQUAL(output.out, "");
     const char *second = strchr(output.err, '\n');
     CU_ASSERT_PTR_NOT_NULL_FATAL(second);
-    CU_ASSERT_EQUAL(strncmp(output.err, "info: copying: 100/200 (50 %), ", 31), 0);
-    CU_ASSERT_EQUAL(strncmp(output.err + 31, "10/s, 0:10 left, 3 errors\n", 26), 0);
+    CU_ASSERT_EQUAL(strncmp(output.err, "info: copying: 100/200 (50%), ", 30), 0);
+    CU_ASSERT_EQUAL(strncmp(output.err + 30, "10/s, 0:10 left, 3 errors\n", 26), 0);
     CU_ASSERT_STRING_EQUAL(second, "\ninfo: copying: 200/200 in 10.0 s\n");
     CU_ASSERT_PTR_NULL(strchr(output.err, '\r'));
+}
+
+static void more_than_was_expected_is_not_more_than_all(void)
+{
+    struct sluice_progress progress;
+    sluice_test_capture_begin();
+    sluice_progress_start(&progress, "copying", 200);
+    now_ns += 10000000000u;
+    sluice_progress_update(&progress, 300, NULL);
+    sluice_progress_end(&progress, 300);
+    sluice_test_capture_end(&output);
+    CU_ASSERT_PTR_NOT_NULL(strstr(output.err, "300/200 (100%)"));
 }
 
 static void progress_of_unknown_length_has_no_share(void)
@@ -110,9 +122,9 @@ static void progress_rewrites_its_line_on_a_terminal(void)
         len += (size_t)got;
         text[len] = 0;
     }
-    CU_ASSERT_EQUAL(strncmp(text, "\rcopying: 2/4 (50 %), ", 22), 0);
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\x1b[K\rcopying: 3/4 (75 %), "));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", ein über\x1b[K")); /* 47 columns */
+    CU_ASSERT_EQUAL(strncmp(text, "\rcopying: 2/4 (50%), ", 21), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "\x1b[K\rcopying: 3/4 (75%), "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ", ein überl\x1b[K")); /* 47 columns */
     CU_ASSERT_PTR_NOT_NULL(strstr(text, " info: copying: 4/4 in "));
     CU_ASSERT_PTR_NULL(strstr(text, "1/4"));
     CU_ASSERT_PTR_EQUAL(strchr(text, '\n'), text + len - 1);
@@ -124,6 +136,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(progress_is_a_plain_line_every_few_seconds),
+        SLUICE_TEST(more_than_was_expected_is_not_more_than_all),
         SLUICE_TEST(progress_of_unknown_length_has_no_share),
         SLUICE_TEST(progress_is_silent_below_info),
         SLUICE_TEST(progress_rewrites_its_line_on_a_terminal),

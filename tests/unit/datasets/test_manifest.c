@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "image/coding.h"
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -158,7 +159,6 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     CU_ASSERT_STRING_EQUAL(text, "1 .txt");
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
                     SLUICE_OK);
-    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("formats.tsv"), &err), SLUICE_OK);
     sluice_manifest_destroy(manifest);
 
     make_file("formats/cat/3.webp", 4);
@@ -172,12 +172,16 @@ static void counts_what_it_passes_over_and_strict_refuses_images(void)
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
                     SLUICE_E_UNSUPPORTED);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "cat/3.webp, stray.jpg"));
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("formats.tsv"), NULL), SLUICE_OK);
     sluice_manifest_destroy(manifest);
 
-    /* A file knows nothing of this: strict has the folder walked. */
+    /* A file knows what it was then: strict has the folder walked. */
     memset(&err, 0, sizeof(err));
     CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_dir("formats.tsv"), &manifest, &err), SLUICE_OK);
     CU_ASSERT_PTR_NULL(manifest->passed_over);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(manifest->passed_text);
+    CU_ASSERT_STRING_EQUAL(manifest->passed_text, "1 .webp, 1 .txt");
+    CU_ASSERT_EQUAL(manifest->passed_unread, 1);
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), false, &err),
                     SLUICE_OK);
     CU_ASSERT_EQUAL(sluice_manifest_check_passed_over(manifest, in_dir("formats"), true, &err),
@@ -409,6 +413,29 @@ static void open_prefers_the_file_and_falls_back_to_walking(void)
     sluice_manifest_destroy(walked);
 }
 
+/* As lists were made that took images beside the class folders for a class of their own. */
+static void a_list_with_a_nameless_class_among_others_is_warned_of(void)
+{
+    static struct sluice_test_output output;
+    const char *classes[] = {"", "cat"};
+    const struct sluice_manifest_entry entries[] = {{.path = "cat/1.jpg", .label = 1}};
+    struct sluice_manifest *manifest = NULL, *read = NULL;
+    for (size_t first = 0; first < 2; first++) {
+        const struct sluice_manifest_entry entry = {.path = "cat/1.jpg", .label = 0};
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_create(first ? &entry : entries, 1, classes + first,
+                                                     2 - first, &manifest, NULL),
+                              SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_dir("old.tsv"), NULL), SLUICE_OK);
+        sluice_test_capture_begin();
+        const sluice_status status = sluice_manifest_read(in_dir("old.tsv"), &read, NULL);
+        sluice_test_capture_end(&output);
+        CU_ASSERT_EQUAL_FATAL(status, SLUICE_OK);
+        CU_ASSERT_EQUAL(strstr(output.err, "make it anew") != NULL, first == 0);
+        sluice_manifest_destroy(manifest);
+        sluice_manifest_destroy(read);
+    }
+}
+
 static void create_refuses_bad_rows(void)
 {
     const char *classes[] = {"a"};
@@ -442,6 +469,7 @@ int main(void)
         SLUICE_TEST(reads_files_of_versions_1_and_2_that_know_less),
         SLUICE_TEST(no_flipped_bit_of_the_file_is_taken),
         SLUICE_TEST(open_prefers_the_file_and_falls_back_to_walking),
+        SLUICE_TEST(a_list_with_a_nameless_class_among_others_is_warned_of),
         SLUICE_TEST(create_refuses_bad_rows),
     };
     return sluice_test_run("manifest", tests, SLUICE_TEST_COUNT(tests));

@@ -32,6 +32,7 @@ static void counts_by_suffix_whatever_its_case(void)
     sluice_passed_over_add(passed, "labels.csv");
     assert_text(passed, "12 .webp, 1 .tif, 2 .csv, 1 .txt");
     CU_ASSERT_EQUAL(passed->num_images, 13);
+    CU_ASSERT_EQUAL(sluice_passed_over_num_unread(passed), 13);
     free(passed);
 }
 
@@ -62,6 +63,7 @@ static void names_the_first_images_by_path(void)
     CU_ASSERT_STRING_EQUAL(passed->images[1], "b/2.jpe");
     CU_ASSERT_STRING_EQUAL(passed->images[2], "c/3.heic");
     CU_ASSERT_EQUAL(passed->num_images, 5);
+    CU_ASSERT_EQUAL(sluice_passed_over_num_unread(passed), 4); /* one of them by its place */
     assert_text(passed, "1 .bmp, 1 .gif, 1 .heic, 1 .jpe");
     free(passed);
 }

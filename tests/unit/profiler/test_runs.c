@@ -31,12 +31,14 @@ static void what_is_missing_is_nan(void)
 {
     struct sluice_runs runs = {0};
     read_text("{\"mode\":\"auto\",\"seconds\":1.5}\n"
-              "{\"mode\":\"local\",\"seconds\":1,\"loss\":null,\"stalls\":{\"network\":7}}",
+              "{\"mode\":\"local\",\"seconds\":1,\"loss\":null,\"val_loss\":-1.7e308,"
+              "\"stalls\":{\"network\":7}}",
               &runs);
     CU_ASSERT_EQUAL_FATAL(runs.num_items, 2);
     CU_ASSERT_STRING_EQUAL(runs.items[0].mode, "remote_auto"); /* written as it was typed */
     CU_ASSERT_DOUBLE_EQUAL(runs.items[0].seconds, 1.5, 0);
     CU_ASSERT(isnan(runs.items[0].loss) && isnan(runs.items[0].wire_bytes));
+    CU_ASSERT(isnan(runs.items[1].val_loss));
     CU_ASSERT(isnan(runs.items[0].epoch) && isnan(runs.items[1].stalls[0]));
     CU_ASSERT_EQUAL(sluice_run_largest_stall(&runs.items[0]), -1);
     CU_ASSERT_STRING_EQUAL(sluice_run_stall_names[sluice_run_largest_stall(&runs.items[1])],

@@ -1,5 +1,6 @@
 #include "storage_server/descriptors.h"
 
+#include "support/capture.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -56,6 +57,21 @@ static void what_was_given_stays_or_is_refused(void)
     }
 }
 
+static void a_part_larger_than_the_whole_is_told(void)
+{
+    static struct sluice_test_output output;
+    for (unsigned per_host = 50; per_host <= 51; per_host++) {
+        struct sluice_server_options options = some_options();
+        options.max_connections = 50;
+        options.max_connections_per_host = per_host;
+        sluice_test_capture_begin();
+        const sluice_status status = sluice_descriptors_share(10000, &options, NULL);
+        sluice_test_capture_end(&output);
+        CU_ASSERT_EQUAL(status, SLUICE_OK);
+        CU_ASSERT_EQUAL(strstr(output.err, "--max-connections-per-host 51") != NULL, per_host > 50);
+    }
+}
+
 static void the_soft_limit_becomes_the_hard_one(void)
 {
     struct rlimit limit;
@@ -76,6 +92,7 @@ int main(void)
         SLUICE_TEST(connections_get_what_the_rest_leaves),
         SLUICE_TEST(the_default_has_an_end),
         SLUICE_TEST(what_was_given_stays_or_is_refused),
+        SLUICE_TEST(a_part_larger_than_the_whole_is_told),
         SLUICE_TEST(the_soft_limit_becomes_the_hard_one),
     };
     return sluice_test_run("descriptors", tests, SLUICE_TEST_COUNT(tests));

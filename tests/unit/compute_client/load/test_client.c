@@ -6,9 +6,12 @@
 #include "support/capture.h"
 #include "support/test.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static struct fake_dataset dataset;
 static struct sluice_pipeline *pipeline;
@@ -358,6 +361,36 @@ static void stop_ends_the_waiting(void)
     sluice_client_destroy(client);
 }
 
+static void *hello_main(void *ctx)
+{
+    struct sluice_client *client = ctx;
+    struct sluice_server_info info;
+    return (void *)(intptr_t)sluice_client_hello(client, pipeline, "", &info, NULL);
+}
+
+/* The library's own form of an address names the resolver, which --host does not take. */
+static void stop_ends_the_wait_for_a_name(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    char target[64], question[512];
+    const int names = socket(AF_INET, SOCK_DGRAM, 0);
+    CU_ASSERT_FATAL(names >= 0 && bind(names, (struct sockaddr *)&address, len) == 0 &&
+                    getsockname(names, (struct sockaddr *)&address, &len) == 0);
+    snprintf(target, sizeof(target), "dns://127.0.0.1:%u/storage.example:50051",
+             ntohs(address.sin_port));
+    struct sluice_client *client = connect_to(target, 1000);
+    pthread_t thread;
+    void *result = NULL;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, hello_main, client), 0);
+    CU_ASSERT(recv(names, question, sizeof(question), 0) > 0);
+    sluice_client_stop(client);
+    pthread_join(thread, &result);
+    CU_ASSERT_EQUAL((sluice_status)(intptr_t)result, SLUICE_E_CLOSED);
+    sluice_client_destroy(client);
+    close(names);
+}
+
 static void only_what_may_pass_is_tried_again(void)
 {
     const enum sluice_rpc_code passing[] = {SLUICE_RPC_UNAVAILABLE, SLUICE_RPC_DEADLINE_EXCEEDED,
@@ -392,6 +425,7 @@ int main(void)
         SLUICE_TEST(gives_up_after_its_patience),
         SLUICE_TEST(says_at_once_why_it_waits),
         SLUICE_TEST(stop_ends_the_waiting),
+        SLUICE_TEST(stop_ends_the_wait_for_a_name),
         SLUICE_TEST(only_what_may_pass_is_tried_again),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);

@@ -1,0 +1,242 @@
+#include "datasets/manifest_drift.h"
+
+#include "base/hash.h"
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NUM_CLASSES 3
+#define PER_CLASS 4
+
+/* The root of this test. */
+static char root[512];
+
+static const char *in_root(const char *name)
+{
+    static char paths[4][1024];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof(paths[0]), "%s/%s", root, name);
+    return path;
+}
+
+static void write_file(const char *name, const char *text)
+{
+    sluice_test_write_file(in_root(name), text, strlen(text));
+}
+
+/* Times in s since 1970. */
+static void set_time(const char *name, time_t seconds)
+{
+    const struct timespec times[2] = {{seconds, 123456789}, {seconds, 123456789}};
+    CU_ASSERT_EQUAL_FATAL(utimensat(AT_FDCWD, in_root(name), times, 0), 0);
+}
+
+/* class0 to class2 beneath `prefix`, and a folder in the first. */
+static void make_root(const char *prefix)
+{
+    static unsigned number;
+    snprintf(root, sizeof(root), "%s/%u", sluice_test_dir(), number++);
+    CU_ASSERT_EQUAL_FATAL(mkdir(root, 0700), 0);
+    if (prefix[0])
+        CU_ASSERT_EQUAL_FATAL(mkdir(in_root(prefix), 0700), 0);
+    for (unsigned c = 0; c < NUM_CLASSES; c++) {
+        char name[128];
+        snprintf(name, sizeof(name), "%sclass%u", prefix, c);
+        CU_ASSERT_EQUAL_FATAL(mkdir(in_root(name), 0700), 0);
+        for (unsigned i = 0; i < PER_CLASS; i++) {
+            snprintf(name, sizeof(name), "%sclass%u/%u.jpg", prefix, c, i);
+            write_file(name, "the content of a picture");
+            set_time(name, 1700000000 + i);
+        }
+    }
+    char name[128];
+    snprintf(name, sizeof(name), "%sclass0/deep", prefix);
+    CU_ASSERT_EQUAL_FATAL(mkdir(in_root(name), 0700), 0);
+    strcat(name, "/0.PNG");
+    write_file(name, "the content of a picture");
+}
+
+/* Scans, adds hashes and writes; the manifest as it is read back. */
+static struct sluice_manifest *index_root(void)
+{
+    struct sluice_manifest *manifest = NULL, *read = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_scan(root, &manifest, NULL), SLUICE_OK);
+    for (size_t i = 0; i < manifest->num_entries; i++) {
+        size_t len;
+        uint8_t *bytes = sluice_test_read_file(in_root(manifest->entries[i].path), &len);
+        manifest->entries[i].hash = sluice_hash128(bytes, len);
+        manifest->entries[i].has_hash = true;
+        free(bytes);
+    }
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_write(manifest, in_root(SLUICE_MANIFEST_FILE), NULL),
+                          SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_read(in_root(SLUICE_MANIFEST_FILE), &read, NULL),
+                          SLUICE_OK);
+    sluice_manifest_destroy(manifest);
+    return read;
+}
+
+static struct sluice_manifest_drift drift;
+
+static void find(const struct sluice_manifest *manifest)
+{
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE),
+                                                     NULL, &drift, &err),
+                          SLUICE_OK);
+}
+
+static void expect(const struct sluice_manifest *manifest, unsigned added, unsigned gone,
+                   unsigned changed)
+{
+    find(manifest);
+    CU_ASSERT_EQUAL(drift.num_added, added);
+    CU_ASSERT_EQUAL(drift.num_gone, gone);
+    CU_ASSERT_EQUAL(drift.num_changed, changed);
+}
+
+static void what_was_just_indexed_agrees(void)
+{
+    for (int i = 0; i < 2; i++) {
+        make_root(i ? "train/" : "");
+        struct sluice_manifest *manifest = index_root();
+        expect(manifest, 0, 0, 0); /* of the same second */
+        CU_ASSERT_EQUAL(drift.num_files, NUM_CLASSES * PER_CLASS + 1);
+        CU_ASSERT_EQUAL(drift.num_folders, NUM_CLASSES + 2 + (i ? 1 : 0));
+        sluice_manifest_destroy(manifest);
+    }
+}
+
+static void files_added_and_gone_are_counted_and_named(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    write_file("class1/new.JPEG", "x");
+    write_file("class0/deep/new.png", "x");
+    CU_ASSERT_EQUAL(mkdir(in_root("class9"), 0700), 0);
+    CU_ASSERT_EQUAL(mkdir(in_root("class9/below"), 0700), 0);
+    write_file("class9/below/1.jpg", "x");
+    CU_ASSERT_EQUAL(unlink(in_root("class2/3.jpg")), 0);
+    expect(manifest, 3, 1, 0);
+    CU_ASSERT_STRING_EQUAL(drift.gone, "class2/3.jpg");
+    CU_ASSERT_PTR_NOT_NULL(strstr(drift.added, "class"));
+    for (unsigned i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "class2/%u.jpg", i);
+        CU_ASSERT_EQUAL(unlink(in_root(name)), 0);
+    }
+    CU_ASSERT_EQUAL(rmdir(in_root("class2")), 0);
+    expect(manifest, 3, 4, 0);
+    sluice_manifest_destroy(manifest);
+}
+
+static void what_is_no_sample_is_not_counted(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    write_file("class0/readme.txt", "x");
+    write_file("class0/.hidden.jpg", "x");
+    write_file("class0/photo.webp", "x");
+    write_file("class0/bad\xff.jpg", "x");
+    write_file("beside.jpg", "x"); /* beside the class folders */
+    write_file("sluice-jpeg-index.bin", "x");
+    CU_ASSERT_EQUAL(mkdir(in_root("class0/folder.jpg"), 0700), 0);
+    CU_ASSERT_EQUAL(mkdir(in_root(".cache"), 0700), 0);
+    write_file(".cache/1.jpg", "x");
+    CU_ASSERT_EQUAL(mkdir(in_root("lost+found"), 0700), 0);
+    write_file("lost+found/1.jpg", "x");
+    CU_ASSERT_EQUAL(symlink("/etc/passwd", in_root("class0/out.jpg")), 0);
+    CU_ASSERT_EQUAL(symlink("nowhere", in_root("class0/dangling.jpg")), 0);
+    expect(manifest, 0, 0, 0);
+    sluice_manifest_destroy(manifest);
+}
+
+static void another_length_is_a_change_and_another_time_only_with_other_content(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    set_time("class0/1.jpg", 1800000000); /* touched, or copied without its time */
+    set_time("class0/2.jpg", 1700000002);
+    expect(manifest, 0, 0, 0);
+    write_file("class0/1.jpg", "the CONTENT of a picture");
+    expect(manifest, 0, 0, 1);
+    CU_ASSERT_STRING_EQUAL(drift.changed, "class0/1.jpg");
+    write_file("class1/2.jpg", "longer than it was before it was written");
+    expect(manifest, 0, 0, 2);
+    sluice_manifest_destroy(manifest);
+}
+
+static void a_copy_that_keeps_the_times_or_rounds_them_agrees(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    for (size_t i = 0; i < manifest->num_entries; i++) { /* tar: whole seconds */
+        const time_t seconds = (time_t)(manifest->entries[i].mtime_ns / 1000000000);
+        const struct timespec times[2] = {{seconds, 0}, {seconds, 0}};
+        CU_ASSERT_EQUAL(utimensat(AT_FDCWD, in_root(manifest->entries[i].path), times, 0), 0);
+    }
+    set_time("class0", 1600000000);
+    set_time(SLUICE_MANIFEST_FILE, 1600000000);
+    expect(manifest, 0, 0, 0);
+    sluice_manifest_destroy(manifest);
+}
+
+static void an_old_time_does_not_hide_a_file_that_was_added(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    write_file("class1/new.jpg", "x");
+    set_time("class1", 1600000000); /* as rsync --times sets it, to the source's */
+    expect(manifest, 1, 0, 0);
+    set_time(SLUICE_MANIFEST_FILE, 2000000000); /* a copy of the manifest hides when it was made */
+    expect(manifest, 1, 0, 0);
+    sluice_manifest_destroy(manifest);
+}
+
+static void an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error(void)
+{
+    make_root("val/");
+    struct sluice_manifest *manifest = index_root();
+    CU_ASSERT_EQUAL(rename(in_root("val"), in_root(".val")), 0);
+    expect(manifest, 0, NUM_CLASSES * PER_CLASS + 1, 0);
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_manifest_find_drift(manifest, "/no/such/root",
+                                               in_root(SLUICE_MANIFEST_FILE), NULL, &drift, &err),
+                    SLUICE_E_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/root"));
+    sluice_manifest_destroy(manifest);
+}
+
+static void a_search_that_is_cancelled_ends(void)
+{
+    make_root("");
+    struct sluice_manifest *manifest = index_root();
+    const atomic_bool is_cancelled = true;
+    CU_ASSERT_EQUAL(sluice_manifest_find_drift(manifest, root, in_root(SLUICE_MANIFEST_FILE),
+                                               &is_cancelled, &drift, NULL),
+                    SLUICE_OK);
+    CU_ASSERT_EQUAL(drift.num_folders + drift.num_files, 0);
+    sluice_manifest_destroy(manifest);
+}
+
+int main(void)
+{
+    static const struct sluice_test tests[] = {
+        SLUICE_TEST(what_was_just_indexed_agrees),
+        SLUICE_TEST(files_added_and_gone_are_counted_and_named),
+        SLUICE_TEST(what_is_no_sample_is_not_counted),
+        SLUICE_TEST(another_length_is_a_change_and_another_time_only_with_other_content),
+        SLUICE_TEST(a_copy_that_keeps_the_times_or_rounds_them_agrees),
+        SLUICE_TEST(an_old_time_does_not_hide_a_file_that_was_added),
+        SLUICE_TEST(an_empty_root_has_lost_everything_and_one_that_is_gone_is_an_error),
+        SLUICE_TEST(a_search_that_is_cancelled_ends),
+    };
+    return sluice_test_run("manifest_drift", tests, SLUICE_TEST_COUNT(tests));
+}
