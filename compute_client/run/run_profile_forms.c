@@ -273,7 +273,7 @@ static size_t phase_items(const struct run *run, const struct mix *mix, size_t c
 /* Phases of a round, over positions[0 .. n), and their items. */
 static size_t num_blocks(size_t n)
 {
-    return (n + MAX_PHASE_ITEMS - 1) / MAX_PHASE_ITEMS;
+    return n > 0 ? (n - 1) / MAX_PHASE_ITEMS + 1 : 1;
 }
 
 static size_t block_start(size_t n, size_t block)
@@ -383,6 +383,7 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
         show_phase(measuring, PARTS_BEFORE, "warming up", phase_items(measuring->run, mix, n));
         status = run_phase(measuring, mix, phase_items(measuring->run, mix, n), &unused, is_stopped,
                            err);
+        measuring->seen = NULL; /* it points to what ends here */
         memset(measuring->cells, 0, n * sizeof(*measuring->cells));
     }
     for (unsigned m = 0; m < measuring->mixes.num && status == SLUICE_OK && !*is_stopped; m++) {
@@ -409,7 +410,7 @@ static sluice_status run_parts(struct measuring *measuring, struct profile_forms
                                bool *is_stopped, struct sluice_err *err)
 {
     const size_t n = measuring->num_positions;
-    const size_t num_parts = num_blocks(n);
+    const size_t num_parts = n > 0 ? num_blocks(n) : 0;
     forms->seen = calloc(MAX_ROUNDS * num_parts * measuring->mixes.num + 1, sizeof(*forms->seen));
     if (!forms->seen)
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %zu parts of a profile",

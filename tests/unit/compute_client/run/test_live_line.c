@@ -18,7 +18,8 @@ static struct sluice_live_view run_for(struct sluice_live_meter *meter, struct s
 {
     const uint64_t begin = *now;
     uint64_t steps = 0;
-    for (double at_s = 0.1; at_s <= seconds + 1e-9; at_s += 0.1) {
+    for (int tenths = 1; tenths <= (int)(10 * seconds); tenths++) {
+        const double at_s = tenths * 0.1;
         *now = begin + (uint64_t)(at_s * 1e9);
         while ((double)(steps + 1) * step_s <= at_s + 1e-9) {
             steps++;
