@@ -1,0 +1,48 @@
+#ifndef SLUICE_BASE_CLI_INTERNAL_H
+#define SLUICE_BASE_CLI_INTERNAL_H
+
+#include "base/cli.h"
+
+/* Private to the files behind cli.h.
+ *
+ *     cli.c        takes the arguments of a command line, one by one
+ *     cli_table.c  the program's options and those that every program has, as one table
+ *     cli_value.c  an option's value from text and back
+ *     cli_help.c   --help and --print-config
+ *
+ * Threads: at start, on the main thread. */
+
+/* The options that every program has, behind its own in one array of pointers. */
+struct cli_table {
+    const struct sluice_cli *cli;
+    struct sluice_option common[6];
+    size_t num_common;
+    bool is_help, is_version, is_print_config, is_json;
+    const char *log_level, *log_format;
+};
+
+/* The table points into itself: it must stay where it is. */
+void cli_table_init(struct cli_table *table, const struct sluice_cli *cli);
+size_t cli_table_len(const struct cli_table *table);
+const struct sluice_option *cli_table_at(const struct cli_table *table, size_t i);
+/* By the long name or the alias text[0..len), by the short one; NULL: there is none. */
+const struct sluice_option *cli_find_long(const struct cli_table *table, const char *text,
+                                          size_t len);
+const struct sluice_option *cli_find_short(const struct cli_table *table, char c);
+/* Of the options that only ask for a text and have no place in a configuration. */
+bool cli_is_request(const struct cli_table *table, const struct sluice_option *option);
+
+bool cli_is_in_range(const struct sluice_option *option, double value);
+/* The option's choice that is called `text`; NULL: there is none. */
+const char *cli_find_choice(const struct sluice_option *option, const char *text);
+/* Takes `text` as the value of any option but a flag.  SLUICE_E_INVALID says what is wrong with it.
+ */
+SLUICE_MUST_USE sluice_status cli_set_value(const struct sluice_option *option, const char *text,
+                                            struct sluice_err *err);
+/* The value as cli_set_value() takes it; "" for text, which the callers have as it is. */
+void cli_format_value(const struct sluice_option *option, char out[400]);
+
+void cli_print_help(const struct cli_table *table);
+void cli_print_config(const struct cli_table *table);
+
+#endif
