@@ -6,3 +6,21 @@ const char *sluice_resource_name(enum sluice_resource resource)
         "disk", "storage_cpu", "network", "receive", "compute_cpu", "pcie", "gpu"};
     return names[resource];
 }
+
+const char *sluice_resource_words(enum sluice_resource resource)
+{
+    switch (resource) {
+    case SLUICE_STORAGE_CPU:
+        return "storage CPU";
+    case SLUICE_COMPUTE_CPU:
+        return "compute CPU";
+    case SLUICE_RECEIVE:
+        return "receiving";
+    case SLUICE_PCIE:
+        return "PCIe";
+    case SLUICE_GPU:
+        return "GPU";
+    default:
+        return sluice_resource_name(resource);
+    }
+}

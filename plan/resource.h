@@ -19,7 +19,8 @@ enum sluice_resource {
     SLUICE_NUM_RESOURCES,
 };
 
-const char *sluice_resource_name(enum sluice_resource resource); /* "disk", "storage_cpu", ... */
+const char *sluice_resource_name(enum sluice_resource resource);  /* "disk", "storage_cpu", ... */
+const char *sluice_resource_words(enum sluice_resource resource); /* "disk", "storage CPU", ... */
 
 static inline bool sluice_resource_is_in(unsigned mask, int resource)
 {

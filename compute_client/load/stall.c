@@ -7,18 +7,7 @@ const char *sluice_stall_name(enum sluice_resource resource)
 
 const char *sluice_stall_words(enum sluice_resource resource)
 {
-    switch (resource) {
-    case SLUICE_STORAGE_CPU:
-        return "storage CPU";
-    case SLUICE_COMPUTE_CPU:
-        return "compute CPU";
-    case SLUICE_RECEIVE:
-        return "receiving";
-    case SLUICE_PCIE:
-        return "PCIe";
-    default:
-        return sluice_stall_name(resource);
-    }
+    return resource == SLUICE_GPU ? "trainer" : sluice_resource_words(resource);
 }
 
 enum sluice_resource sluice_stall_largest(const uint64_t ns[SLUICE_NUM_RESOURCES])
