@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quit.h"
+#include "base/show.h"
 #include "compute_client/load/choice_words.h"
 
 #include <assert.h>
@@ -394,14 +395,17 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
             run_phase(measuring, mix, phase_items(measuring->run, mix, n), seen, is_stopped, err);
         if (status != SLUICE_OK || seen->num_samples == 0)
             continue;
+        char shares[2][SLUICE_SHOW_BYTES];
         sluice_log(
             SLUICE_LOG_DEBUG,
-            "%s%s: beside the work %.1f us of storage CPU (%.0f %% busy) and %.1f of compute "
-            "CPU (%.0f %%) for a sample",
+            "%s%s: beside the work %.1f us of storage CPU (%s busy) and %.1f of compute CPU (%s) "
+            "for a sample",
             sluice_choice_name(measuring->choices.at[mix->choices[0]]),
             mix->num_choices > 1 ? " by turns with others" : "",
-            seen->storage_s * 1e6 / (double)seen->num_samples, 100 * seen->storage_share,
-            seen->compute_s * 1e6 / (double)seen->num_samples, 100 * seen->compute_share);
+            seen->storage_s * 1e6 / (double)seen->num_samples,
+            sluice_show_share(seen->storage_share, shares[0]),
+            seen->compute_s * 1e6 / (double)seen->num_samples,
+            sluice_show_share(seen->compute_share, shares[1]));
     }
     return status;
 }
