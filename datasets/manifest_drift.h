@@ -25,9 +25,8 @@
  *
  * Threads: any. */
 
-#define DRIFT_FOLDERS                                                                              \
-    64 /* lists some 80,000 names of ImageNet, which takes a tenth of a second                     \
-        */
+/* Lists some 80,000 names of ImageNet, which takes a tenth of a second. */
+#define DRIFT_FOLDERS 64
 #define DRIFT_FILES 256
 #define DRIFT_HASHES 16
 
