@@ -33,7 +33,7 @@ def make_certificates(folder):
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca",
-            "-days", "2")
+            "-days", "2", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     openssl("req", "-x509", *new, "-keyout", "stranger.key", "-out", "stranger.crt", "-subj",
             "/CN=stranger", "-days", "2")
     for name in ("storage", "compute"):

@@ -17,10 +17,10 @@ import threading
 import time
 import unittest
 
-import grpc
-
 import torture
 from harness import stubs
+
+import grpc
 
 STUBS = stubs()
 OFFLOAD = STUBS["offload_pb2_grpc"]
