@@ -184,11 +184,12 @@ int sluice_dataset_cmd_synth(int argc, char **argv)
         json_decref(json);
     } else {
         char bytes[SLUICE_SHOW_BYTES], mean_bytes[SLUICE_SHOW_BYTES], share[SLUICE_SHOW_BYTES];
-        printf("%s: %llu train and %llu val images of %llu classes, %s; mean %s, %s "
+        printf("%s: %llu train and %llu val images of %llu class%s, %s; mean %s, %s "
                "above 150 kB\n",
                synth.root, (unsigned long long)synth.num_train, (unsigned long long)synth.num_val,
-               (unsigned long long)given.num_classes, sluice_show_bytes((double)synth.bytes, bytes),
-               sluice_show_bytes(mean, mean_bytes), sluice_show_share(large, share));
+               (unsigned long long)given.num_classes, given.num_classes == 1 ? "" : "es",
+               sluice_show_bytes((double)synth.bytes, bytes), sluice_show_bytes(mean, mean_bytes),
+               sluice_show_share(large, share));
     }
     return 0;
 }
