@@ -15,10 +15,6 @@ import sys
 import tempfile
 import unittest
 
-# Read when grpc is imported, so this module comes first.  Its handler of fork() waits for ever in
-# gRPC 1.51 of Debian 13; our children do nothing but exec.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-
 SOURCE = pathlib.Path(os.environ.get("SLUICE_SOURCE", pathlib.Path(__file__).parents[2]))
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN", SOURCE / "build/dev/bin"))
 SEED = int(os.environ.get("SLUICE_TEST_SEED", "20240708"))
