@@ -15,8 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_DEPTH 32
-
 /* Larger files are not hashed. */
 #define MAX_HASHED_BYTES (32u << 20)
 
@@ -235,7 +233,7 @@ static bool is_passed_over(const char *name, size_t len)
 static void count_new(struct search *search, char path[SLUICE_MAX_PATH_BYTES], size_t len,
                       unsigned depth)
 {
-    DIR *folder = depth < MAX_DEPTH ? open_folder(search, path) : NULL;
+    DIR *folder = depth < SLUICE_LAYOUT_MAX_DEPTH ? open_folder(search, path) : NULL;
     if (!folder)
         return;
     for (const struct dirent *entry; (entry = readdir(folder)) && !is_cancelled(search);) {

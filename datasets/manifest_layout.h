@@ -10,6 +10,9 @@
  *
  * Threads: pure functions. */
 
+/* Folders in folders beneath the root; deeper ones are refused. */
+#define SLUICE_LAYOUT_MAX_DEPTH 32
+
 /* A folder in the root, or in train/ or val/ of the root. */
 struct sluice_layout_folder {
     char *path;       /* relative to the root: "cat", "train/cat" */

@@ -18,7 +18,6 @@
 
 /* Walking a root: which files it has, in which order, of which classes. */
 
-#define MAX_DEPTH 32
 #define CLASS_DEPTHS 2 /* ROOT/class, ROOT/train/class */
 #define NONE SIZE_MAX
 #define MAX_TOLD 10 /* lines of the log about single names */
@@ -72,8 +71,8 @@ struct walk {
     struct {
         dev_t dev;
         ino_t ino;
-    } above[MAX_DEPTH + 1]; /* the folders that it lies in, by depth */
-    uint64_t num_told;      /* by pass_over() */
+    } above[SLUICE_LAYOUT_MAX_DEPTH + 1]; /* the folders that it lies in, by depth */
+    uint64_t num_told;                    /* by pass_over() */
 
     struct sluice_layout_folder *folders;
     size_t num_folders, folder_capacity;
@@ -309,11 +308,11 @@ static sluice_status walk_folder(struct walk *walk, int fd, size_t len, unsigned
     struct stat st;
     sluice_status status = SLUICE_OK;
     DIR *folder = NULL;
-    if (depth > MAX_DEPTH)
+    if (depth > SLUICE_LAYOUT_MAX_DEPTH)
         status = walk->is_search ? SLUICE_OK
                                  : sluice_fail(err, SLUICE_E_UNSUPPORTED,
                                                "%s/%s: nested deeper than %d folders", walk->root,
-                                               walk->path, MAX_DEPTH);
+                                               walk->path, SLUICE_LAYOUT_MAX_DEPTH);
     else if (fstat(fd, &st) != 0 || !(folder = fdopendir(fd)))
         status = fail_here(walk, "open the folder", errno, err);
     if (!folder) {

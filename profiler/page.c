@@ -101,13 +101,18 @@ void sluice_page_row_begin(struct sluice_page *page)
     fputs("<tr>", page->out);
 }
 
+static void print_cell(struct sluice_page *page, const char *tag, const char *fmt, va_list args)
+{
+    fputs(tag, page->out);
+    print_text(page, fmt, args);
+    fputs("</td>", page->out);
+}
+
 void sluice_page_cell(struct sluice_page *page, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    fputs("<td>", page->out);
-    print_text(page, fmt, args);
-    fputs("</td>", page->out);
+    print_cell(page, "<td>", fmt, args);
     va_end(args);
 }
 
@@ -115,9 +120,7 @@ void sluice_page_text_cell(struct sluice_page *page, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    fputs("<td class=\"text\">", page->out);
-    print_text(page, fmt, args);
-    fputs("</td>", page->out);
+    print_cell(page, "<td class=\"text\">", fmt, args);
     va_end(args);
 }
 

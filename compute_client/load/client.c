@@ -6,6 +6,7 @@
 #include "compute_client/load/client_call.h"
 #include "compute_client/load/outage.h"
 #include "compute_client/load/retry.h"
+#include "compute_client/load/tuning.h"
 #include "wire/wire.h"
 
 #include <pthread.h>
@@ -16,9 +17,6 @@
 
 #define HELLO_TIMEOUT_MS 5000
 #define STATS_TIMEOUT_MS 20000
-
-/* Between two warnings of one outage, whose cause has changed. */
-#define BETWEEN_WARNINGS_NS 5000000000u
 
 /* Of every message before sluice_client_bound_messages(): those of Hello, ListSamples, Stats and
  * Probe are at most half as large. */
@@ -153,7 +151,7 @@ static void show_outage(const struct sluice_client *client)
 static bool has_new_cause(const struct sluice_client *client, const char *cause, uint64_t now_ns)
 {
     return client->outage.is_told && strcmp(client->told.text, cause) != 0 &&
-           now_ns - client->told_ns >= BETWEEN_WARNINGS_NS;
+           now_ns - client->told_ns >= TUNING_TELL_AGAIN_NS;
 }
 
 void sluice_client_tell_lost(struct sluice_client *client, uint64_t at_ns, const char *cause)

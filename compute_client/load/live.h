@@ -55,4 +55,10 @@ static inline uint64_t sluice_live_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* Of a state such as lost_since_ns; 0 while it is 0. */
+static inline double sluice_live_seconds_since(uint64_t since_ns, uint64_t now_ns)
+{
+    return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) * 1e-9 : 0;
+}
+
 #endif

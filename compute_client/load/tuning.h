@@ -120,8 +120,9 @@ double *sluice_tuning_field(struct sluice_tuning *tuning, size_t index);
  * twice: slower links need a longer timeout. */
 #define TUNING_SLOWEST_LINK_BYTES_PER_S 125000
 
-/* ns between two lines of the log: of samples that are asked for again, and of a silence.  Often
- * enough that a person who watches does not take the run for dead.  Half: more lines; twice: fewer.
+/* ns between two lines of the log: of samples that are asked for again, of an outage whose cause
+ * has changed (AGAIN), and of a silence.  Often enough that a person who watches does not take the
+ * run for dead.  Half: more lines; twice: fewer.
  */
 #define TUNING_TELL_AGAIN_NS 5000000000ull
 #define TUNING_TELL_QUIET_NS 10000000000ull

@@ -1,12 +1,21 @@
 #include "compute_client/run/fit.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #define MAX_PARTS 16
 #define LEFT_OUT SLUICE_FIT_FORMS
+
+void sluice_fit_put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(part->form[form], sizeof(part->form[form]), fmt, args);
+    va_end(args);
+}
 
 static unsigned form_columns(const struct sluice_fit_part *part, unsigned form)
 {

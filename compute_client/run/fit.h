@@ -1,6 +1,8 @@
 #ifndef SLUICE_COMPUTE_CLIENT_RUN_FIT_H
 #define SLUICE_COMPUTE_CLIENT_RUN_FIT_H
 
+#include "base/compiler.h"
+
 #include <stddef.h>
 
 /* Parts of a line that fit a width: first parts get shorter, then parts are left out, the least
@@ -18,6 +20,10 @@ struct sluice_fit_part {
     const char *before;   /* what separates it from the part before; not at the line's begin */
     unsigned extra_bytes; /* that its forms have beyond the columns that they take */
 };
+
+/* Writes a form of a part; what is longer than there is room for is cut. */
+void sluice_fit_put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
+    SLUICE_PRINTF(3, 4);
 
 /* Writes the parts that fit `columns` to out, in their order, and cuts what still does not.
  * Returns the columns that are taken. */

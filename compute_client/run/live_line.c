@@ -5,20 +5,11 @@
 #include "compute_client/load/choice_words.h"
 #include "compute_client/load/stall.h"
 #include "compute_client/run/fit.h"
+#include "compute_client/run/tuning.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Seconds that the rates remember: long enough that digits can be read, short enough that a change
- * shows at once. */
-#define MEMORY_S 2.5
-#define LONG_MEMORY_S 25
-
-/* The wait for a batch is named if it takes longer than this and several times the usual. */
-#define LONG_WAIT_S 2
-#define LONG_WAIT_STEPS 3
 
 /* --- recent rates --- */
 
@@ -71,19 +62,21 @@ void sluice_live_meter_see(struct sluice_live_meter *meter, const struct sluice_
     if (samples > meter->last_samples) {
         const double step_s = (double)(now_ns - meter->stepped_ns) * 1e-9;
         meter->last_step = samples - meter->last_samples;
-        decay(&meter->samples, &meter->samples_s, step_s, MEMORY_S, (double)meter->last_step);
-        decay(&meter->many_samples, &meter->many_samples_s, step_s, LONG_MEMORY_S,
+        decay(&meter->samples, &meter->samples_s, step_s, TUNING_SHOW_MEMORY_S,
+              (double)meter->last_step);
+        decay(&meter->many_samples, &meter->many_samples_s, step_s, TUNING_SHOW_LONG_MEMORY_S,
               (double)meter->last_step);
         meter->last_samples = samples;
         meter->stepped_ns = now_ns;
     }
     const uint64_t bytes = sluice_live_get(&live->wire_bytes);
-    decay(&meter->bytes, &meter->bytes_s, seconds, MEMORY_S, (double)(bytes - meter->last_bytes));
+    decay(&meter->bytes, &meter->bytes_s, seconds, TUNING_SHOW_MEMORY_S,
+          (double)(bytes - meter->last_bytes));
     meter->last_bytes = bytes;
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++) {
         const uint64_t stall_ns = sluice_live_get(&live->stall_ns[r]);
         double unused = 0;
-        decay(&meter->stall_s[r], &unused, seconds, MEMORY_S,
+        decay(&meter->stall_s[r], &unused, seconds, TUNING_SHOW_MEMORY_S,
               (double)(stall_ns - meter->last_stall_ns[r]) * 1e-9);
         meter->last_stall_ns[r] = stall_ns;
     }
@@ -104,12 +97,6 @@ static double rate_of(const struct sluice_live_meter *meter, double sum, double 
 
 /* --- what there is to say --- */
 
-static double since_s(const _Atomic uint64_t *since, uint64_t now_ns)
-{
-    const uint64_t since_ns = sluice_live_get(since);
-    return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) * 1e-9 : 0;
-}
-
 static const char *limit_of(const struct sluice_live_meter *meter)
 {
     int largest = 0;
@@ -125,9 +112,10 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
 {
     const uint64_t came =
         meter->last_samples > meter->first_samples ? meter->last_samples - meter->first_samples : 0;
-    const double per_s = rate_of(meter, meter->samples, meter->samples_s, MEMORY_S, now_ns);
-    const double long_per_s =
-        rate_of(meter, meter->many_samples, meter->many_samples_s, LONG_MEMORY_S, now_ns);
+    const double per_s =
+        rate_of(meter, meter->samples, meter->samples_s, TUNING_SHOW_MEMORY_S, now_ns);
+    const double long_per_s = rate_of(meter, meter->many_samples, meter->many_samples_s,
+                                      TUNING_SHOW_LONG_MEMORY_S, now_ns);
     struct sluice_live_view view = {
         .done = first + came < total ? first + came : total,
         .total = total,
@@ -136,14 +124,15 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
         .loss = atomic_load_explicit(&live->loss, memory_order_relaxed),
         .wire_bytes_per_s = has_network && meter->bytes_s > 0 ? meter->bytes / meter->bytes_s : NAN,
         .limit = limit_of(meter),
-        .lost_s = since_s(&live->lost_since_ns, now_ns),
+        .lost_s = sluice_live_seconds_since(sluice_live_get(&live->lost_since_ns), now_ns),
     };
     if (long_per_s > 0)
         view.left_s = (double)(total - view.done + more) / long_per_s;
-    const double waits_s = since_s(&live->waits_since_ns, now_ns);
+    const double waits_s =
+        sluice_live_seconds_since(sluice_live_get(&live->waits_since_ns), now_ns);
     const double usual_s = /* between two batches that came */
         meter->samples > 0 ? (double)meter->last_step * meter->samples_s / meter->samples : 0;
-    if (waits_s > LONG_WAIT_S && waits_s > LONG_WAIT_STEPS * usual_s)
+    if (waits_s > TUNING_SHOW_LONG_WAIT_S && waits_s > TUNING_SHOW_LONG_WAIT_STEPS * usual_s)
         view.waits_s = waits_s;
     uint64_t forms[SLUICE_NUM_FORMS];
     count_forms(live, forms);
@@ -156,17 +145,6 @@ struct sluice_live_view sluice_live_view_of(const struct sluice_live_meter *mete
 /* --- text --- */
 
 enum part { WHAT, DETAIL, BAR, DONE, RATE, LEFT, LOSS, WIRE, LIMIT, CHOICES, NUM_PARTS };
-
-static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
-    SLUICE_PRINTF(3, 4);
-
-static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(part->form[form], sizeof(part->form[form]), fmt, args);
-    va_end(args);
-}
 
 /* "━━━╸────" or "[===>    ]" */
 static void put_bar(struct sluice_fit_part *part, double share, unsigned width, bool has_utf8)
@@ -200,15 +178,15 @@ static void put_limit(const struct sluice_live_view *view, struct sluice_fit_par
 {
     char time[SLUICE_SHOW_BYTES];
     if (view->lost_s > 0) {
-        put(part, 0, "server lost %.0f s", view->lost_s);
+        sluice_fit_put(part, 0, "server lost %.0f s", view->lost_s);
         part->importance = 100; /* whatever else there is to say */
     } else if (view->waits_s > 0) {
-        put(part, 0, "waiting %s", sluice_show_clock(view->waits_s, time));
+        sluice_fit_put(part, 0, "waiting %s", sluice_show_clock(view->waits_s, time));
         part->importance = 96;
     } else if (view->limit[0]) {
-        put(part, 0, "limited by %s", view->limit);
-        put(part, 1, "limit %s", view->limit);
-        put(part, 2, "%s", view->limit);
+        sluice_fit_put(part, 0, "limited by %s", view->limit);
+        sluice_fit_put(part, 1, "limit %s", view->limit);
+        sluice_fit_put(part, 2, "%s", view->limit);
     }
 }
 
@@ -220,11 +198,16 @@ static bool put_most_frequent(const char *choices, unsigned num, struct sluice_f
     for (unsigned spaces = 0; *end && spaces < 2 * num; end++)
         spaces += *end == ' ';
     if (*end)
-        put(part, form, "%.*s", (int)(end - choices) - 1, choices);
+        sluice_fit_put(part, form, "%.*s", (int)(end - choices) - 1, choices);
     return *end;
 }
 
-/* `plain`: for a log. */
+static double share_done(const struct sluice_live_view *view)
+{
+    return view->total ? (double)view->done / (double)view->total : 0;
+}
+
+/* `is_plain`: for a log. */
 static void fill_parts(const struct sluice_live_view *view, struct sluice_fit_part parts[NUM_PARTS],
                        bool is_plain)
 {
@@ -237,30 +220,29 @@ static void fill_parts(const struct sluice_live_view *view, struct sluice_fit_pa
         parts[i].importance = importance[i];
         parts[i].before = is_plain ? ", " : i <= DONE ? " " : "  ";
     }
-    put(&parts[WHAT], 0, "%s", view->what);
-    put(&parts[WHAT], 1, "%s", view->what_brief);
-    put(&parts[DETAIL], 0, "%s", view->detail);
-    const double share = view->total ? (double)view->done / (double)view->total : 0;
+    sluice_fit_put(&parts[WHAT], 0, "%s", view->what);
+    sluice_fit_put(&parts[WHAT], 1, "%s", view->what_brief);
+    sluice_fit_put(&parts[DETAIL], 0, "%s", view->detail);
     if (is_plain)
-        put(&parts[DONE], 0, "%llu of %llu samples", (unsigned long long)view->done,
-            (unsigned long long)view->total);
+        sluice_fit_put(&parts[DONE], 0, "%llu of %llu samples", (unsigned long long)view->done,
+                       (unsigned long long)view->total);
     else
-        put(&parts[DONE], 0, "%4s", sluice_show_share(share, text));
+        sluice_fit_put(&parts[DONE], 0, "%4s", sluice_show_share(share_done(view), text));
     if (view->samples_per_s >= 0) {
         sluice_show_number(view->samples_per_s, text);
-        put(&parts[RATE], 0, "%s samples/s", text);
-        put(&parts[RATE], 1, "%s/s", text);
+        sluice_fit_put(&parts[RATE], 0, "%s samples/s", text);
+        sluice_fit_put(&parts[RATE], 1, "%s/s", text);
     }
     if (view->left_s >= 0)
-        put(&parts[LEFT], 0, "%s left", sluice_show_clock(view->left_s, text));
+        sluice_fit_put(&parts[LEFT], 0, "%s left", sluice_show_clock(view->left_s, text));
     if (isfinite(view->loss)) {
-        put(&parts[LOSS], 0, "loss %.4f", view->loss);
-        put(&parts[LOSS], 1, "loss %.2f", view->loss);
+        sluice_fit_put(&parts[LOSS], 0, "loss %.4f", view->loss);
+        sluice_fit_put(&parts[LOSS], 1, "loss %.2f", view->loss);
     }
     if (isfinite(view->wire_bytes_per_s))
-        put(&parts[WIRE], 0, "%s", sluice_show_rate(view->wire_bytes_per_s, text));
+        sluice_fit_put(&parts[WIRE], 0, "%s", sluice_show_rate(view->wire_bytes_per_s, text));
     put_limit(view, &parts[LIMIT]);
-    put(&parts[CHOICES], 0, "%s", view->choices);
+    sluice_fit_put(&parts[CHOICES], 0, "%s", view->choices);
     unsigned form = 1;
     for (unsigned num = 2; num > 0; num--)
         form += put_most_frequent(view->choices, num, &parts[CHOICES], form);
@@ -271,8 +253,7 @@ unsigned sluice_live_line(const struct sluice_live_view *view, unsigned columns,
 {
     struct sluice_fit_part parts[NUM_PARTS] = {0};
     fill_parts(view, parts, false);
-    const double share = view->total ? (double)view->done / (double)view->total : 0;
-    put_bar(&parts[BAR], share, bar_width(columns), has_utf8);
+    put_bar(&parts[BAR], share_done(view), bar_width(columns), has_utf8);
     return sluice_fit_line(parts, NUM_PARTS, columns, out, size);
 }
 

@@ -183,23 +183,12 @@ static void SLUICE_PRINTF(3, 4) append(char *text, size_t capacity, const char *
 
 /* --- the two lines of a summary --- */
 
-static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
-    SLUICE_PRINTF(3, 4);
-
-static void put(struct sluice_fit_part *part, unsigned form, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(part->form[form], sizeof(part->form[form]), fmt, args);
-    va_end(args);
-}
-
 /* "3 errors"; nothing of none. */
 static void put_count(struct sluice_fit_part *part, uint64_t count, const char *one,
                       const char *many)
 {
     if (count > 0)
-        put(part, 0, "%llu %s", (unsigned long long)count, count == 1 ? one : many);
+        sluice_fit_put(part, 0, "%llu %s", (unsigned long long)count, count == 1 ? one : many);
 }
 
 enum first_line {
@@ -230,26 +219,26 @@ static void first_line(const struct sluice_epoch_report *report, char *out)
         part[i].before = i == MODE ? " " : i == SAMPLES ? ": " : i == TIME ? " in " : ", ";
     }
     const char *name = report->is_evaluation ? "evaluation at epoch" : "epoch";
-    put(&part[WHAT], 0, "%s %llu", name, (unsigned long long)report->epoch);
-    put(&part[MODE], 0, "%s", sluice_mode_name(report->mode));
-    put(&part[SAMPLES], 0, "%llu samples", (unsigned long long)stats->samples);
+    sluice_fit_put(&part[WHAT], 0, "%s %llu", name, (unsigned long long)report->epoch);
+    sluice_fit_put(&part[MODE], 0, "%s", sluice_mode_name(report->mode));
+    sluice_fit_put(&part[SAMPLES], 0, "%llu samples", (unsigned long long)stats->samples);
     char text[SLUICE_SHOW_BYTES];
-    put(&part[TIME], 0, "%s", sluice_show_seconds(report->seconds, text));
+    sluice_fit_put(&part[TIME], 0, "%s", sluice_show_seconds(report->seconds, text));
     sluice_show_number(per((double)stats->samples, report->seconds), text);
-    put(&part[RATE], 0, "%s samples/s", text);
+    sluice_fit_put(&part[RATE], 0, "%s samples/s", text);
     put_count(&part[ERRORS], stats->errors, "error", "errors");
     if (report->mode != SLUICE_MODE_LOCAL) {
         char rate[SLUICE_SHOW_BYTES];
         sluice_show_bytes((double)stats->wire_bytes, text);
         sluice_show_rate(per((double)stats->wire_bytes, report->seconds), rate);
-        put(&part[BYTES], 0, "%s at %s", text, rate);
-        put(&part[BYTES], 1, "%s", text);
+        sluice_fit_put(&part[BYTES], 0, "%s at %s", text, rate);
+        sluice_fit_put(&part[BYTES], 1, "%s", text);
     }
     put_count(&part[DAMAGED], report->hash_errors, "damaged reply", "damaged replies");
     put_count(&part[LOST], report->retries, "reconnect", "reconnects");
     put_count(&part[REPLANS], report->plan ? report->plan->replans : 0, "re-plan", "re-plans");
-    put(&part[LIMIT], 0, "limited by %s",
-        sluice_stall_words(sluice_stall_largest(stats->stall_ns)));
+    sluice_fit_put(&part[LIMIT], 0, "limited by %s",
+                   sluice_stall_words(sluice_stall_largest(stats->stall_ns)));
     (void)sluice_fit_line(part, NUM_1, SLUICE_REPORT_COLUMNS, out, SLUICE_REPORT_COLUMNS + 1);
 }
 
@@ -266,20 +255,20 @@ static void second_line(const struct sluice_epoch_report *report, char *out)
         part[i].importance = importance[i];
         part[i].before = "  ";
     }
-    put(&part[INDENT], 0, " "); /* and the two before the next part */
+    sluice_fit_put(&part[INDENT], 0, " "); /* and the two before the next part */
     if (report->has_loss) {
         const double n = (double)report->totals.samples;
         const double loss = per(report->totals.loss_sum, n);
         const double top1 = 100 * per((double)report->totals.top1, n);
-        put(&part[LOSS], 0, "loss %.4f, top1 %.2f%%", loss, top1);
-        put(&part[LOSS], 1, "loss %.3f", loss);
+        sluice_fit_put(&part[LOSS], 0, "loss %.4f, top1 %.2f%%", loss, top1);
+        sluice_fit_put(&part[LOSS], 1, "loss %.3f", loss);
     }
     if (report->has_val) {
         const double n = (double)report->val.samples;
         const double loss = per(report->val.loss_sum, n);
         const double top1 = 100 * per((double)report->val.top1, n);
-        put(&part[VAL], 0, "val loss %.4f, top1 %.2f%%", loss, top1);
-        put(&part[VAL], 1, "val %.3f, top1 %.1f%%", loss, top1);
+        sluice_fit_put(&part[VAL], 0, "val loss %.4f, top1 %.2f%%", loss, top1);
+        sluice_fit_put(&part[VAL], 1, "val %.3f, top1 %.1f%%", loss, top1);
     }
     uint64_t forms[SLUICE_NUM_FORMS] = {0};
     for (unsigned split = 0; split <= SLUICE_MAX_OPS; split++) {
@@ -289,7 +278,7 @@ static void second_line(const struct sluice_epoch_report *report, char *out)
     sluice_choice_words(forms, SLUICE_CHOICES_SHORT, part[CHOICES].form[0],
                         sizeof(part[CHOICES].form[0]));
     if (stats->digest[0])
-        put(&part[DIGEST], 0, "digest %s", stats->digest);
+        sluice_fit_put(&part[DIGEST], 0, "digest %s", stats->digest);
     (void)sluice_fit_line(part, NUM_2, SLUICE_REPORT_COLUMNS, out, SLUICE_REPORT_COLUMNS + 1);
 }
 

@@ -15,11 +15,6 @@ void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns)
     pthread_mutex_unlock(&run->times.lock);
 }
 
-static double since_s(uint64_t since_ns, uint64_t now_ns)
-{
-    return since_ns && now_ns > since_ns ? (double)(now_ns - since_ns) / 1e9 : 0;
-}
-
 static void put_progress(const struct run *run, struct sluice_exposition *page)
 {
     const struct sluice_options *o = run->options;
@@ -44,7 +39,7 @@ static void put_progress(const struct run *run, struct sluice_exposition *page)
         sluice_exposition_gauge(page, "sluice_trainer_top1_ratio", top1,
                                 "Share of this epoch's samples so far whose class was found.");
     sluice_exposition_gauge(page, "sluice_trainer_uptime_seconds",
-                            since_s(run->started_ns, sluice_clock_ns()),
+                            sluice_live_seconds_since(run->started_ns, sluice_clock_ns()),
                             "Since the program's start.");
     sluice_exposition_seconds(page, "sluice_trainer_process_cpu_seconds_total",
                               (double)sluice_process_cpu_ns() / 1e9,
@@ -101,16 +96,18 @@ static void put_waits(struct run *run, struct sluice_exposition *page)
             sluice_exposition_value(page, &label, 1,
                                     (double)sluice_live_get(&live->stall_ns[i]) / 1e9);
     }
-    sluice_exposition_gauge(page, "sluice_trainer_waiting_seconds",
-                            since_s(sluice_live_get(&live->waits_since_ns), sluice_clock_ns()),
-                            "How long it has been waiting for the next batch; 0: it is not.");
+    sluice_exposition_gauge(
+        page, "sluice_trainer_waiting_seconds",
+        sluice_live_seconds_since(sluice_live_get(&live->waits_since_ns), sluice_clock_ns()),
+        "How long it has been waiting for the next batch; 0: it is not.");
 }
 
 static void put_connection(const struct sluice_live *live, struct sluice_exposition *page)
 {
-    sluice_exposition_gauge(page, "sluice_trainer_server_lost_seconds",
-                            since_s(sluice_live_get(&live->lost_since_ns), sluice_clock_ns()),
-                            "How long the server has been lost; 0: it is not.");
+    sluice_exposition_gauge(
+        page, "sluice_trainer_server_lost_seconds",
+        sluice_live_seconds_since(sluice_live_get(&live->lost_since_ns), sluice_clock_ns()),
+        "How long the server has been lost; 0: it is not.");
     sluice_exposition_counter(page, "sluice_trainer_outages_total", sluice_live_get(&live->outages),
                               "Times that the server was lost.");
     sluice_exposition_counter(page, "sluice_trainer_lost_streams_total",
@@ -141,7 +138,7 @@ static bool is_well(void *ctx, char *reason)
     if (!lost_ns)
         return true;
     snprintf(reason, SLUICE_HEALTH_REASON, "the server %.100s has been out of reach for %.1f s",
-             run->options->target, since_s(lost_ns, sluice_clock_ns()));
+             run->options->target, sluice_live_seconds_since(lost_ns, sluice_clock_ns()));
     return false;
 }
 

@@ -4,16 +4,10 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/terminal.h"
+#include "compute_client/run/tuning.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* Nanoseconds between two looks: smooth on a terminal; elsewhere the rates of a line in the log are
- * of the last seconds, too. */
-#define TERMINAL_NS 100000000u
-#define PLAIN_LOOK_NS 500000000u
-/* Between two lines in the log. */
-#define PLAIN_LINE_NS 5000000000u
 
 /* The thread that shows how a pass goes.  It is none of those that work, so a stall shows, whoever
  * it is that hangs; it only reads counters, so nobody waits for it. */
@@ -37,8 +31,9 @@ static void *show_main(void *ctx)
     struct run_show *show = &run->show;
     (void)pthread_setname_np(pthread_self(), "show");
     const bool is_terminal = sluice_log_has_terminal();
-    const uint64_t look_ns = is_terminal ? TERMINAL_NS : PLAIN_LOOK_NS;
-    uint64_t next_ns = sluice_clock_ns() + look_ns, line_ns = sluice_clock_ns() + PLAIN_LINE_NS;
+    const uint64_t look_ns = is_terminal ? TUNING_SHOW_TERMINAL_NS : TUNING_SHOW_LOOK_NS;
+    uint64_t next_ns = sluice_clock_ns() + look_ns,
+             line_ns = sluice_clock_ns() + TUNING_SHOW_LINE_NS;
     char text[512], last[512] = "";
     pthread_mutex_lock(&show->lock);
     while (!show->is_over) {
@@ -59,7 +54,7 @@ static void *show_main(void *ctx)
                 sluice_log_set_status(text);
             memcpy(last, text, sizeof(last));
         } else if (now >= line_ns) {
-            line_ns = now + PLAIN_LINE_NS;
+            line_ns = now + TUNING_SHOW_LINE_NS;
             sluice_live_text(&view, text, sizeof(text));
             sluice_log(SLUICE_LOG_INFO, "%s", text);
         }
