@@ -1,7 +1,12 @@
 """What the tests that start our programs share."""
 import os
+import pathlib
 import socket
+import subprocess
+import tempfile
+import unittest
 
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 BAD_DISK = os.environ.get("SLUICE_BAD_DISK")  # tests/preload/bad_disk.c, built
 
 
@@ -40,3 +45,16 @@ class Port:
 
     def close(self):
         self.socket.close()
+
+
+class SynthTest(unittest.TestCase):
+    """Tests that share a set of images, made with these flags: cls.root, in the folder cls.folder."""
+    SYNTH = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.root = pathlib.Path(cls.folder.name, "set")
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root, *map(str, cls.SYNTH)],
+                       check=True, capture_output=True)

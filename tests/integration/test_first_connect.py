@@ -1,18 +1,14 @@
 #!/usr/bin/env python3
 """Where a run reads its samples, and what it says if it reaches no server: one line in words of ours
 with the host, at once while it is tried again and as the error at the end."""
-import os
-import pathlib
 import socket
 import subprocess
-import tempfile
 import threading
 import unittest
 
-from programs import Port
+from programs import BIN, Port, SynthTest
 from test_modes import Server
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 TIMEOUT_S = 120
 
 
@@ -51,17 +47,9 @@ class Listener:
         self.socket.close()
 
 
-class FirstConnectTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", "8", "--num-val", "0",
-                        "--classes", "2"], check=True, capture_output=True)
+class FirstConnectTest(SynthTest):
+    SYNTH = ("-n", "8", "--num-val", "0", "--classes", "2")
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def train(self, *flags, code=0):
         """The lines on standard error, without their times, and what is on standard output."""

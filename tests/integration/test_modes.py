@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """One digest: six modes, one and four workers on either side, and a server killed twice."""
 import json
-import os
 import pathlib
 import signal
 import subprocess
-import tempfile
 import unittest
 
-from programs import BAD_DISK, Port, slow_disk
+from programs import BAD_DISK, BIN, Port, SynthTest, slow_disk
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 NUM_TRAIN = 60
 NUM_VAL = 12
 MODES = ("local", "remote_nooff", "remote_alloff", "remote_piloff", "remote_sophon", "remote_auto")
@@ -34,22 +31,16 @@ class Server:
         self.process.communicate()
 
 
-class ModesTest(unittest.TestCase):
+class ModesTest(SynthTest):
+    SYNTH = ("-n", NUM_TRAIN, "--num-val", NUM_VAL, "--classes", "3")
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.folder.name, "set")
+        super().setUpClass()
         cls.profile = pathlib.Path(cls.folder.name, "profile")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", str(NUM_TRAIN),
-                        "--num-val", str(NUM_VAL), "--classes", "3"],
-                       check=True, capture_output=True)
         reports, _ = cls.train("local", [cls.root, "--profiling", "--write-profile-folder",
                                          cls.profile])
         cls.digest = reports[0]["digest"]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     @classmethod
     def start(cls, mode, flags, **options):

@@ -12,14 +12,12 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 import unittest
 
-from programs import Port
+from programs import BIN, Port, SynthTest
 
-BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
 TIMEOUT_S = 120
 UTF8 = {"LC_ALL": "C.UTF-8", "TERM": "xterm"}
 
@@ -127,17 +125,9 @@ class OnTerminal:
         return self.end()
 
 
-class TerminalTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.root = pathlib.Path(cls.folder.name, "set")
-        subprocess.run([BIN / "offload_dataset", "synth", cls.root, "-n", "60", "--num-val", "12",
-                        "--classes", "3"], check=True, capture_output=True)
+class TerminalTest(SynthTest):
+    SYNTH = ("-n", "60", "--num-val", "12", "--classes", "3")
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
 
     def local(self, *flags):
         return (self.root, "--dataset-mode", "local", "--image-size", 32, "-b", 4, *flags)
