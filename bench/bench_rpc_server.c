@@ -276,7 +276,7 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
     pthread_t thread;
     struct sluice_err err = {0};
     struct sluice_rpc_server *rpc;
-    struct sluice_server *server;
+    struct sluice_storage_server *server;
     switch (transport) {
     case TRANSPORT_TCP:
         port = listen_tcp(&listener);
@@ -291,9 +291,9 @@ void bench_rpc_serve(const struct bench_setup *setup, enum transport transport, 
         options.prep_workers = 1;
         options.io_workers = 1;
         options.link_bytes_per_s = setup->limit_bytes_per_s;
-        if (sluice_server_create(&options, &memory_store, &server, &err))
+        if (sluice_storage_server_create(&options, &memory_store, &server, &err))
             bench_die("%s", err.text);
-        port = sluice_server_port(server);
+        port = sluice_storage_server_port(server);
         break;
     }
     default: {

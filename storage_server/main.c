@@ -37,13 +37,13 @@ static void end_deaf(void *ctx)
 
 static sluice_status check_itself(void *ctx, unsigned timeout_ms, struct sluice_err *err)
 {
-    return sluice_server_check(ctx, timeout_ms, err);
+    return sluice_storage_server_check(ctx, timeout_ms, err);
 }
 
 /* NULL: not asked for. */
 static sluice_status watch_itself(const struct sluice_server_options *options,
-                                  struct sluice_server *server, struct sluice_self_watch **watch,
-                                  struct sluice_err *err)
+                                  struct sluice_storage_server *server,
+                                  struct sluice_self_watch **watch, struct sluice_err *err)
 {
     const struct sluice_self_watch_options self = {
         .check = check_itself,
@@ -54,11 +54,11 @@ static sluice_status watch_itself(const struct sluice_server_options *options,
     return self.interval_ms > 0 ? sluice_self_watch_open(&self, watch, err) : SLUICE_OK;
 }
 
-static void print_stats(struct sluice_server *server)
+static void print_stats(struct sluice_storage_server *server)
 {
     struct sluice_err err = {0};
     char *json;
-    if (sluice_server_stats_json(server, &json, &err) != SLUICE_OK) {
+    if (sluice_storage_server_stats_json(server, &json, &err) != SLUICE_OK) {
         sluice_log(SLUICE_LOG_WARN, "%s", err.text);
         return;
     }
@@ -70,9 +70,9 @@ static void print_stats(struct sluice_server *server)
 /* What the end has come to, for whoever ends the process. */
 struct ending {
     pthread_mutex_t lock;
-    struct sluice_server *server; /* NULL once it may go, or before it is there */
-    bool has_stats;               /* they are printed, or about to be */
-    uint64_t num_unanswered;      /* once there is no server */
+    struct sluice_storage_server *server; /* NULL once it may go, or before it is there */
+    bool has_stats;                       /* they are printed, or about to be */
+    uint64_t num_unanswered;              /* once there is no server */
 };
 
 static int exit_code(uint64_t num_unanswered)
@@ -102,10 +102,12 @@ static int speak(void *ctx)
 {
     struct ending *ending = ctx;
     pthread_mutex_lock(&ending->lock);
-    struct sluice_server *server = ending->server;
-    const uint64_t count = server ? sluice_server_num_unanswered(server) : ending->num_unanswered;
+    struct sluice_storage_server *server = ending->server;
+    const uint64_t count =
+        server ? sluice_storage_server_num_unanswered(server) : ending->num_unanswered;
     char *json = NULL;
-    if (server && !ending->has_stats && sluice_server_stats_json(server, &json, NULL) == SLUICE_OK)
+    if (server && !ending->has_stats &&
+        sluice_storage_server_stats_json(server, &json, NULL) == SLUICE_OK)
         (void)sluice_write_line_now(STDOUT_FILENO, json);
     char text[128], line[256];
     if (server && count) {
@@ -120,19 +122,19 @@ static int speak(void *ctx)
 static void stop(struct ending *ending, struct sluice_last_words *words,
                  struct sluice_self_watch *self, double grace_s)
 {
-    struct sluice_server *server = ending->server;
+    struct sluice_storage_server *server = ending->server;
     sluice_last_words_at(words, sluice_clock_ns() + (uint64_t)(grace_s * 1e9) + END_NS);
     sluice_self_watch_close(self);
     sluice_log(SLUICE_LOG_INFO, "stopping: answering what was accepted");
-    sluice_server_stop(server);
+    sluice_storage_server_stop(server);
     pthread_mutex_lock(&ending->lock);
-    ending->num_unanswered = sluice_server_num_unanswered(server);
+    ending->num_unanswered = sluice_storage_server_num_unanswered(server);
     ending->has_stats = true;
     ending->server = NULL;
     pthread_mutex_unlock(&ending->lock);
     tell_unanswered(ending->num_unanswered);
     print_stats(server);
-    if (sluice_server_num_hanging(server))
+    if (sluice_storage_server_num_hanging(server))
         sluice_last_words_at(words, sluice_clock_ns() + LEAVE_NS);
 }
 
@@ -158,7 +160,7 @@ int main(int argc, char **argv)
     sluice_log_set_program("offload_server");
     sluice_rpc_process_init();
     struct sluice_err err = {0};
-    struct sluice_server *server = NULL;
+    struct sluice_storage_server *server = NULL;
     sluice_quit_on_hangup(SLUICE_QUIT_REREAD);
     sluice_status status = sluice_quit_init(&err);
     options.disk_gate = open_gate(&options);
@@ -180,14 +182,14 @@ int main(int argc, char **argv)
         return 2; /* a flag that cannot be honoured here */
     }
     if (status == SLUICE_OK)
-        status = sluice_server_create(&options, NULL, &server, &err);
+        status = sluice_storage_server_create(&options, NULL, &server, &err);
     struct ending ending = {.lock = PTHREAD_MUTEX_INITIALIZER, .server = server};
     struct sluice_last_words *words = NULL;
     if (status == SLUICE_OK)
         status = sluice_last_words_open(speak, &ending, &words, &err);
     struct sluice_metrics_server *metrics = NULL;
     if (status == SLUICE_OK && options.metrics)
-        status = sluice_server_serve_metrics(server, options.metrics, &metrics, &err);
+        status = sluice_storage_server_serve_metrics(server, options.metrics, &metrics, &err);
     struct sluice_self_watch *self = NULL;
     if (status == SLUICE_OK)
         status = watch_itself(&options, server, &self, &err);
@@ -195,7 +197,7 @@ int main(int argc, char **argv)
         sluice_log(SLUICE_LOG_ERROR, "%s", err.text);
         sluice_last_words_close(words);
         sluice_metrics_server_destroy(metrics);
-        sluice_server_destroy(server);
+        sluice_storage_server_destroy(server);
         sluice_prep_limits_close(options.prep_limits);
         sluice_disk_gate_close(options.disk_gate);
         return 1;
@@ -203,9 +205,9 @@ int main(int argc, char **argv)
     if (metrics)
         sluice_log(SLUICE_LOG_INFO, "metrics at port %d", sluice_metrics_server_port(metrics));
 
-    sluice_server_introduce(server, &options);
+    sluice_storage_server_introduce(server, &options);
     char address[SLUICE_HOST_PORT_BYTES];
-    sluice_server_address(server, options.listen, address);
+    sluice_storage_server_address(server, options.listen, address);
     printf("listening on %s\n", address);
     fflush(stdout);
 
@@ -214,13 +216,13 @@ int main(int argc, char **argv)
         if (event == SLUICE_QUIT_REPORT)
             print_stats(server);
         else if (event == SLUICE_QUIT_REREAD)
-            sluice_server_reread(server);
+            sluice_storage_server_reread(server);
         else if (event == SLUICE_QUIT_STOP)
             break;
     }
     stop(&ending, words, self, options.grace_s);
     sluice_metrics_server_destroy(metrics);
-    sluice_server_destroy(server);
+    sluice_storage_server_destroy(server);
     sluice_prep_limits_close(options.prep_limits);
     sluice_disk_gate_close(options.disk_gate);
     sluice_last_words_close(words);

@@ -37,7 +37,7 @@
 
 #define MAX_METHODS 16
 
-struct sluice_server {
+struct sluice_storage_server {
     struct sluice_context context;
     struct sluice_stats stats;
     struct sluice_client_table clients;
@@ -110,11 +110,12 @@ static unsigned count_threads(const struct sluice_server_options *options)
     return prep + (unsigned)options->io_workers + (unsigned)options->grpc_workers;
 }
 
-sluice_status sluice_server_create(const struct sluice_server_options *options,
-                                   struct sluice_store *store, struct sluice_server **server,
-                                   struct sluice_err *err)
+sluice_status sluice_storage_server_create(const struct sluice_server_options *options,
+                                           struct sluice_store *store,
+                                           struct sluice_storage_server **server,
+                                           struct sluice_err *err)
 {
-    struct sluice_server *s = calloc(1, sizeof(*s));
+    struct sluice_storage_server *s = calloc(1, sizeof(*s));
     if (!s) {
         if (store)
             store->destroy(store);
@@ -263,33 +264,33 @@ sluice_status sluice_server_create(const struct sluice_server_options *options,
     return SLUICE_OK;
 
 fail:
-    sluice_server_destroy(s);
+    sluice_storage_server_destroy(s);
     return status;
 }
 
-int sluice_server_port(const struct sluice_server *server)
+int sluice_storage_server_port(const struct sluice_storage_server *server)
 {
     return sluice_rpc_server_port(server->rpc);
 }
 
-void sluice_server_address(const struct sluice_server *server, const char *listen,
-                           char out[SLUICE_HOST_PORT_BYTES])
+void sluice_storage_server_address(const struct sluice_storage_server *server, const char *listen,
+                                   char out[SLUICE_HOST_PORT_BYTES])
 {
     struct sluice_host_port address;
     if (sluice_host_port_parse(listen, -1, &address, NULL) == SLUICE_OK) {
-        address.port = (uint16_t)sluice_server_port(server);
+        address.port = (uint16_t)sluice_storage_server_port(server);
         sluice_host_port_format(&address, "0.0.0.0", out);
     } else { /* "unix:PATH" */
         (void)sluice_print(out, SLUICE_HOST_PORT_BYTES, "%s", listen);
     }
 }
 
-void sluice_server_introduce(struct sluice_server *server,
-                             const struct sluice_server_options *options)
+void sluice_storage_server_introduce(struct sluice_storage_server *server,
+                                     const struct sluice_server_options *options)
 {
     struct sluice_sample_list *list = sluice_sample_lists_now(server->context.lists);
     char address[SLUICE_HOST_PORT_BYTES];
-    sluice_server_address(server, options->listen, address);
+    sluice_storage_server_address(server, options->listen, address);
     const struct sluice_introduction facts = {
         .root = options->root,
         .listen = address,
@@ -304,37 +305,37 @@ void sluice_server_introduce(struct sluice_server *server,
     sluice_sample_list_unref(list);
 }
 
-sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
-                                  struct sluice_err *err)
+sluice_status sluice_storage_server_check(struct sluice_storage_server *server, unsigned timeout_ms,
+                                          struct sluice_err *err)
 {
     return sluice_rpc_server_check(server->rpc, timeout_ms, err);
 }
 
-void sluice_server_reread(struct sluice_server *server)
+void sluice_storage_server_reread(struct sluice_storage_server *server)
 {
     sluice_relist_request(server->relist);
 }
 
-struct sluice_wire_stats sluice_server_stats(struct sluice_server *server)
+struct sluice_wire_stats sluice_storage_server_stats(struct sluice_storage_server *server)
 {
     return sluice_context_stats(&server->context);
 }
 
-sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
-                                       struct sluice_err *err)
+sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *server, char **json,
+                                               struct sluice_err *err)
 {
-    const struct sluice_wire_stats stats = sluice_server_stats(server);
+    const struct sluice_wire_stats stats = sluice_storage_server_stats(server);
     return sluice_stats_json(&stats, json, err);
 }
 
 static void write_metrics(void *ctx, struct sluice_exposition *page)
 {
-    struct sluice_server *server = ctx;
+    struct sluice_storage_server *server = ctx;
     struct sluice_context *context = &server->context;
     struct sluice_sample_list *list = sluice_sample_lists_now(context->lists);
     char reason[SLUICE_HEALTH_REASON];
     struct sluice_server_counts counts = {
-        .stats = sluice_server_stats(server),
+        .stats = sluice_storage_server_stats(server),
         .service = sluice_stats_read_service(&server->stats),
         .connections = sluice_rpc_server_connections(server->rpc),
         .memory = sluice_memory_stats(context->memory),
@@ -345,9 +346,9 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
                     .bytes = list->dataset_bytes},
         .groups = {sluice_workers_stats(context->workers, SLUICE_GROUP_PREP),
                    sluice_workers_stats(context->workers, SLUICE_GROUP_IO)},
-        .unanswered = sluice_server_num_unanswered(server),
+        .unanswered = sluice_storage_server_num_unanswered(server),
         .timeouts = sluice_watchdog_num_timeouts(context->watchdog),
-        .hanging = sluice_server_num_hanging(server),
+        .hanging = sluice_storage_server_num_hanging(server),
         .is_serving = sluice_health_read(context->health, reason, sizeof(reason)),
     };
     counts.num_clients = sluice_client_table_read(&server->clients, counts.clients);
@@ -357,13 +358,14 @@ static void write_metrics(void *ctx, struct sluice_exposition *page)
 
 static bool is_well(void *ctx, char *reason)
 {
-    const struct sluice_server *server = ctx;
+    const struct sluice_storage_server *server = ctx;
     return sluice_health_read(server->context.health, reason, SLUICE_HEALTH_REASON);
 }
 
-sluice_status sluice_server_serve_metrics(struct sluice_server *server, const char *listen,
-                                          struct sluice_metrics_server **metrics,
-                                          struct sluice_err *err)
+sluice_status sluice_storage_server_serve_metrics(struct sluice_storage_server *server,
+                                                  const char *listen,
+                                                  struct sluice_metrics_server **metrics,
+                                                  struct sluice_err *err)
 {
     const struct sluice_metrics_pages pages = {
         .program = "offload_server",
@@ -374,7 +376,7 @@ sluice_status sluice_server_serve_metrics(struct sluice_server *server, const ch
     return sluice_metrics_server_create(listen, &pages, metrics, err);
 }
 
-void sluice_server_stop(struct sluice_server *server)
+void sluice_storage_server_stop(struct sluice_storage_server *server)
 {
     if (server->is_stopped)
         return;
@@ -385,24 +387,24 @@ void sluice_server_stop(struct sluice_server *server)
     sluice_rpc_server_shutdown(server->rpc, server->grace_ms);
 }
 
-uint64_t sluice_server_num_unanswered(struct sluice_server *server)
+uint64_t sluice_storage_server_num_unanswered(struct sluice_storage_server *server)
 {
     return sluice_fetch_num_unanswered(server->context.fetch) +
            atomic_load(&server->context.open_transfers);
 }
 
-unsigned sluice_server_num_hanging(struct sluice_server *server)
+unsigned sluice_storage_server_num_hanging(struct sluice_storage_server *server)
 {
     return sluice_watchdog_num_stuck(server->context.watchdog);
 }
 
-void sluice_server_destroy(struct sluice_server *server)
+void sluice_storage_server_destroy(struct sluice_storage_server *server)
 {
     if (!server)
         return;
     struct sluice_context *context = &server->context;
     if (server->rpc)
-        sluice_server_stop(server);
+        sluice_storage_server_stop(server);
     sluice_relist_close(server->relist);
     sluice_memory_budget_close(context->memory); /* streams of waiters go before the workers */
     sluice_fetch_close(context->fetch);

@@ -12,57 +12,56 @@
  *
  * Threads: create, stop and destroy on one thread; the rest from any. */
 
-struct sluice_server;
+struct sluice_storage_server;
 struct sluice_store;
 
 /* `store` NULL: the files beneath options->root; otherwise takes the store, whatever is returned
  * (tests bring their own).  Reads the manifest or scans the files, starts all threads, listens.
  * Errors name the root or the address. */
-SLUICE_MUST_USE sluice_status sluice_server_create(const struct sluice_server_options *options,
-                                                   struct sluice_store *store,
-                                                   struct sluice_server **server,
-                                                   struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_storage_server_create(
+    const struct sluice_server_options *options, struct sluice_store *store,
+    struct sluice_storage_server **server, struct sluice_err *err);
 
-int sluice_server_port(const struct sluice_server *server);
+int sluice_storage_server_port(const struct sluice_storage_server *server);
 /* The address as it was given, with the port that was bound. */
-void sluice_server_address(const struct sluice_server *server, const char *listen,
-                           char out[SLUICE_HOST_PORT_BYTES]);
+void sluice_storage_server_address(const struct sluice_storage_server *server, const char *listen,
+                                   char out[SLUICE_HOST_PORT_BYTES]);
 
 /* Says in the log what it serves, and to whom (introduction.h).  The options are those that it was
  * created with. */
-void sluice_server_introduce(struct sluice_server *server,
-                             const struct sluice_server_options *options);
+void sluice_storage_server_introduce(struct sluice_storage_server *server,
+                                     const struct sluice_server_options *options);
 
 /* Connects to the server through its own address (sluice_rpc_server_check). */
-SLUICE_MUST_USE sluice_status sluice_server_check(struct sluice_server *server, unsigned timeout_ms,
-                                                  struct sluice_err *err);
-
-/* The list of samples is read again, on another thread; returns at once (relist.h). */
-void sluice_server_reread(struct sluice_server *server);
-
-struct sluice_wire_stats sluice_server_stats(struct sluice_server *server);
-
-/* Serves the metrics at options->metrics while the server lives: destroy *metrics first. */
-SLUICE_MUST_USE sluice_status sluice_server_serve_metrics(struct sluice_server *server,
-                                                          const char *listen,
-                                                          struct sluice_metrics_server **metrics,
+SLUICE_MUST_USE sluice_status sluice_storage_server_check(struct sluice_storage_server *server,
+                                                          unsigned timeout_ms,
                                                           struct sluice_err *err);
 
+/* The list of samples is read again, on another thread; returns at once (relist.h). */
+void sluice_storage_server_reread(struct sluice_storage_server *server);
+
+struct sluice_wire_stats sluice_storage_server_stats(struct sluice_storage_server *server);
+
+/* Serves the metrics at options->metrics while the server lives: destroy *metrics first. */
+SLUICE_MUST_USE sluice_status
+sluice_storage_server_serve_metrics(struct sluice_storage_server *server, const char *listen,
+                                    struct sluice_metrics_server **metrics, struct sluice_err *err);
+
 /* The counters as one line of JSON (stats.h); free() it. */
-SLUICE_MUST_USE sluice_status sluice_server_stats_json(struct sluice_server *server, char **json,
-                                                       struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_storage_server_stats_json(struct sluice_storage_server *server,
+                                                               char **json, struct sluice_err *err);
 
 /* Health becomes NOT_SERVING, new calls and requests are refused, accepted requests are answered
  * within the grace period, and the rest is cancelled.  Returns when no call is left.  Once. */
-void sluice_server_stop(struct sluice_server *server);
+void sluice_storage_server_stop(struct sluice_storage_server *server);
 
 /* Requests that were accepted and are not answered; after a stop those that were cut off. */
-uint64_t sluice_server_num_unanswered(struct sluice_server *server);
+uint64_t sluice_storage_server_num_unanswered(struct sluice_storage_server *server);
 
 /* Workers that hang (watchdog.h): destroy would wait for them. */
-unsigned sluice_server_num_hanging(struct sluice_server *server);
+unsigned sluice_storage_server_num_hanging(struct sluice_storage_server *server);
 
 /* Stops it unless that was done.  NULL is allowed. */
-void sluice_server_destroy(struct sluice_server *server);
+void sluice_storage_server_destroy(struct sluice_storage_server *server);
 
 #endif

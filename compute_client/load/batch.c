@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-sluice_status sluice_batch_init(struct sluice_batch *batch, unsigned capacity, size_t row_bytes,
-                                uint8_t *pixels, struct sluice_err *err)
+sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity, size_t row_bytes,
+                               uint8_t *pixels, struct sluice_err *err)
 {
-    struct sluice_batch made = {
+    struct sluice_rows made = {
         .pixels = pixels,
         .row_bytes = row_bytes,
         .capacity = capacity,
@@ -15,22 +15,22 @@ sluice_status sluice_batch_init(struct sluice_batch *batch, unsigned capacity, s
         .hashes = calloc(capacity, sizeof(*made.hashes)),
     };
     if (!made.labels || !made.status || !made.hashes) {
-        sluice_batch_clear(&made);
+        sluice_rows_clear(&made);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", capacity);
     }
     *batch = made;
     return SLUICE_OK;
 }
 
-void sluice_batch_clear(struct sluice_batch *batch)
+void sluice_rows_clear(struct sluice_rows *batch)
 {
     free(batch->labels);
     free(batch->status);
     free(batch->hashes);
-    *batch = (struct sluice_batch){0};
+    *batch = (struct sluice_rows){0};
 }
 
-static void copy_row(struct sluice_batch *batch, unsigned to, unsigned from)
+static void copy_row(struct sluice_rows *batch, unsigned to, unsigned from)
 {
     memcpy(batch->pixels + to * batch->row_bytes, batch->pixels + from * batch->row_bytes,
            batch->row_bytes);
@@ -39,7 +39,7 @@ static void copy_row(struct sluice_batch *batch, unsigned to, unsigned from)
     batch->status[to] = SLUICE_OK;
 }
 
-void sluice_batch_settle(struct sluice_batch *batch, enum sluice_on_error on_error)
+void sluice_rows_settle(struct sluice_rows *batch, enum sluice_on_error on_error)
 {
     unsigned first_good = 0;
     while (first_good < batch->n && batch->status[first_good] != SLUICE_OK)

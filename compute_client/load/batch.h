@@ -11,7 +11,7 @@
 /* A batch: the rows of u8 pixels (height x width x 3) and labels that a trainer takes at once, and
  * the status of each row.  Sample n of the epoch is in row n % batch size.
  *
- * Threads: workers fill different rows at the same time; sluice_batch_settle() needs all rows to be
+ * Threads: workers fill different rows at the same time; sluice_rows_settle() needs all rows to be
  * done. */
 
 /* What happens to a sample that could not be read or decoded. */
@@ -25,7 +25,7 @@ enum sluice_on_error {
     SLUICE_ON_ERROR_SUBSTITUTE,
 };
 
-struct sluice_batch {
+struct sluice_rows {
     uint8_t *pixels; /* borrowed memory: capacity x row_bytes */
     size_t row_bytes;
     unsigned capacity, n;
@@ -39,14 +39,14 @@ struct sluice_batch {
     struct sluice_hash128 *hashes; /* by digest.h */
 };
 
-SLUICE_MUST_USE sluice_status sluice_batch_init(struct sluice_batch *batch, unsigned capacity,
-                                                size_t row_bytes, uint8_t *pixels,
-                                                struct sluice_err *err);
-void sluice_batch_clear(struct sluice_batch *batch); /* idempotent; fine on {0} */
+SLUICE_MUST_USE sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity,
+                                               size_t row_bytes, uint8_t *pixels,
+                                               struct sluice_err *err);
+void sluice_rows_clear(struct sluice_rows *batch); /* idempotent; fine on {0} */
 
 /* Applies `on_error` (not FAIL) to the rows whose status is not SLUICE_OK.  Afterwards rows
  * [0, n) are good; n is 0 if no row was good.  The result depends on the statuses alone, so it is
  * the same in every mode. */
-void sluice_batch_settle(struct sluice_batch *batch, enum sluice_on_error on_error);
+void sluice_rows_settle(struct sluice_rows *batch, enum sluice_on_error on_error);
 
 #endif

@@ -22,7 +22,7 @@
  *          |                                                          |
  *          |      queues under way (backpressure.h) -- factors --> choose(): the cheapest
  *          |                                                       choice, item by item
- *          +--------- rows, as they come in <-- (the loader) <--------+
+ *          +--------- rows, as they come in <-- (the prefetcher) <--------+
  *
  * - choose() takes the choice that is cheapest at the duals in force, each times a factor that
  *   grows with the queue before its resource.

@@ -139,7 +139,7 @@ sluice_status sluice_report_json(const struct sluice_epoch_report *report, FILE 
     }
     json_t *named = json_array();
     for (size_t i = 0; i < stats->num_named; i++) {
-        const struct sluice_loader_error *error = &stats->named[i];
+        const struct sluice_prefetcher_error *error = &stats->named[i];
         json_t *one = json_object();
         json_object_set_new(one, "sample", json_integer(error->sample_id));
         /* A path that is not UTF-8 becomes null; the id still names the sample. */

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "compute_client/load/choice.h"
-#include "compute_client/load/loader.h"
+#include "compute_client/load/prefetcher.h"
 #include "compute_client/replan/replan.h"
 #include "datasets/manifest.h"
 #include "train/train.h"

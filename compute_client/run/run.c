@@ -87,7 +87,7 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     if (status == SLUICE_OK)
         status = sluice_buf_pool_create((size_t)o->prefetch_bytes / 2, &run->pool, err);
     if (status == SLUICE_OK)
-        status = run_make_loader(run, err);
+        status = run_make_prefetcher(run, err);
     if (status == SLUICE_OK)
         status = sluice_line_writer_open(NULL, STDOUT_FILENO, "the standard output", NULL,
                                          &run->out, err);
@@ -170,13 +170,13 @@ int sluice_run(const struct sluice_options *options)
     part_close(&run.train);
     part_close(&run.val);
     /* The watcher must not stop what is destroyed. */
-    struct sluice_loader *loader = run.loader;
+    struct sluice_prefetcher *prefetcher = run.prefetcher;
     struct sluice_client *client = run.client;
     pthread_mutex_lock(&run.lock);
-    run.loader = NULL;
+    run.prefetcher = NULL;
     run.client = NULL;
     pthread_mutex_unlock(&run.lock);
-    sluice_loader_destroy(loader);
+    sluice_prefetcher_destroy(prefetcher);
     part_clear(&run.train);
     part_clear(&run.val);
     sluice_client_destroy(client);

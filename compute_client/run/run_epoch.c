@@ -48,8 +48,9 @@ static sluice_status show_loss(struct run *run, struct sluice_train_totals *tota
 
 static void take_place(const struct run *run, struct pass *pass)
 {
-    pass->place.batch = pass->first_batch + sluice_loader_position(run->loader);
-    memcpy(pass->place.errors, sluice_loader_errors(run->loader), sizeof(pass->place.errors));
+    pass->place.batch = pass->first_batch + sluice_prefetcher_position(run->prefetcher);
+    memcpy(pass->place.errors, sluice_prefetcher_errors(run->prefetcher),
+           sizeof(pass->place.errors));
 }
 
 static void show_pass(struct run *run, bool is_training, uint64_t epoch, uint64_t first,
@@ -88,16 +89,16 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             pass->is_stopped = true;
             break;
         }
-        const struct sluice_batch *batch = NULL;
+        const struct sluice_rows *batch = NULL;
         struct sluice_err cause = {0};
-        status = sluice_loader_next(run->loader, &batch, &cause);
+        status = sluice_prefetcher_next(run->prefetcher, &batch, &cause);
         if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
             status = SLUICE_OK;
             pass->is_stopped = true;
             break;
         }
         if (status != SLUICE_OK) {
-            pass->has_lost_source = sluice_loader_has_lost_source(run->loader);
+            pass->has_lost_source = sluice_prefetcher_has_lost_source(run->prefetcher);
             status = sluice_fail(err, status, "%s epoch %llu: %s", part->name,
                                  (unsigned long long)epoch, cause.text);
             break;
@@ -114,7 +115,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         };
         struct sluice_batch_entry entry = {
             .epoch = epoch,
-            .batch = pass->first_batch + sluice_loader_position(run->loader) - 1,
+            .batch = pass->first_batch + sluice_prefetcher_position(run->prefetcher) - 1,
             .is_evaluation = !is_training,
             .samples = batch->n,
         };
@@ -126,7 +127,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             break;
         take_place(run, pass);
         run->batch_now = pass->place.batch;
-        sluice_loader_release(run->loader);
+        sluice_prefetcher_release(run->prefetcher);
         struct sluice_train_totals totals = {0};
         status = show_loss(run, &totals, err);
         if (status != SLUICE_OK)
@@ -153,7 +154,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         status = sluice_trainer_collect(run->trainer, &pass->totals, err);
     const uint64_t end = sluice_clock_ns();
     run_show_end(run);
-    pass->stats = sluice_loader_finish(run->loader);
+    pass->stats = sluice_prefetcher_finish(run->prefetcher);
     pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;
     pass->seconds = (double)(end - start) * 1e-9;
     return status;
@@ -229,7 +230,7 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
         memcpy(epoch.errors_before, place.errors, sizeof(epoch.errors_before));
         pass->first_batch = place.batch;
         pass->place = place;
-        status = sluice_loader_start(run->loader, &epoch, err);
+        status = sluice_prefetcher_start(run->prefetcher, &epoch, err);
     }
     if (status == SLUICE_OK)
         status = consume(run, part, place.epoch, count, is_training, pass, err);

@@ -188,7 +188,7 @@ sluice_status run_open_data(struct run *run, struct sluice_err *err)
     return SLUICE_OK;
 }
 
-/* --- trainer, loader, sources --- */
+/* --- trainer, prefetcher, sources --- */
 
 sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
 {
@@ -258,7 +258,7 @@ static unsigned slots_in(size_t batches, uint64_t batch_size)
     return slots * batch_size > MAX_ITEMS ? MIN_SLOTS : (unsigned)slots;
 }
 
-sluice_status run_make_loader(struct run *run, struct sluice_err *err)
+sluice_status run_make_prefetcher(struct run *run, struct sluice_err *err)
 {
     const struct sluice_options *o = run->options;
     const size_t row_bytes = sluice_pipeline_u8_bytes(run->train.pipeline);
@@ -268,7 +268,7 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
     /* A profile requests its samples many times, so all slots are filled. */
     const size_t num_items = o->is_profiling ? (size_t)num_slots * o->batch_size
                                              : run->train.num_ids * (size_t)o->repeat;
-    const struct sluice_loader_options options = {
+    const struct sluice_prefetcher_options options = {
         .retry_for_s = o->retry_for_s,
         .num_workers = (unsigned)o->workers,
         .batch_size = (unsigned)o->batch_size,
@@ -287,10 +287,10 @@ sluice_status run_make_loader(struct run *run, struct sluice_err *err)
         .free = free_pinned,
         .memory_ctx = run->trainer,
     };
-    struct sluice_loader *loader = NULL;
-    const sluice_status status = sluice_loader_create(&options, &loader, err);
+    struct sluice_prefetcher *prefetcher = NULL;
+    const sluice_status status = sluice_prefetcher_create(&options, &prefetcher, err);
     if (status == SLUICE_OK)
-        run_set_loader(run, loader);
+        run_set_prefetcher(run, prefetcher);
     return status;
 }
 
@@ -304,13 +304,13 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
             .root = o->dir,
             .pool = run->pool,
             .num_threads = (unsigned)o->workers,
-            .max_items = sluice_loader_max_items(run->loader),
+            .max_items = sluice_prefetcher_max_items(run->prefetcher),
             .retry_for_s = o->retry_for_s,
             .sample_timeout_s = o->sample_timeout_s,
             .jpeg_index = o->jpeg_index,
             .manifest = run->manifest,
             .should_verify = o->should_verify,
-            .events = sluice_loader_events(run->loader),
+            .events = sluice_prefetcher_events(run->prefetcher),
         };
         return sluice_local_source_create(&options, &part->source, err);
     }
@@ -319,13 +319,13 @@ sluice_status run_make_source(struct run *run, struct part *part, struct sluice_
         .client = run->client,
         .pipeline = part->pipeline,
         .dataset_id = run->dataset_id,
-        .max_items = sluice_loader_max_items(run->loader),
+        .max_items = sluice_prefetcher_max_items(run->prefetcher),
         .window_bytes = half < MIN_WINDOW_BYTES ? MIN_WINDOW_BYTES : half,
         .sample_timeout_s = o->sample_timeout_s,
         .follows_price = o->mode == SLUICE_MODE_AUTO && o->has_replan && !o->is_greedy,
         .max_image_pixels = run->info.max_image_pixels,
         .live = &run->live,
-        .events = sluice_loader_events(run->loader),
+        .events = sluice_prefetcher_events(run->prefetcher),
     };
     return sluice_fetcher_create(&options, &part->source, err);
 }

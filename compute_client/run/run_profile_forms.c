@@ -137,10 +137,10 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
 static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
-    const struct sluice_batch *batch = NULL;
+    const struct sluice_rows *batch = NULL;
     do {
         struct sluice_err cause = {0};
-        status = sluice_loader_next(run->loader, &batch, &cause);
+        status = sluice_prefetcher_next(run->prefetcher, &batch, &cause);
         if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
             *is_stopped = true;
             status = SLUICE_OK;
@@ -149,9 +149,9 @@ static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err 
         if (status != SLUICE_OK)
             (void)sluice_fail(err, status, "%s", cause.text);
         else if (batch)
-            sluice_loader_release(run->loader);
+            sluice_prefetcher_release(run->prefetcher);
     } while (status == SLUICE_OK && batch);
-    (void)sluice_loader_finish(run->loader);
+    (void)sluice_prefetcher_finish(run->prefetcher);
     return status;
 }
 
@@ -195,7 +195,7 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
     sluice_status status = server_cpu(run, &server_before_s, err);
     const uint64_t before_ns = sluice_process_cpu_ns(), start_ns = sluice_clock_ns();
     if (status == SLUICE_OK)
-        status = sluice_loader_start(run->loader, &epoch, err);
+        status = sluice_prefetcher_start(run->prefetcher, &epoch, err);
     if (status == SLUICE_OK)
         status = drain(run, is_stopped, err);
     const double wall_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
@@ -263,7 +263,7 @@ static void find_mixes(struct measuring *measuring)
 /* Items of a phase over `count` samples. */
 static size_t phase_items(const struct run *run, const struct mix *mix, size_t count)
 {
-    const size_t most = sluice_loader_max_items(run->loader);
+    const size_t most = sluice_prefetcher_max_items(run->prefetcher);
     size_t wanted = most < MAX_PHASE_ITEMS ? most : MAX_PHASE_ITEMS;
     wanted = wanted < MAX_REPEAT * count ? wanted : MAX_REPEAT * count;
     return mix->is_rare || wanted < count ? count : wanted;

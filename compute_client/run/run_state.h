@@ -8,7 +8,7 @@
 #include "compute_client/load/batch_log.h"
 #include "compute_client/load/client.h"
 #include "compute_client/load/live.h"
-#include "compute_client/load/loader.h"
+#include "compute_client/load/prefetcher.h"
 #include "compute_client/replan/replan.h"
 #include "compute_client/run/live_line.h"
 #include "metrics/metrics_server.h"
@@ -20,7 +20,7 @@
  *
  *     run.c             the steps of a run, in order
  *     run_watch.c       the thread that waits for signals
- *     run_open.c        pipelines, data, trainer, loader, sources
+ *     run_open.c        pipelines, data, trainer, prefetcher, sources
  *     run_choose.c      the plan: each sample's choice
  *     run_checkpoint.c  writes and reads checkpoints
  *     run_epoch.c       the batches of an epoch, and its report
@@ -85,7 +85,7 @@ struct run {
     struct sluice_buf_pool *pool;
     struct sluice_trainer *trainer;
     bool learns;
-    struct sluice_loader *loader;
+    struct sluice_prefetcher *prefetcher;
     struct sluice_replan *replan;       /* NULL: the parts' choices hold for all epochs */
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
     struct sluice_line_writer *out;     /* the standard output */
@@ -121,14 +121,14 @@ void run_enter(struct run *run, enum stage stage, int exit_code);
 
 /* Register the client and the loader with the watcher, so that it can stop them. */
 void run_set_client(struct run *run, struct sluice_client *client);
-void run_set_loader(struct run *run, struct sluice_loader *loader);
+void run_set_prefetcher(struct run *run, struct sluice_prefetcher *prefetcher);
 
 /* Call these in this order, before the first epoch. */
 SLUICE_MUST_USE sluice_status run_make_pipelines(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_open_data(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_err *err);
 SLUICE_MUST_USE sluice_status run_choose(struct run *run, struct sluice_err *err);
-SLUICE_MUST_USE sluice_status run_make_loader(struct run *run, struct sluice_err *err);
+SLUICE_MUST_USE sluice_status run_make_prefetcher(struct run *run, struct sluice_err *err);
 
 /* Creates the part's source on the first call. */
 SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,

@@ -52,8 +52,8 @@ static void *watcher_main(void *ctx)
              * fail it then. */
             pthread_mutex_lock(&run->lock);
             run->is_stopping = true;
-            if (run->loader)
-                sluice_loader_stop(run->loader);
+            if (run->prefetcher)
+                sluice_prefetcher_stop(run->prefetcher);
             if (run->client)
                 sluice_client_stop(run->client);
             pthread_mutex_unlock(&run->lock);
@@ -86,12 +86,12 @@ void run_set_client(struct run *run, struct sluice_client *client)
     pthread_mutex_unlock(&run->lock);
 }
 
-void run_set_loader(struct run *run, struct sluice_loader *loader)
+void run_set_prefetcher(struct run *run, struct sluice_prefetcher *prefetcher)
 {
     pthread_mutex_lock(&run->lock);
-    run->loader = loader;
+    run->prefetcher = prefetcher;
     if (run->is_stopping)
-        sluice_loader_stop(loader);
+        sluice_prefetcher_stop(prefetcher);
     pthread_mutex_unlock(&run->lock);
 }
 

@@ -236,7 +236,7 @@ void fixture_start(struct fixture *fixture)
     struct sluice_store *store;
     fixture->gate = gate_create(&store);
     const sluice_status status =
-        sluice_server_create(&fixture->options, store, &fixture->server, &err);
+        sluice_storage_server_create(&fixture->options, store, &fixture->server, &err);
     must(status == SLUICE_OK, err.text);
     fixture->channel = fixture_connect(fixture);
 }
@@ -245,7 +245,7 @@ struct sluice_rpc_channel *fixture_connect(const struct fixture *fixture)
 {
     struct sluice_err err = {0};
     char target[64];
-    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_server_port(fixture->server));
+    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_storage_server_port(fixture->server));
     const struct sluice_rpc_channel_options options = {.target = target};
     struct sluice_rpc_channel *channel = NULL;
     must(sluice_rpc_channel_create(&options, &channel, &err) == SLUICE_OK, err.text);
@@ -255,7 +255,7 @@ struct sluice_rpc_channel *fixture_connect(const struct fixture *fixture)
 void fixture_end(struct fixture *fixture)
 {
     sluice_rpc_channel_destroy(fixture->channel);
-    sluice_server_destroy(fixture->server);
+    sluice_storage_server_destroy(fixture->server);
 }
 
 enum sluice_rpc_code call(struct fixture *fixture, const char *path, struct sluice_message *request,

@@ -63,7 +63,7 @@ static void watch_tells_the_stop_and_ends(void)
     }
     /* One that went away is not told. */
     client_close(watchers[0]);
-    sluice_server_stop(f.server);
+    sluice_storage_server_stop(f.server);
     for (int i = 1; i < 3; i++) {
         CU_ASSERT_EQUAL(client_await_done(watchers[i], NULL), SLUICE_RPC_UNAVAILABLE);
         CU_ASSERT_EQUAL(client_num_messages(watchers[i]), i == 1 ? 2 : 1);

@@ -81,7 +81,7 @@ static void an_open_stream_keeps_its_list_and_a_new_one_gets_the_new(void)
     fetch_await(old, NUM_IMAGES);
 
     write_list(NUM_FIRST, some);
-    sluice_server_reread(f.server);
+    sluice_storage_server_reread(f.server);
     await_list(&f, some);
     fetch_ask(old, NUM_IMAGES, NUM_IMAGES, 2, SLUICE_FORM_U8);
     fetch_await(old, 2 * NUM_IMAGES);
@@ -116,7 +116,7 @@ static void a_list_that_cannot_be_read_leaves_the_old_one(void)
     CU_ASSERT_EQUAL_FATAL(sluice_relist_open(&options, &relist, NULL), SLUICE_OK);
 
     CU_ASSERT_EQUAL_FATAL(sluice_file_write_atomic(list_path(), "damaged", 7, NULL), SLUICE_OK);
-    sluice_server_reread(f.server);
+    sluice_storage_server_reread(f.server);
     sluice_relist_request(relist);
     char some[33];
     /* A request that comes while the damaged one is read is kept, so the good one is read then. */
@@ -124,7 +124,7 @@ static void a_list_that_cannot_be_read_leaves_the_old_one(void)
     CU_ASSERT_PTR_EQUAL(held, list);
     CU_ASSERT_EQUAL(say_hello(&f, all, now), SLUICE_RPC_OK);
     write_list(NUM_FIRST, some);
-    sluice_server_reread(f.server);
+    sluice_storage_server_reread(f.server);
     sluice_relist_request(relist);
     await_list(&f, some);
     for (bool is_new = false; !is_new; sched_yield()) {
@@ -164,7 +164,7 @@ static void lists_change_under_clients(void)
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, fetch_rounds, &f), 0);
     for (unsigned round = 0; round < ROUNDS; round++) {
         write_list(round % 3 ? NUM_FIRST : NUM_IMAGES, id); /* another one, and the same again */
-        sluice_server_reread(f.server);
+        sluice_storage_server_reread(f.server);
         await_list(&f, id);
     }
     for (unsigned i = 0; i < SLUICE_TEST_COUNT(threads); i++)

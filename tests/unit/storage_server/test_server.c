@@ -11,27 +11,28 @@
 static void what_cannot_be_served_is_named(void)
 {
     struct sluice_server_options options = sluice_server_options_init();
-    struct sluice_server *server = NULL;
+    struct sluice_storage_server *server = NULL;
     struct sluice_err err = {0};
     options.listen = "127.0.0.1:0";
     options.root = "/no/such/folder";
-    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_NOT_FOUND);
+    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err),
+                    SLUICE_E_NOT_FOUND);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "/no/such/folder"));
 
     err = (struct sluice_err){0};
     options.root = image_root();
     options.listen = "127.0.0.1:notaport";
-    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_INVALID);
+    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err), SLUICE_E_INVALID);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "notaport"));
 
     /* Two on one port. */
     struct fixture f = fixture_init();
     fixture_start(&f);
     char taken[64];
-    snprintf(taken, sizeof(taken), "127.0.0.1:%d", sluice_server_port(f.server));
+    snprintf(taken, sizeof(taken), "127.0.0.1:%d", sluice_storage_server_port(f.server));
     options.listen = taken;
     err = (struct sluice_err){0};
-    CU_ASSERT_EQUAL(sluice_server_create(&options, NULL, &server, &err), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_storage_server_create(&options, NULL, &server, &err), SLUICE_E_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, taken));
     CU_ASSERT_PTR_NULL(server);
     fixture_end(&f);
@@ -42,9 +43,9 @@ static void serves_the_files_beneath_the_root(void)
     struct sluice_server_options options = fixture_init().options;
     struct fixture f = {.options = options};
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_server_create(&options, NULL, &f.server, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_storage_server_create(&options, NULL, &f.server, &err), SLUICE_OK);
     char target[64];
-    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_server_port(f.server));
+    snprintf(target, sizeof(target), "127.0.0.1:%d", sluice_storage_server_port(f.server));
     const struct sluice_rpc_channel_options channel = {.target = target};
     CU_ASSERT_EQUAL_FATAL(sluice_rpc_channel_create(&channel, &f.channel, NULL), SLUICE_OK);
     struct client *client = fetch_open(&f, 0);
@@ -85,14 +86,14 @@ static void a_stop_may_come_twice(void)
 {
     struct fixture f = fixture_init();
     fixture_start(&f);
-    sluice_server_stop(f.server);
-    sluice_server_stop(f.server);
+    sluice_storage_server_stop(f.server);
+    sluice_storage_server_stop(f.server);
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"streams\":0"));
     free(json);
     fixture_end(&f);
-    sluice_server_destroy(NULL);
+    sluice_storage_server_destroy(NULL);
 }
 
 int main(void)

@@ -254,7 +254,7 @@ static void errors_are_a_status_with_a_text(void)
     }
 
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"refused_paths\":3"));
     free(json);
     fixture_end(&f);

@@ -164,7 +164,7 @@ static void files_are_cut_where_that_saves_bytes(void)
         num_expected += can_cut;
         expect_local_bytes(reply, id);
     }
-    const struct sluice_wire_stats stats = sluice_server_stats(f.server);
+    const struct sluice_wire_stats stats = sluice_storage_server_stats(f.server);
     CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_JPEG_CROP].samples, num_expected);
     CU_ASSERT_EQUAL(stats.choices[0][SLUICE_FORM_RAW].samples, NUM_IMAGES - num_expected);
     end(&f, client);
@@ -211,7 +211,7 @@ static void pixels_come_packed_where_that_saves_bytes(void)
         num_packed[split] += can_pack;
         expect_local_bytes(reply, id % NUM_IMAGES);
     }
-    const struct sluice_wire_stats stats = sluice_server_stats(f.server);
+    const struct sluice_wire_stats stats = sluice_storage_server_stats(f.server);
     for (unsigned split = 1; split <= u8_split; split++) {
         CU_ASSERT(num_packed[split] > 0);
         CU_ASSERT_EQUAL(stats.choices[split][SLUICE_FORM_U8_PACKED].samples, num_packed[split]);
@@ -392,7 +392,7 @@ static void replies_wait_for_those_that_are_worked_on(void)
     f.options.reply_wait_ms = PATIENCE_MS;
     struct client *client = start_held(&f);
     fetch_ask(client, 0, 8, 2, SLUICE_FORM_U8);
-    while (sluice_server_stats(f.server).queue_depth < 7)
+    while (sluice_storage_server_stats(f.server).queue_depth < 7)
         sched_yield();
     gate_open(f.gate);
     fetch_await(client, 8);
@@ -480,7 +480,7 @@ static void a_client_that_does_not_read_fills_no_more_than_its_share(void)
     /* Others are served meanwhile. */
     struct client *other = fetch_open(&beside, 0);
     uint64_t num_others = 0;
-    for (; sluice_server_stats(f.server).files.read_bytes < 64 * len; num_others++) {
+    for (; sluice_storage_server_stats(f.server).files.read_bytes < 64 * len; num_others++) {
         fetch_ask(other, 1 + num_others * NUM_IMAGES, 1, 0, SLUICE_FORM_RAW);
         fetch_await(other, num_others + 1);
     }
@@ -489,8 +489,8 @@ static void a_client_that_does_not_read_fills_no_more_than_its_share(void)
         fetch_await(other, num_others + 1);
     }
     /* Asked for in this order, so that what goes on in between makes it less. */
-    const uint64_t bytes_read = sluice_server_stats(f.server).files.read_bytes;
-    const uint64_t bytes_sent = sluice_server_stats(f.server).wire_bytes;
+    const uint64_t bytes_read = sluice_storage_server_stats(f.server).files.read_bytes;
+    const uint64_t bytes_sent = sluice_storage_server_stats(f.server).wire_bytes;
     CU_ASSERT(bytes_read < bytes_sent + 80 * len);
     client_close(other);
     sluice_rpc_channel_destroy(beside.channel);
@@ -638,7 +638,7 @@ static void a_bad_file_is_an_error_of_its_own(void)
     }
 
     char *json = NULL;
-    CU_ASSERT_EQUAL(sluice_server_stats_json(f.server, &json, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(sluice_storage_server_stats_json(f.server, &json, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"errors\":{\"invalid\":1,\"corrupt\":2,\"unsupported\":4,"
                                         "\"not found\":1}"));
     CU_ASSERT_PTR_NOT_NULL(strstr(json, "\"refused_paths\":1"));
@@ -750,7 +750,7 @@ static void a_client_that_goes_away_takes_nothing_with_it(void)
 
 static void *stop_server(void *arg)
 {
-    sluice_server_stop(arg);
+    sluice_storage_server_stop(arg);
     return NULL;
 }
 
@@ -805,7 +805,7 @@ static void a_stop_waits_no_longer_than_the_grace(void)
     struct client *client = fetch_open(&f, 1);
     fetch_ask(client, 0, 10, 0, SLUICE_FORM_RAW);
     fetch_await(client, 1);
-    sluice_server_stop(f.server);
+    sluice_storage_server_stop(f.server);
     CU_ASSERT_NOT_EQUAL(client_await_done(client, NULL), SLUICE_RPC_OK);
     end(&f, client);
 }

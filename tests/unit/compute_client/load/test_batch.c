@@ -7,10 +7,10 @@
 #define ROW 4
 
 /* A batch whose row i holds 'a' + i everywhere; '-' in `rows` is a bad one. */
-static void make(struct sluice_batch *batch, uint8_t *memory, const char *rows)
+static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
 {
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_batch_init(batch, 8, ROW, memory, &err), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_rows_init(batch, 8, ROW, memory, &err), SLUICE_OK);
     batch->n = (unsigned)strlen(rows);
     for (unsigned i = 0; i < batch->n; i++) {
         memset(memory + i * ROW, rows[i], ROW);
@@ -23,9 +23,9 @@ static void make(struct sluice_batch *batch, uint8_t *memory, const char *rows)
 static void check(enum sluice_on_error on_error, const char *rows, const char *want)
 {
     uint8_t memory[8 * ROW];
-    struct sluice_batch batch = {0};
+    struct sluice_rows batch = {0};
     make(&batch, memory, rows);
-    sluice_batch_settle(&batch, on_error);
+    sluice_rows_settle(&batch, on_error);
     CU_ASSERT_EQUAL_FATAL(batch.n, strlen(want));
     for (unsigned i = 0; i < batch.n; i++) {
         for (int k = 0; k < ROW; k++)
@@ -34,8 +34,8 @@ static void check(enum sluice_on_error on_error, const char *rows, const char *w
         CU_ASSERT_EQUAL(batch.hashes[i].low, (uint64_t)want[i]);
         CU_ASSERT_EQUAL(batch.status[i], SLUICE_OK);
     }
-    sluice_batch_clear(&batch);
-    sluice_batch_clear(&batch);
+    sluice_rows_clear(&batch);
+    sluice_rows_clear(&batch);
 }
 
 static void skip_leaves_bad_rows_out_and_keeps_the_order(void)

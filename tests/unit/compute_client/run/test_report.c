@@ -49,7 +49,7 @@ static struct sluice_epoch_stats sample_stats(void)
     };
     stats.choices[0][SLUICE_FORM_RAW] = 21;
     stats.choices[3][SLUICE_FORM_U8] = 379;
-    stats.named[0] = (struct sluice_loader_error){
+    stats.named[0] = (struct sluice_prefetcher_error){
         .sample_id = 1, .status = SLUICE_E_CORRUPT, .text = "it is cut"};
     return stats;
 }
@@ -104,7 +104,7 @@ static void what_there_is_not_is_null(void)
 {
     struct sluice_epoch_stats stats = {0};
     stats.num_named = 1;
-    stats.named[0] = (struct sluice_loader_error){.sample_id = 0, .status = SLUICE_E_IO};
+    stats.named[0] = (struct sluice_prefetcher_error){.sample_id = 0, .status = SLUICE_E_IO};
     const struct sluice_epoch_report report = {.stats = &stats, .manifest = manifest};
     json_t *o = to_json(&report);
     CU_ASSERT_TRUE(json_is_null(json_object_get(o, "loss")));

@@ -1,4 +1,4 @@
-#include "compute_client/load/loader.h"
+#include "compute_client/load/prefetcher.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -75,7 +75,7 @@ static void free_memory(void *ctx, void *memory)
     free(memory);
 }
 
-static struct sluice_loader *make_loader(struct sluice_loader_options options)
+static struct sluice_prefetcher *make_loader(struct sluice_prefetcher_options options)
 {
     if (!options.num_workers)
         options.num_workers = 2;
@@ -87,10 +87,10 @@ static struct sluice_loader *make_loader(struct sluice_loader_options options)
     options.row_bytes = FAKE_ROW_BYTES;
     options.alloc = alloc_memory;
     options.free = free_memory;
-    struct sluice_loader *loader = NULL;
+    struct sluice_prefetcher *prefetcher = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_create(&options, &loader, &err), SLUICE_OK);
-    return loader;
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_create(&options, &prefetcher, &err), SLUICE_OK);
+    return prefetcher;
 }
 
 /* What an epoch asks for. */
@@ -119,11 +119,11 @@ struct net {
     struct fake_server *server;
     struct sluice_client *client;
     struct sluice_source *source;
-    struct sluice_loader *loader;
+    struct sluice_prefetcher *prefetcher;
 };
 
 static void net_open(struct net *net, struct fake_server_options server,
-                     struct sluice_loader_options options)
+                     struct sluice_prefetcher_options options)
 {
     if (!server.dataset)
         server.dataset = &good;
@@ -133,15 +133,15 @@ static void net_open(struct net *net, struct fake_server_options server,
         .retry_for_s = 20,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &net->client, NULL), SLUICE_OK);
-    net->loader = make_loader(options);
+    net->prefetcher = make_loader(options);
     const struct sluice_fetcher_options fetcher = {
         .client = net->client,
         .pipeline = pipeline,
         .dataset_id = "",
-        .max_items = sluice_loader_max_items(net->loader),
+        .max_items = sluice_prefetcher_max_items(net->prefetcher),
         .live = options.live,
         .window_bytes = 1 << 20,
-        .events = sluice_loader_events(net->loader),
+        .events = sluice_prefetcher_events(net->prefetcher),
     };
     CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&fetcher, &net->source, NULL), SLUICE_OK);
 }
@@ -149,13 +149,13 @@ static void net_open(struct net *net, struct fake_server_options server,
 static void net_close(struct net *net)
 {
     net->source->close(net->source);
-    sluice_loader_destroy(net->loader);
+    sluice_prefetcher_destroy(net->prefetcher);
     net->source->destroy(net->source);
     sluice_client_destroy(net->client);
     fake_server_stop(net->server);
 }
 
-static void start_epoch(struct sluice_loader *loader, struct sluice_source *source,
+static void start_epoch(struct sluice_prefetcher *prefetcher, struct sluice_source *source,
                         const struct fake_dataset *dataset, const struct drawn *drawn, size_t first,
                         struct sluice_cost_table *profile)
 {
@@ -171,18 +171,18 @@ static void start_epoch(struct sluice_loader *loader, struct sluice_source *sour
         .first_item = first,
         .profile = profile,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
 }
 
 /* Takes every batch and compares it with the reference, row by row. */
-static void check_batches(struct sluice_loader *loader, const struct reference *reference,
+static void check_batches(struct sluice_prefetcher *prefetcher, const struct reference *reference,
                           size_t first)
 {
     size_t row = first;
     for (;;) {
-        const struct sluice_batch *batch = NULL;
+        const struct sluice_rows *batch = NULL;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, &err), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, &err), SLUICE_OK);
         if (!batch)
             break;
         CU_ASSERT_EQUAL(batch->n, NUM_SAMPLES - row < BATCH ? NUM_SAMPLES - row : BATCH);
@@ -192,7 +192,7 @@ static void check_batches(struct sluice_loader *loader, const struct reference *
                 memcmp(batch->pixels + i * FAKE_ROW_BYTES, reference->pixels[row], FAKE_ROW_BYTES),
                 0);
         }
-        sluice_loader_release(loader);
+        sluice_prefetcher_release(prefetcher);
     }
     CU_ASSERT_EQUAL(row, NUM_SAMPLES);
 }
@@ -211,13 +211,13 @@ static void every_choice_delivers_the_same_bytes_in_the_samplers_order(void)
     for (unsigned workers = 1; workers <= 4; workers += 3) {
         struct net net = {0};
         net_open(&net, (struct fake_server_options){.reduce_every = 7},
-                 (struct sluice_loader_options){.num_workers = workers, .has_digest = true});
+                 (struct sluice_prefetcher_options){.num_workers = workers, .has_digest = true});
         for (uint32_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
             const struct drawn drawn = draw_by_turns(k, cases[k].splits, cases[k].num_splits);
             make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
-            start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
-            check_batches(net.loader, &reference, 0);
-            const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+            start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+            check_batches(net.prefetcher, &reference, 0);
+            const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
             CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
             CU_ASSERT_EQUAL(stats.samples, NUM_SAMPLES);
             CU_ASSERT_EQUAL(stats.errors, 0);
@@ -240,16 +240,17 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
     const unsigned splits[] = {3, 0};
     const struct drawn drawn = draw_by_turns(2, splits, 2);
     struct net net = {0};
-    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){.live = &live});
-    start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
-    const struct sluice_batch *batch = NULL;
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.live = &live});
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    const struct sluice_rows *batch = NULL;
     do {
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(net.loader, &batch, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, &batch, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(sluice_live_get(&live.waits_since_ns), 0);
         if (batch)
-            sluice_loader_release(net.loader);
+            sluice_prefetcher_release(net.prefetcher);
     } while (batch);
-    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     CU_ASSERT_EQUAL(sluice_live_get(&live.samples), stats.samples);
     CU_ASSERT_EQUAL(sluice_live_get(&live.rows), NUM_SAMPLES);
     CU_ASSERT_EQUAL(sluice_live_get(&live.taken), NUM_SAMPLES);
@@ -279,10 +280,10 @@ static void lost_streams_and_reversed_repeated_answers_change_nothing(void)
                                           .repeat_every = 2,
                                           .stray_every = 3,
                                           .again_every = 11},
-             (struct sluice_loader_options){.has_digest = true});
-    start_epoch(net.loader, net.source, &good, &drawn, 0, NULL);
-    check_batches(net.loader, &reference, 0);
-    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+             (struct sluice_prefetcher_options){.has_digest = true});
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    check_batches(net.prefetcher, &reference, 0);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
     CU_ASSERT_EQUAL(sluice_fetcher_stats(net.source).lost_streams, 4);
     net_close(&net);
@@ -294,11 +295,12 @@ static void a_broken_off_epoch_goes_on_at_its_batch(void)
     const struct drawn drawn = draw(0, 3);
     make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     struct net net = {0};
-    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
-    start_epoch(net.loader, net.source, &good, &drawn, 3 * BATCH, NULL);
-    check_batches(net.loader, &reference, 3 * BATCH);
-    CU_ASSERT_EQUAL(sluice_loader_position(net.loader), (NUM_SAMPLES + BATCH - 1) / BATCH - 3);
-    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_prefetcher_options){0});
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 3 * BATCH, NULL);
+    check_batches(net.prefetcher, &reference, 3 * BATCH);
+    CU_ASSERT_EQUAL(sluice_prefetcher_position(net.prefetcher),
+                    (NUM_SAMPLES + BATCH - 1) / BATCH - 3);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     CU_ASSERT_EQUAL(stats.samples, NUM_SAMPLES - 3 * BATCH);
     CU_ASSERT_STRING_EQUAL(stats.digest, ""); /* not asked for */
     net_close(&net);
@@ -310,18 +312,18 @@ static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned
     const struct drawn drawn = draw(1, split);
     struct sluice_live live = {0};
     struct net net = {0};
-    net_open(
-        &net, (struct fake_server_options){.dataset = &bad},
-        (struct sluice_loader_options){.has_digest = true, .on_error = on_error, .live = &live});
-    start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
+    net_open(&net, (struct fake_server_options){.dataset = &bad},
+             (struct sluice_prefetcher_options){
+                 .has_digest = true, .on_error = on_error, .live = &live});
+    start_epoch(net.prefetcher, net.source, &bad, &drawn, 0, NULL);
     for (;;) {
-        const struct sluice_batch *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(net.loader, &batch, NULL), SLUICE_OK);
+        const struct sluice_rows *batch = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, &batch, NULL), SLUICE_OK);
         if (!batch)
             break;
-        sluice_loader_release(net.loader);
+        sluice_prefetcher_release(net.prefetcher);
     }
-    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);
     CU_ASSERT_EQUAL(sluice_live_get(&live.errors), 1);
     CU_ASSERT_EQUAL(sluice_live_get(&live.failed[SLUICE_E_CORRUPT]), 1);
@@ -355,21 +357,21 @@ static void on_error_fail_ends_with_the_samples_name(void)
     const struct drawn drawn = draw(1, 0);
     struct net net = {0};
     net_open(&net, (struct fake_server_options){.dataset = &bad},
-             (struct sluice_loader_options){.on_error = SLUICE_ON_ERROR_FAIL});
-    start_epoch(net.loader, net.source, &bad, &drawn, 0, NULL);
+             (struct sluice_prefetcher_options){.on_error = SLUICE_ON_ERROR_FAIL});
+    start_epoch(net.prefetcher, net.source, &bad, &drawn, 0, NULL);
     struct sluice_err err = {0};
     sluice_status status = SLUICE_OK;
     while (status == SLUICE_OK) {
-        const struct sluice_batch *batch = NULL;
-        status = sluice_loader_next(net.loader, &batch, &err);
+        const struct sluice_rows *batch = NULL;
+        status = sluice_prefetcher_next(net.prefetcher, &batch, &err);
         if (status == SLUICE_OK) {
             CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
-            sluice_loader_release(net.loader);
+            sluice_prefetcher_release(net.prefetcher);
         }
     }
     CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad.manifest->entries[bad_id].path));
-    (void)sluice_loader_finish(net.loader);
+    (void)sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);
 }
 
@@ -383,11 +385,11 @@ static void profiling_measures_every_stage_and_delivers_the_same(void)
     make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
     struct net net = {0};
     net_open(&net, (struct fake_server_options){0},
-             (struct sluice_loader_options){.has_digest = true, .measures_ops = true});
+             (struct sluice_prefetcher_options){.has_digest = true, .measures_ops = true});
     const uint64_t start_ns = sluice_clock_ns();
-    start_epoch(net.loader, net.source, &good, &drawn, 0, &profile);
-    check_batches(net.loader, &reference, 0);
-    const struct sluice_epoch_stats stats = sluice_loader_finish(net.loader);
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, &profile);
+    check_batches(net.prefetcher, &reference, 0);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     const double elapsed_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
     CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
@@ -453,30 +455,30 @@ static void held_init(struct held *held)
 }
 
 /* Takes and releases a batch if item i was the last that it waited for. */
-static void pass_batch_after(struct sluice_loader *loader, size_t i)
+static void pass_batch_after(struct sluice_prefetcher *prefetcher, size_t i)
 {
     if (i % BATCH != BATCH - 1 && i != NUM_SAMPLES - 1)
         return;
-    const struct sluice_batch *batch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+    const struct sluice_rows *batch = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(batch);
-    sluice_loader_release(loader);
+    sluice_prefetcher_release(prefetcher);
 }
 
-static void end(struct sluice_loader *loader)
+static void end(struct sluice_prefetcher *prefetcher)
 {
-    (void)sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    (void)sluice_prefetcher_finish(prefetcher);
+    sluice_prefetcher_destroy(prefetcher);
 }
 
 /* A loader whose epoch has begun on it. */
-static struct sluice_loader *held_start(struct held *held, const struct drawn *drawn,
-                                        struct sluice_loader_options options)
+static struct sluice_prefetcher *held_start(struct held *held, const struct drawn *drawn,
+                                            struct sluice_prefetcher_options options)
 {
     held_init(held);
-    struct sluice_loader *loader = make_loader(options);
-    start_epoch(loader, &held->source, &good, drawn, 0, NULL);
-    return loader;
+    struct sluice_prefetcher *prefetcher = make_loader(options);
+    start_epoch(prefetcher, &held->source, &good, drawn, 0, NULL);
+    return prefetcher;
 }
 
 static void wait_asked(struct held *held, size_t count)
@@ -504,7 +506,7 @@ static struct sluice_source_item asked(struct held *held, size_t i)
 }
 
 /* Answers request i with the file. */
-static void answer(struct held *held, struct sluice_loader *loader, size_t i)
+static void answer(struct held *held, struct sluice_prefetcher *prefetcher, size_t i)
 {
     const struct sluice_source_item item = asked(held, i);
     struct sluice_buf *file = held->dataset->files[item.key.sample_id];
@@ -514,7 +516,7 @@ static void answer(struct held *held, struct sluice_loader *loader, size_t i)
         .sample = {.key = item.key, .kind = SLUICE_KIND_FILE, .data = sluice_buf_ref(file)},
         .payload_bytes = file->len,
     };
-    const struct sluice_source_events events = sluice_loader_events(loader);
+    const struct sluice_source_events events = sluice_prefetcher_events(prefetcher);
     events.on_result(events.ctx, &result);
 }
 
@@ -522,26 +524,26 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
-    struct sluice_loader *loader =
-        held_start(&held, &drawn, (struct sluice_loader_options){.num_slots = 2});
+    struct sluice_prefetcher *prefetcher =
+        held_start(&held, &drawn, (struct sluice_prefetcher_options){.num_slots = 2});
     size_t answered = 0;
     for (size_t taken = 0; taken < NUM_SAMPLES; taken += BATCH) {
         const size_t ahead = taken + 2 * BATCH < NUM_SAMPLES ? taken + 2 * BATCH : NUM_SAMPLES;
         wait_asked(&held, ahead);
         /* In reverse, so that a row's place is not that of its arrival. */
         for (size_t i = ahead; i > answered; i--)
-            answer(&held, loader, i - 1);
+            answer(&held, prefetcher, i - 1);
         answered = ahead;
-        const struct sluice_batch *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+        const struct sluice_rows *batch = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
         CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
         CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
         for (unsigned i = 0; i < batch->n; i++)
             CU_ASSERT_EQUAL(batch->labels[i],
                             good.manifest->entries[ids[drawn.items[taken + i].position]].label);
-        sluice_loader_release(loader);
+        sluice_prefetcher_release(prefetcher);
     }
-    end(loader);
+    end(prefetcher);
 }
 
 static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
@@ -550,26 +552,26 @@ static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
     for (unsigned i = 0; i < 2; i++) {
         /* A quarter of the slots, and of the bytes. */
         const size_t limit = i == 0 ? 2 * BATCH : BATCH + 1;
-        const struct sluice_loader_options options = {
+        const struct sluice_prefetcher_options options = {
             .num_slots = 8,
             .usual_slots = 2,
             .payload_bytes = i == 0 ? 1 << 20 : 4 * limit * FAKE_ROW_BYTES,
         };
         struct held held;
-        struct sluice_loader *loader = held_start(&held, &drawn, options);
+        struct sluice_prefetcher *prefetcher = held_start(&held, &drawn, options);
         wait_asked(&held, limit);
         CU_ASSERT_EQUAL(num_asked(&held), limit);
         for (size_t taken = 0, answered = 0; taken < NUM_SAMPLES; taken += BATCH) {
             for (; answered < taken + BATCH && answered < NUM_SAMPLES; answered++) {
                 wait_asked(&held, answered + 1);
-                answer(&held, loader, answered);
+                answer(&held, prefetcher, answered);
             }
-            const struct sluice_batch *batch = NULL;
-            CU_ASSERT_EQUAL_FATAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+            const struct sluice_rows *batch = NULL;
+            CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
             CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
-            sluice_loader_release(loader);
+            sluice_prefetcher_release(prefetcher);
         }
-        end(loader);
+        end(prefetcher);
     }
 }
 
@@ -577,9 +579,10 @@ static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
 {
     const struct drawn drawn = draw(0, 3); /* expected: a row */
     struct held held;
-    struct sluice_loader *loader = held_start(
-        &held, &drawn,
-        (struct sluice_loader_options){.payload_bytes = 3 * FAKE_ROW_BYTES + 1, .num_slots = 8});
+    struct sluice_prefetcher *prefetcher =
+        held_start(&held, &drawn,
+                   (struct sluice_prefetcher_options){.payload_bytes = 3 * FAKE_ROW_BYTES + 1,
+                                                      .num_slots = 8});
     wait_asked(&held, 3);
     CU_ASSERT_EQUAL(num_asked(&held), 3);
     /* A reply that is larger than expected holds the next ones back until it is finished; each
@@ -587,24 +590,24 @@ static void reads_ahead_as_far_as_the_bytes_and_no_further(void)
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         wait_asked(&held, i + 1);
         CU_ASSERT(num_asked(&held) <= i + 3);
-        answer(&held, loader, i);
-        pass_batch_after(loader, i);
+        answer(&held, prefetcher, i);
+        pass_batch_after(prefetcher, i);
     }
-    end(loader);
+    end(prefetcher);
 }
 
 static void a_sample_larger_than_the_bound_is_let_through_alone(void)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
-    struct sluice_loader *loader = held_start(
-        &held, &drawn, (struct sluice_loader_options){.payload_bytes = 1, .num_slots = 7});
+    struct sluice_prefetcher *prefetcher = held_start(
+        &held, &drawn, (struct sluice_prefetcher_options){.payload_bytes = 1, .num_slots = 7});
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         wait_asked(&held, i + 1);
         CU_ASSERT_EQUAL(num_asked(&held), i + 1);
-        answer(&held, loader, i);
+        answer(&held, prefetcher, i);
     }
-    end(loader);
+    end(prefetcher);
 }
 
 /* Asks for split 0 and 3 by turns, with bounds on what is under way, and notes what it sees. */
@@ -677,7 +680,7 @@ static struct sluice_chooser watching_chooser(struct watching *watching)
     };
 }
 
-static void start_watched(struct sluice_loader *loader, struct sluice_source *source,
+static void start_watched(struct sluice_prefetcher *prefetcher, struct sluice_source *source,
                           struct watching *watching, const struct sluice_sampler_item *items)
 {
     const struct sluice_epoch epoch = {
@@ -690,7 +693,7 @@ static void start_watched(struct sluice_loader *loader, struct sluice_source *so
         .items = items,
         .num_items = NUM_SAMPLES,
     };
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
 }
 
 static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
@@ -698,12 +701,12 @@ static void the_chooser_is_asked_once_per_item_and_sees_every_row(void)
     const struct drawn drawn = draw(0, 0);
     struct watching watching = {.max_away = UINT32_MAX, .max_unfinished = UINT32_MAX};
     struct net net = {0};
-    net_open(&net, (struct fake_server_options){0}, (struct sluice_loader_options){0});
-    start_watched(net.loader, net.source, &watching, drawn.items);
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_prefetcher_options){0});
+    start_watched(net.prefetcher, net.source, &watching, drawn.items);
     struct reference reference;
     make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
-    check_batches(net.loader, &reference, 0);
-    (void)sluice_loader_finish(net.loader);
+    check_batches(net.prefetcher, &reference, 0);
+    (void)sluice_prefetcher_finish(net.prefetcher);
     CU_ASSERT_EQUAL(watching.num_chosen, NUM_SAMPLES);
     CU_ASSERT_EQUAL(watching.num_rows, NUM_SAMPLES);
     CU_ASSERT_EQUAL(watching.num_good, NUM_SAMPLES);
@@ -726,20 +729,21 @@ static void no_more_is_under_way_than_the_chooser_wants(void)
         struct watching watching = {.max_away = k < 2 ? bound : UINT32_MAX,
                                     .max_unfinished = k < 2 ? UINT32_MAX : bound};
         const size_t most = bound ? bound : 1;
-        struct sluice_loader *loader = make_loader((struct sluice_loader_options){.num_slots = 8});
-        start_watched(loader, &held.source, &watching, drawn.items);
+        struct sluice_prefetcher *prefetcher =
+            make_loader((struct sluice_prefetcher_options){.num_slots = 8});
+        start_watched(prefetcher, &held.source, &watching, drawn.items);
         for (size_t i = 0; i < NUM_SAMPLES; i++) {
             const size_t ahead = i + most < NUM_SAMPLES ? i + most : NUM_SAMPLES;
             wait_asked(&held, ahead);
             CU_ASSERT_EQUAL(num_asked(&held), ahead);
-            answer(&held, loader, i);
-            pass_batch_after(loader, i);
+            answer(&held, prefetcher, i);
+            pass_batch_after(prefetcher, i);
         }
         CU_ASSERT_TRUE(watching.is_consistent);
         CU_ASSERT_EQUAL(watching.most_away, most);
         CU_ASSERT(watching.most_unfinished == most || (k < 2 && watching.most_unfinished > most));
-        (void)sluice_loader_finish(loader);
-        sluice_loader_destroy(loader);
+        (void)sluice_prefetcher_finish(prefetcher);
+        sluice_prefetcher_destroy(prefetcher);
     }
 }
 
@@ -747,35 +751,38 @@ static void stop_wakes_a_waiting_next_for_good(void)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
-    struct sluice_loader *loader = held_start(&held, &drawn, (struct sluice_loader_options){0});
+    struct sluice_prefetcher *prefetcher =
+        held_start(&held, &drawn, (struct sluice_prefetcher_options){0});
     wait_asked(&held, 1);
-    answer(&held, loader, 0);
-    sluice_loader_stop(loader);
-    const struct sluice_batch *batch = NULL;
-    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
-    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_E_CLOSED);
-    end(loader);
+    answer(&held, prefetcher, 0);
+    sluice_prefetcher_stop(prefetcher);
+    const struct sluice_rows *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_E_CLOSED);
+    end(prefetcher);
 }
 
 static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
 {
     const struct drawn drawn = draw(0, 0);
     struct held held;
-    struct sluice_loader *loader = held_start(&held, &drawn, (struct sluice_loader_options){0});
-    const struct sluice_source_events events = sluice_loader_events(loader);
+    struct sluice_prefetcher *prefetcher =
+        held_start(&held, &drawn, (struct sluice_prefetcher_options){0});
+    const struct sluice_source_events events = sluice_prefetcher_events(prefetcher);
     events.on_failed(events.ctx, SLUICE_E_IO, "nobody there");
-    const struct sluice_batch *batch = NULL;
+    const struct sluice_rows *batch = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, &err), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, &err), SLUICE_E_IO);
     CU_ASSERT_STRING_EQUAL(err.text, "nobody there");
-    end(loader);
+    end(prefetcher);
 }
 
 /* Answers request i with a failure. */
-static void refuse(struct held *held, struct sluice_loader *loader, size_t i, sluice_status status)
+static void refuse(struct held *held, struct sluice_prefetcher *prefetcher, size_t i,
+                   sluice_status status)
 {
     struct sluice_source_result result = {.ticket = asked(held, i).ticket, .status = status};
-    const struct sluice_source_events events = sluice_loader_events(loader);
+    const struct sluice_source_events events = sluice_prefetcher_events(prefetcher);
     events.on_result(events.ctx, &result);
 }
 
@@ -787,8 +794,8 @@ static sluice_status first_batch_of(const sluice_status refused[BATCH], uint64_t
     const struct drawn drawn = draw(0, 0);
     struct held held;
     held_init(&held);
-    struct sluice_loader *loader =
-        make_loader((struct sluice_loader_options){.on_error = SLUICE_ON_ERROR_SKIP});
+    struct sluice_prefetcher *prefetcher =
+        make_loader((struct sluice_prefetcher_options){.on_error = SLUICE_ON_ERROR_SKIP});
     struct sluice_epoch epoch = {
         .source = &held.source,
         .pipeline = pipeline,
@@ -802,19 +809,19 @@ static sluice_status first_batch_of(const sluice_status refused[BATCH], uint64_t
         .max_errors = max_errors,
     };
     epoch.errors_before[SLUICE_E_NOT_FOUND] = missing_before;
-    CU_ASSERT_EQUAL_FATAL(sluice_loader_start(loader, &epoch, NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_start(prefetcher, &epoch, NULL), SLUICE_OK);
     wait_asked(&held, BATCH);
     for (size_t i = 0; i < BATCH; i++) {
         if (refused[i] == SLUICE_OK)
-            answer(&held, loader, i);
+            answer(&held, prefetcher, i);
         else
-            refuse(&held, loader, i, refused[i]);
+            refuse(&held, prefetcher, i, refused[i]);
     }
-    const struct sluice_batch *batch = NULL;
-    const sluice_status status = sluice_loader_next(loader, &batch, err);
-    *has_lost_source = sluice_loader_has_lost_source(loader);
-    CU_ASSERT_EQUAL(sluice_loader_position(loader), status == SLUICE_OK ? 1 : 0);
-    end(loader);
+    const struct sluice_rows *batch = NULL;
+    const sluice_status status = sluice_prefetcher_next(prefetcher, &batch, err);
+    *has_lost_source = sluice_prefetcher_has_lost_source(prefetcher);
+    CU_ASSERT_EQUAL(sluice_prefetcher_position(prefetcher), status == SLUICE_OK ? 1 : 0);
+    end(prefetcher);
     return status;
 }
 
@@ -864,7 +871,7 @@ static void too_many_errors_that_pass_leave_the_epoch_to_go_on(void)
 /* Answers everything, with a failure so that no worker comes into it, once the trainer waits. */
 struct slow {
     struct held *held;
-    struct sluice_loader *loader;
+    struct sluice_prefetcher *prefetcher;
     uint64_t disk_ns, storage_ns;
     _Atomic pid_t trainer;
 };
@@ -874,7 +881,7 @@ static void *slow_main(void *ctx)
     struct slow *slow = ctx;
     wait_asked(slow->held, NUM_SAMPLES);
     sluice_test_wait_blocked(slow->trainer);
-    const struct sluice_source_events events = sluice_loader_events(slow->loader);
+    const struct sluice_source_events events = sluice_prefetcher_events(slow->prefetcher);
     for (size_t i = 0; i < NUM_SAMPLES; i++) {
         struct sluice_source_result result = {
             .ticket = asked(slow->held, i).ticket,
@@ -892,28 +899,28 @@ static enum sluice_resource largest_stall(uint64_t disk_ns, uint64_t storage_ns)
     const struct drawn drawn = draw(0, 0);
     struct held held;
     held_init(&held);
-    struct sluice_loader *loader = make_loader(
-        (struct sluice_loader_options){.num_slots = 7, .on_error = SLUICE_ON_ERROR_SKIP});
+    struct sluice_prefetcher *prefetcher = make_loader(
+        (struct sluice_prefetcher_options){.num_slots = 7, .on_error = SLUICE_ON_ERROR_SKIP});
     const uint64_t start = sluice_clock_ns();
-    start_epoch(loader, &held.source, &good, &drawn, 0, NULL);
+    start_epoch(prefetcher, &held.source, &good, &drawn, 0, NULL);
     struct slow slow = {
         .held = &held,
-        .loader = loader,
+        .prefetcher = prefetcher,
         .disk_ns = disk_ns,
         .storage_ns = storage_ns,
         .trainer = gettid(),
     };
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, slow_main, &slow), 0);
-    const struct sluice_batch *batch = NULL;
-    CU_ASSERT_EQUAL(sluice_loader_next(loader, &batch, NULL), SLUICE_OK);
+    const struct sluice_rows *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NULL(batch); /* no row was good */
     const uint64_t elapsed = sluice_clock_ns() - start;
     pthread_join(thread, NULL);
-    const struct sluice_epoch_stats stats = sluice_loader_finish(loader);
-    sluice_loader_destroy(loader);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(prefetcher);
+    sluice_prefetcher_destroy(prefetcher);
     CU_ASSERT_EQUAL(stats.errors, NUM_SAMPLES);
-    CU_ASSERT_EQUAL(stats.num_named, SLUICE_LOADER_MAX_NAMED_ERRORS);
+    CU_ASSERT_EQUAL(stats.num_named, SLUICE_MAX_NAMED_ERRORS);
     uint64_t sum = 0;
     int most = 0;
     for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
@@ -965,7 +972,7 @@ int main(void)
     }
     if (sluice_pipeline_parse(FAKE_PIPELINE, &pipeline, NULL) != SLUICE_OK)
         return 1;
-    const int failed = sluice_test_run("loader", tests, SLUICE_TEST_COUNT(tests));
+    const int failed = sluice_test_run("prefetcher", tests, SLUICE_TEST_COUNT(tests));
     sluice_pipeline_destroy(pipeline);
     fake_dataset_clear(&good);
     fake_dataset_clear(&bad);

@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMPUTE_CLIENT_LOAD_LOADER_H
-#define SLUICE_COMPUTE_CLIENT_LOAD_LOADER_H
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_PREFETCHER_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_PREFETCHER_H
 
 #include "base/error.h"
 #include "compute_client/load/batch.h"
@@ -36,9 +36,9 @@
  * Threads: next and release belong to one thread, the trainer's; stop may be called from any
  * thread; events come from the source's threads. */
 
-struct sluice_loader;
+struct sluice_prefetcher;
 
-struct sluice_loader_options {
+struct sluice_prefetcher_options {
     unsigned num_workers; /* >= 1 */
     unsigned batch_size;  /* >= 1 */
     unsigned num_slots;   /* batches in memory, the trainer's one included; >= 2 */
@@ -61,16 +61,16 @@ struct sluice_loader_options {
     void *memory_ctx;
 };
 
-SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_loader_options *options,
-                                                   struct sluice_loader **loader,
-                                                   struct sluice_err *err);
+SLUICE_MUST_USE sluice_status
+sluice_prefetcher_create(const struct sluice_prefetcher_options *options,
+                         struct sluice_prefetcher **prefetcher, struct sluice_err *err);
 /* Close the sources that send it events first.  NULL is allowed. */
-void sluice_loader_destroy(struct sluice_loader *loader);
+void sluice_prefetcher_destroy(struct sluice_prefetcher *prefetcher);
 
 /* The events to create this loader's sources with. */
-struct sluice_source_events sluice_loader_events(struct sluice_loader *loader);
+struct sluice_source_events sluice_prefetcher_events(struct sluice_prefetcher *prefetcher);
 /* The most items that can be unanswered at once. */
-size_t sluice_loader_max_items(const struct sluice_loader *loader);
+size_t sluice_prefetcher_max_items(const struct sluice_prefetcher *prefetcher);
 
 /* Everything is borrowed until the epoch is finished. */
 struct sluice_epoch {
@@ -92,9 +92,9 @@ struct sluice_epoch {
     uint64_t errors_before[SLUICE_NUM_STATUS];
 };
 
-#define SLUICE_LOADER_MAX_NAMED_ERRORS 32
+#define SLUICE_MAX_NAMED_ERRORS 32
 
-struct sluice_loader_error {
+struct sluice_prefetcher_error {
     uint32_t sample_id;
     sluice_status status;
     char text[200];
@@ -110,38 +110,38 @@ struct sluice_epoch_stats {
     /* How long next() waited, by the resource that the slowest sample of each batch waited for
      * (stall.h).  The caller fills SLUICE_GPU, the time outside next(). */
     uint64_t stall_ns[SLUICE_NUM_RESOURCES];
-    char digest[33];                                                  /* empty without has_digest */
-    struct sluice_loader_error named[SLUICE_LOADER_MAX_NAMED_ERRORS]; /* the first, in order */
+    char digest[33];                                               /* empty without has_digest */
+    struct sluice_prefetcher_error named[SLUICE_MAX_NAMED_ERRORS]; /* the first, in order */
     size_t num_named;
 };
 
-SLUICE_MUST_USE sluice_status sluice_loader_start(struct sluice_loader *loader,
-                                                  const struct sluice_epoch *epoch,
-                                                  struct sluice_err *err);
+SLUICE_MUST_USE sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
+                                                      const struct sluice_epoch *epoch,
+                                                      struct sluice_err *err);
 
 /* The next batch, borrowed until release; *batch is NULL at the epoch's end.  Batches without a
  * good row are skipped.  SLUICE_E_CLOSED: the loader was stopped.
  *
  * With SLUICE_ON_ERROR_FAIL the first sample that fails ends the epoch with an error that names it.
  * Otherwise too many of one status do, with an error that counts them and names the first. */
-SLUICE_MUST_USE sluice_status sluice_loader_next(struct sluice_loader *loader,
-                                                 const struct sluice_batch **batch,
-                                                 struct sluice_err *err);
-void sluice_loader_release(struct sluice_loader *loader);
+SLUICE_MUST_USE sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher,
+                                                     const struct sluice_rows **batch,
+                                                     struct sluice_err *err);
+void sluice_prefetcher_release(struct sluice_prefetcher *prefetcher);
 
 /* Batches of this epoch that next has returned or skipped. */
-size_t sluice_loader_position(const struct sluice_loader *loader);
+size_t sluice_prefetcher_position(const struct sluice_prefetcher *prefetcher);
 /* How many samples of them failed, by status, with errors_before. */
-const uint64_t *sluice_loader_errors(const struct sluice_loader *loader);
+const uint64_t *sluice_prefetcher_errors(const struct sluice_prefetcher *prefetcher);
 /* Whether next() failed because samples cannot be had now: the source has failed, or too many
  * samples for other reasons than their own data (retry.h).  The epoch can go on later, after the
  * last batch. */
-bool sluice_loader_has_lost_source(const struct sluice_loader *loader);
+bool sluice_prefetcher_has_lost_source(const struct sluice_prefetcher *prefetcher);
 
 /* Ends the epoch.  If it ends before its last batch, only destroy may follow. */
-struct sluice_epoch_stats sluice_loader_finish(struct sluice_loader *loader);
+struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *prefetcher);
 
 /* Makes next() return SLUICE_E_CLOSED, now and later.  Any thread. */
-void sluice_loader_stop(struct sluice_loader *loader);
+void sluice_prefetcher_stop(struct sluice_prefetcher *prefetcher);
 
 #endif

@@ -1,4 +1,4 @@
-#include "compute_client/load/loader_state.h"
+#include "compute_client/load/prefetcher_state.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -25,7 +25,7 @@ struct worker {
 
 static void tell_chooser(const struct row *row, sluice_status status, uint64_t item)
 {
-    const struct sluice_epoch *epoch = &row->loader->epoch;
+    const struct sluice_epoch *epoch = &row->prefetcher->epoch;
     const struct sluice_row_seen seen = {
         .index = epoch->first_item + (size_t)item,
         .asked = row->choice,
@@ -51,55 +51,55 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
     epoch->chooser.on_row(epoch->chooser.ctx, &seen);
 }
 
-void loader_complete_row(struct row *row, sluice_status status)
+void prefetcher_complete_row(struct row *row, sluice_status status)
 {
-    struct sluice_loader *loader = row->loader;
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct slot *slot = row->slot;
     const size_t payload_bytes = row->result.payload_bytes;
 
     sluice_source_result_clear(&row->result);
     row->done_ns = sluice_clock_ns();
     slot->batch.status[row->index] = status;
-    if (loader->epoch.chooser.on_row)
+    if (prefetcher->epoch.chooser.on_row)
         tell_chooser(row, status, row->result.ticket);
 
-    struct sluice_source *source = loader->epoch.source;
-    pthread_mutex_lock(&loader->lock);
-    loader->num_unfinished--;
-    loader->under_way.compute_s -= row->expected.compute_s;
-    loader->charged_bytes -= row->charged;
+    struct sluice_source *source = prefetcher->epoch.source;
+    pthread_mutex_lock(&prefetcher->lock);
+    prefetcher->num_unfinished--;
+    prefetcher->under_way.compute_s -= row->expected.compute_s;
+    prefetcher->charged_bytes -= row->charged;
     row->charged = 0;
-    loader->stats.payload_bytes += payload_bytes;
-    struct sluice_live *live = loader->options.live;
+    prefetcher->stats.payload_bytes += payload_bytes;
+    struct sluice_live *live = prefetcher->options.live;
     if (live) {
         sluice_live_add(&live->rows, 1);
         if (status == SLUICE_OK)
             sluice_live_add(&live->choices[row->ops_done][row->result.form], 1);
     }
     if (status == SLUICE_OK) {
-        loader->stats.choices[row->ops_done][row->result.form]++;
+        prefetcher->stats.choices[row->ops_done][row->result.form]++;
         if (row->ops_done < row->choice.split)
-            loader->stats.reduced++;
+            prefetcher->stats.reduced++;
     }
-    pthread_cond_signal(&loader->room);
-    pthread_mutex_unlock(&loader->lock);
+    pthread_cond_signal(&prefetcher->room);
+    pthread_mutex_unlock(&prefetcher->lock);
 
     /* Before num_missing is decremented: when it reaches 0, the epoch may end and the source may be
      * destroyed. */
     if (payload_bytes)
         source->consumed(source, payload_bytes);
 
-    pthread_mutex_lock(&loader->lock);
+    pthread_mutex_lock(&prefetcher->lock);
     if (--slot->num_missing == 0) {
         slot->last = row;
-        pthread_cond_signal(&loader->ready);
+        pthread_cond_signal(&prefetcher->ready);
     }
-    pthread_mutex_unlock(&loader->lock);
+    pthread_mutex_unlock(&prefetcher->lock);
 }
 
 /* --- its job --- */
 
-void loader_worker_stop(void *ctx, void *state)
+void prefetcher_worker_stop(void *ctx, void *state)
 {
     (void)ctx;
     struct worker *worker = state;
@@ -109,13 +109,13 @@ void loader_worker_stop(void *ctx, void *state)
     free(worker);
 }
 
-sluice_status loader_worker_start(void *ctx, unsigned index, void **state)
+sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state)
 {
     (void)index;
-    const struct sluice_loader *loader = ctx;
+    const struct sluice_prefetcher *prefetcher = ctx;
     const struct sluice_scratch_options options = {
-        .pool = loader->options.pool,
-        .max_image_pixels = loader->options.max_image_pixels,
+        .pool = prefetcher->options.pool,
+        .max_image_pixels = prefetcher->options.max_image_pixels,
     };
     struct worker *worker = calloc(1, sizeof(*worker));
     if (!worker)
@@ -123,11 +123,11 @@ sluice_status loader_worker_start(void *ctx, unsigned index, void **state)
     sluice_status status = sluice_scratch_create(&options, &worker->scratch, NULL);
     if (status == SLUICE_OK)
         status = sluice_hasher_create(&worker->hasher, NULL);
-    if (status == SLUICE_OK && loader->options.measures_ops)
-        status = sluice_op_meter_init(&worker->meter, loader->options.pool,
-                                      loader->options.max_image_pixels, NULL);
+    if (status == SLUICE_OK && prefetcher->options.measures_ops)
+        status = sluice_op_meter_init(&worker->meter, prefetcher->options.pool,
+                                      prefetcher->options.max_image_pixels, NULL);
     if (status != SLUICE_OK) {
-        loader_worker_stop(ctx, worker);
+        prefetcher_worker_stop(ctx, worker);
         return status;
     }
     *state = worker;
@@ -138,20 +138,20 @@ sluice_status loader_worker_start(void *ctx, unsigned index, void **state)
 static sluice_status profile_row(struct row *row, struct worker *worker, uint8_t *out,
                                  struct sluice_err *err)
 {
-    struct sluice_loader *loader = row->loader;
-    struct sluice_sample_cost *cost = &loader->epoch.profile->rows[row->position];
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_sample_cost *cost = &prefetcher->epoch.profile->rows[row->position];
     cost->op_s[0] = (double)row->result.disk_busy_ns * 1e-9;
-    return sluice_op_meter_measure(&worker->meter, loader->epoch.pipeline, &row->result.sample, out,
-                                   loader->options.row_bytes, cost, err);
+    return sluice_op_meter_measure(&worker->meter, prefetcher->epoch.pipeline, &row->result.sample,
+                                   out, prefetcher->options.row_bytes, cost, err);
 }
 
 /* Writes the u8 image of the row's sample to `out`. */
 static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t *out,
                                 struct sluice_err *err)
 {
-    struct sluice_loader *loader = row->loader;
-    const struct sluice_pipeline *pipeline = loader->epoch.pipeline;
-    const size_t row_bytes = loader->options.row_bytes;
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    const struct sluice_pipeline *pipeline = prefetcher->epoch.pipeline;
+    const size_t row_bytes = prefetcher->options.row_bytes;
     struct sluice_source_result *result = &row->result;
     const struct sluice_sample *sample = &result->sample;
     /* Pixels that need no more ops are copied directly from the message; the source has checked
@@ -161,17 +161,17 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
         sluice_cursor_left(&result->arrived) == row_bytes &&
         sluice_cursor_read(&result->arrived, out, row_bytes))
         return SLUICE_OK;
-    const sluice_status status = sluice_source_gather(result, loader->options.pool, err);
+    const sluice_status status = sluice_source_gather(result, prefetcher->options.pool, err);
     if (status != SLUICE_OK)
         return status;
-    if (loader->epoch.profile && row->ops_done == 0)
+    if (prefetcher->epoch.profile && row->ops_done == 0)
         return profile_row(row, worker, out, err);
     return sluice_pipeline_finish_u8(pipeline, worker->scratch, &result->sample, out, row_bytes,
                                      err);
 }
 
 /* False: the run was stopped meanwhile. */
-static bool wait_for_memory(struct sluice_loader *loader, uint64_t wait_ns)
+static bool wait_for_memory(struct sluice_prefetcher *prefetcher, uint64_t wait_ns)
 {
     bool is_stopped = false;
     while (wait_ns > 0 && !is_stopped) {
@@ -179,9 +179,9 @@ static bool wait_for_memory(struct sluice_loader *loader, uint64_t wait_ns)
         const struct timespec part = {.tv_nsec = (long)part_ns};
         (void)nanosleep(&part, NULL);
         wait_ns -= part_ns;
-        pthread_mutex_lock(&loader->lock);
-        is_stopped = loader->is_stopped || loader->has_failed;
-        pthread_mutex_unlock(&loader->lock);
+        pthread_mutex_lock(&prefetcher->lock);
+        is_stopped = prefetcher->is_stopped || prefetcher->has_failed;
+        pthread_mutex_unlock(&prefetcher->lock);
     }
     return !is_stopped;
 }
@@ -190,15 +190,16 @@ static bool wait_for_memory(struct sluice_loader *loader, uint64_t wait_ns)
 static sluice_status finish_row_patiently(struct row *row, struct worker *worker, uint8_t *out,
                                           struct sluice_err *err)
 {
-    struct sluice_loader *loader = row->loader;
-    struct sluice_retry retry = sluice_retry_init(loader->options.retry_for_s, row->result.ticket);
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_retry retry =
+        sluice_retry_init(prefetcher->options.retry_for_s, row->result.ticket);
     uint64_t wait_ns;
     for (;;) {
         *err = (struct sluice_err){0};
         const sluice_status status = finish_row(row, worker, out, err);
         if (status != SLUICE_E_NO_MEMORY ||
             !sluice_retry_failed(&retry, sluice_clock_ns(), &wait_ns) ||
-            !wait_for_memory(loader, wait_ns))
+            !wait_for_memory(prefetcher, wait_ns))
             return status;
     }
 }
@@ -206,38 +207,38 @@ static sluice_status finish_row_patiently(struct row *row, struct worker *worker
 /* Where the row's pixels go.  The first row of a batch takes the batch's memory. */
 static uint8_t *row_pixels(struct row *row)
 {
-    struct sluice_loader *loader = row->loader;
-    struct sluice_batch *batch = &row->slot->batch;
-    pthread_mutex_lock(&loader->lock);
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    struct sluice_rows *batch = &row->slot->batch;
+    pthread_mutex_lock(&prefetcher->lock);
     if (!batch->pixels)
-        batch->pixels = sluice_batch_memory_take(&loader->memory);
+        batch->pixels = sluice_batch_memory_take(&prefetcher->memory);
     uint8_t *const pixels = batch->pixels;
-    pthread_mutex_unlock(&loader->lock);
+    pthread_mutex_unlock(&prefetcher->lock);
     return pixels + row->index * batch->row_bytes;
 }
 
-void loader_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
+void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
 {
     struct row *row = SLUICE_CONTAINER_OF(job, struct row, job);
-    struct sluice_loader *loader = row->loader;
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
     if (fate == SLUICE_JOB_CANCEL) {
         sluice_source_result_clear(&row->result);
         return;
     }
     struct worker *worker = state;
-    const bool is_watched = loader->epoch.chooser.on_row;
+    const bool is_watched = prefetcher->epoch.chooser.on_row;
     row->started_ns = sluice_clock_ns();
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
-    struct sluice_batch *batch = &row->slot->batch;
+    struct sluice_rows *batch = &row->slot->batch;
     uint8_t *out = row_pixels(row);
     struct sluice_err err = {0};
     const sluice_status status = finish_row_patiently(row, worker, out, &err);
-    if (status == SLUICE_OK && loader->options.has_digest)
+    if (status == SLUICE_OK && prefetcher->options.has_digest)
         batch->hashes[row->index] =
             sluice_digest_sample(worker->hasher, out, batch->row_bytes, batch->labels[row->index]);
     if (status != SLUICE_OK)
         memcpy(row->error, err.text, sizeof(row->error) - 1);
     if (is_watched)
         row->cpu_ns = sluice_thread_cpu_ns() - cpu_start;
-    loader_complete_row(row, status);
+    prefetcher_complete_row(row, status);
 }

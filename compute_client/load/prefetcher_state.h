@@ -1,7 +1,7 @@
-#ifndef SLUICE_COMPUTE_CLIENT_LOAD_LOADER_STATE_H
-#define SLUICE_COMPUTE_CLIENT_LOAD_LOADER_STATE_H
+#ifndef SLUICE_COMPUTE_CLIENT_LOAD_PREFETCHER_STATE_H
+#define SLUICE_COMPUTE_CLIENT_LOAD_PREFETCHER_STATE_H
 
-#include "compute_client/load/loader.h"
+#include "compute_client/load/prefetcher.h"
 
 #include "base/worker_pool.h"
 #include "compute_client/load/batch_memory.h"
@@ -10,13 +10,13 @@
 
 #include <pthread.h>
 
-/* Private to loader.c (prefetching, and the trainer's side) and loader_row.c (a row on the workers,
- * and its end). */
+/* Private to prefetcher.c (prefetching, and the trainer's side) and prefetcher_row.c (a row on the
+ * workers, and its end). */
 
 /* One row of a slot: the item that fills it, and the item's job on the workers. */
 struct row {
     struct sluice_job job;
-    struct sluice_loader *loader;
+    struct sluice_prefetcher *prefetcher;
     struct slot *slot;
     unsigned index;
 
@@ -32,13 +32,13 @@ struct row {
 };
 
 struct slot {
-    struct sluice_batch batch; /* has its pixels from the first row's job to release() */
+    struct sluice_rows batch; /* has its pixels from the first row's job to release() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
 };
 
-struct sluice_loader {
+struct sluice_prefetcher {
     pthread_mutex_t lock;
     pthread_cond_t ready;             /* for the trainer: a slot is ready, or the epoch is over */
     pthread_cond_t room;              /* for the loader thread: it may request another item */
@@ -74,17 +74,17 @@ struct sluice_loader {
     struct sluice_expected seen_under_way; /* under_way after the item before it was requested */
 
     /* Constant. */
-    struct sluice_loader_options options;
+    struct sluice_prefetcher_options options;
     struct sluice_worker_pool *workers;
     struct slot *slots;
 };
 
 /* The row's job, and the start and stop of a worker's state; ctx is the loader. */
-void loader_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state);
-SLUICE_MUST_USE sluice_status loader_worker_start(void *ctx, unsigned index, void **state);
-void loader_worker_stop(void *ctx, void *state);
+void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state);
+SLUICE_MUST_USE sluice_status prefetcher_worker_start(void *ctx, unsigned index, void **state);
+void prefetcher_worker_stop(void *ctx, void *state);
 
 /* Finishes a row, on any thread. */
-void loader_complete_row(struct row *row, sluice_status status);
+void prefetcher_complete_row(struct row *row, sluice_status status);
 
 #endif
