@@ -24,7 +24,7 @@ target_compile_options(sluice_options INTERFACE
 target_compile_options(sluice_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 target_include_directories(sluice_options INTERFACE
-  "${PROJECT_SOURCE_DIR}/lib" "${PROJECT_SOURCE_DIR}")
+  "${PROJECT_SOURCE_DIR}/lib" "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
 target_link_libraries(sluice_options INTERFACE Threads::Threads m)
 
 if(SLUICE_SANITIZE)

@@ -3,7 +3,9 @@
 
 /* The compiler attributes we use, under one name each. */
 
+#ifndef SLUICE_MUST_USE /* sluice.h has it, too */
 #define SLUICE_MUST_USE __attribute__((warn_unused_result))
+#endif
 #define SLUICE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SLUICE_UNUSED __attribute__((unused))
 /* For the body of a loop that is specialised by constant arguments: `static SLUICE_ALWAYS_INLINE`.

@@ -166,6 +166,30 @@ bool sluice_log_has_terminal(void)
            atomic_load_explicit(&current_format, memory_order_relaxed) == SLUICE_LOG_TEXT;
 }
 
+/* Two words that are read together; whoever changes them waits for lines that are on their way. */
+static pthread_rwlock_t sink_lock = PTHREAD_RWLOCK_INITIALIZER;
+static sluice_log_fn *sink_fn;
+static void *sink_ctx;
+
+void sluice_log_set_sink(sluice_log_fn *sink, void *ctx)
+{
+    pthread_rwlock_wrlock(&sink_lock);
+    sink_fn = sink;
+    sink_ctx = ctx;
+    pthread_rwlock_unlock(&sink_lock);
+}
+
+/* False: there is none. */
+static bool to_sink(enum sluice_log_level level, const char *text)
+{
+    pthread_rwlock_rdlock(&sink_lock);
+    const bool is_taken = sink_fn != NULL;
+    if (is_taken)
+        sink_fn(sink_ctx, level, text);
+    pthread_rwlock_unlock(&sink_lock);
+    return is_taken;
+}
+
 void sluice_log(enum sluice_log_level level, const char *fmt, ...)
 {
     if (!sluice_log_is_enabled(level))
@@ -176,6 +200,9 @@ void sluice_log(enum sluice_log_level level, const char *fmt, ...)
     if (vsnprintf(text, sizeof(text), fmt, args) < 0)
         text[0] = '\0';
     va_end(args);
+
+    if (to_sink(level, text))
+        return;
 
     char out[sizeof(ERASE) + LINE_BYTES + STATUS_BYTES] = ERASE;
     const size_t head = sizeof(ERASE) - 1;

@@ -19,13 +19,6 @@
  *
  * Threads: any. */
 
-enum sluice_log_level {
-    SLUICE_LOG_ERROR,
-    SLUICE_LOG_WARN,
-    SLUICE_LOG_INFO, /* the default */
-    SLUICE_LOG_DEBUG,
-};
-
 /* "error", "warn", "info" or "debug"; SLUICE_E_INVALID names what was given. */
 SLUICE_MUST_USE sluice_status sluice_log_level_parse(const char *text, enum sluice_log_level *level,
                                                      struct sluice_err *err);
@@ -52,6 +45,9 @@ void sluice_log_set_status(const char *text);
 /* Whether somebody looks on who likes a status line: stderr is a terminal that can erase a line
  * (base/terminal.h), and takes text. */
 bool sluice_log_has_terminal(void);
+
+/* Lines go there instead of to stderr (sluice.h says how); NULL: to stderr again. */
+void sluice_log_set_sink(sluice_log_fn *sink, void *ctx);
 
 /* What sluice_log() would write, with its newline, for writers of their own; returns the length. */
 size_t sluice_log_line(char *out, size_t room, enum sluice_log_level level, const char *text);
