@@ -34,7 +34,7 @@ void sluice_batch_memory_clear(struct sluice_batch_memory *memory)
     if (!memory->free)
         return;
     for (unsigned i = 0; i < memory->num_free; i++)
-        memory->options.free(memory->options.ctx, memory->free[i]);
+        memory->options.free(memory->options.ctx, memory->free[i], memory->options.bytes);
     free(memory->free);
     *memory = (struct sluice_batch_memory){0};
 }

@@ -17,7 +17,7 @@ struct sluice_batch_memory_options {
     /* Bytes of all blocks together whose pages are touched by init, in the order of use. */
     size_t bytes_ahead;
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
-    void (*free)(void *ctx, void *memory);
+    void (*free)(void *ctx, void *memory, size_t bytes);
     void *ctx; /* borrowed */
 };
 

@@ -57,7 +57,7 @@ struct sluice_prefetcher_options {
 
     /* Allocates the memory of batches, for example as pinned memory; borrowed context. */
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
-    void (*free)(void *ctx, void *memory);
+    void (*free)(void *ctx, void *memory, size_t bytes);
     void *memory_ctx;
 };
 

@@ -2,8 +2,8 @@
 #include "base/log.h"
 #include "base/noted_alloc.h"
 #include "base/quit.h"
-#include "compute_client/run/options.h"
 #include "compute_client/run/run.h"
+#include "libsluice/options.h"
 #include "rpc/rpc.h"
 
 #include <jansson.h>

@@ -11,26 +11,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static sluice_status begin_profile(struct run *run, struct sluice_err *err)
-{
-    run->profile.rows = calloc(run->train.num_ids, sizeof(*run->profile.rows));
-    if (!run->profile.rows)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a profile of %zu samples",
-                           run->train.num_ids);
-    run->profile.num_rows = run->train.num_ids;
-    run->profile.num_stages = sluice_pipeline_num_ops(run->train.pipeline) + 1;
-    return SLUICE_OK;
-}
-
 static sluice_status profile(struct run *run, struct place *place, bool *is_stopped,
                              struct sluice_err *err)
 {
     bool has_lost_source = false;
-    sluice_status status = begin_profile(run, err);
+    sluice_status status = loader_profile_begin(run->loader, err);
     if (status == SLUICE_OK)
         status = run_one_epoch(run, place, is_stopped, &has_lost_source, err);
     if (status == SLUICE_OK && !*is_stopped)
-        status = run_profile_write(run, is_stopped, err);
+        status = loader_profile_write(run->loader, is_stopped, err);
     return status;
 }
 
@@ -73,21 +62,23 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
     const struct sluice_options *o = run->options;
     struct place place = {.epoch = o->start_epoch};
     run->saved = place; /* what a new run begins with */
-    sluice_status status = run_make_pipelines(run, err);
+    sluice_status status = loader_make_pipelines(run->loader, err);
     if (status == SLUICE_OK)
         status = run_try_checkpoints(run, err);
     if (status == SLUICE_OK)
-        status = run_open_data(run, err);
+        status = loader_open_data(run->loader, err);
     if (status == SLUICE_OK)
         status = run_make_trainer(run, err);
     if (status == SLUICE_OK)
-        status = run_choose(run, err);
+        status = run_lend_memory(run, err);
+    if (status == SLUICE_OK)
+        status = loader_choose(run->loader, err);
     if (status == SLUICE_OK && o->resume)
         status = run_resume(run, &place, err);
     if (status == SLUICE_OK)
-        status = sluice_buf_pool_create((size_t)o->prefetch_bytes / 2, &run->pool, err);
+        status = sluice_buf_pool_create((size_t)o->prefetch_bytes / 2, &run->loader->pool, err);
     if (status == SLUICE_OK)
-        status = run_make_prefetcher(run, err);
+        status = loader_make_prefetcher(run->loader, err);
     if (status == SLUICE_OK)
         status = sluice_line_writer_open(NULL, STDOUT_FILENO, "the standard output", NULL,
                                          &run->out, err);
@@ -100,21 +91,6 @@ static sluice_status run_all(struct run *run, bool *is_stopped, struct sluice_er
         return run_evaluation(run, place.epoch, is_stopped, err);
     return o->is_profiling ? profile(run, &place, is_stopped, err)
                            : train(run, &place, is_stopped, err);
-}
-
-static void part_close(struct part *part)
-{
-    if (part->source)
-        part->source->close(part->source);
-}
-
-static void part_clear(struct part *part)
-{
-    if (part->source)
-        part->source->destroy(part->source);
-    sluice_pipeline_destroy(part->pipeline);
-    free(part->ids);
-    free(part->choices);
 }
 
 /* Says what went wrong, and what could not be written; returns the exit code. */
@@ -147,13 +123,15 @@ int sluice_run(const struct sluice_options *options)
 {
     struct run run = {
         .options = options,
-        .train.name = "train",
-        .val.name = "val",
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .times.lock = PTHREAD_MUTEX_INITIALIZER,
         .started_ns = sluice_clock_ns(),
-        .live = {.loss = NAN, .top1 = NAN},
     };
+    struct sluice_loader loader;
+    loader_init(&loader, options);
+    loader.show = run_show_part;
+    loader.show_ctx = &run;
+    run.loader = &loader;
     sluice_cond_init(&run.staged);
     run_show_init(&run);
     struct sluice_err err = {0};
@@ -165,27 +143,9 @@ int sluice_run(const struct sluice_options *options)
         status = run_all(&run, &is_stopped, &err);
     const int exit_code = end_of(&run, status, is_stopped, &err);
     run_enter(&run, CLOSING, exit_code);
-    if (run.client)
-        sluice_client_stop(run.client); /* a fetcher may be on its way to a server that is gone */
-    part_close(&run.train);
-    part_close(&run.val);
-    /* The watcher must not stop what is destroyed. */
-    struct sluice_prefetcher *prefetcher = run.prefetcher;
-    struct sluice_client *client = run.client;
-    pthread_mutex_lock(&run.lock);
-    run.prefetcher = NULL;
-    run.client = NULL;
-    pthread_mutex_unlock(&run.lock);
-    sluice_prefetcher_destroy(prefetcher);
-    part_clear(&run.train);
-    part_clear(&run.val);
-    sluice_client_destroy(client);
-    sluice_replan_destroy(run.replan);
-    sluice_trainer_destroy(run.trainer);
-    sluice_buf_pool_destroy(run.pool);
-    sluice_cost_table_clear(&run.profile);
-    sluice_manifest_destroy(run.manifest);
     sluice_metrics_server_destroy(run.metrics);
+    loader_clear(&loader);
+    sluice_trainer_destroy(run.trainer);
     run_stop_watcher(&run);
     run_show_clear(&run);
     pthread_cond_destroy(&run.staged);

@@ -51,13 +51,13 @@ static sluice_status write_checkpoint(struct run *run, const struct place *place
         return status;
     char fingerprint[20];
     snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
-             sluice_pipeline_fingerprint(run->train.pipeline));
+             sluice_pipeline_fingerprint(run->loader->train.pipeline));
     sluice_noted_begin();
-    json_t *extra = json_pack("{s:I, s:I, s:s, s:I, s:I, s:I, s:s, s:s}", "epoch",
-                              (json_int_t)place->epoch, "batch", (json_int_t)place->batch, "arch",
-                              o->arch, "batch_size", (json_int_t)o->batch_size, "repeat",
-                              (json_int_t)o->repeat, "samples", (json_int_t)run->train.num_ids,
-                              "dataset", run->dataset_id, "pipeline", fingerprint);
+    json_t *extra = json_pack(
+        "{s:I, s:I, s:s, s:I, s:I, s:I, s:s, s:s}", "epoch", (json_int_t)place->epoch, "batch",
+        (json_int_t)place->batch, "arch", o->arch, "batch_size", (json_int_t)o->batch_size,
+        "repeat", (json_int_t)o->repeat, "samples", (json_int_t)run->loader->train.num_ids,
+        "dataset", run->loader->dataset_id, "pipeline", fingerprint);
     char seed[24];
     snprintf(seed, sizeof(seed), "%" PRIu64, o->seed); /* 64 bits do not fit a JSON integer */
     if (extra)
@@ -151,13 +151,13 @@ static sluice_status check_extra(const struct run *run, const json_t *extra, str
     char seed[24], fingerprint[20];
     snprintf(seed, sizeof(seed), "%" PRIu64, o->seed);
     snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64,
-             sluice_pipeline_fingerprint(run->train.pipeline));
+             sluice_pipeline_fingerprint(run->loader->train.pipeline));
     sluice_status status =
         check_same(o->resume, "seed", json_string_value(json_object_get(extra, "seed")), seed, err);
     if (status == SLUICE_OK)
         status =
             check_same(o->resume, "dataset", json_string_value(json_object_get(extra, "dataset")),
-                       run->dataset_id, err);
+                       run->loader->dataset_id, err);
     if (status == SLUICE_OK)
         status =
             check_same(o->resume, "pipeline", json_string_value(json_object_get(extra, "pipeline")),
@@ -167,7 +167,7 @@ static sluice_status check_extra(const struct run *run, const json_t *extra, str
     if (status == SLUICE_OK)
         status = check_same_number(o->resume, "repeat", extra, o->repeat, err);
     if (status == SLUICE_OK)
-        status = check_same_number(o->resume, "samples", extra, run->train.num_ids, err);
+        status = check_same_number(o->resume, "samples", extra, run->loader->train.num_ids, err);
     return status;
 }
 

@@ -41,24 +41,24 @@ static sluice_status show_loss(struct run *run, struct sluice_train_totals *tota
 {
     const sluice_status status = sluice_trainer_progress(run->trainer, totals, err);
     const double n = (double)totals->samples;
-    run->live.loss = run->learns && n > 0 ? totals->loss_sum / n : NAN;
-    run->live.top1 = run->learns && n > 0 ? (double)totals->top1 / n : NAN;
+    run->loader->live.loss = run->learns && n > 0 ? totals->loss_sum / n : NAN;
+    run->loader->live.top1 = run->learns && n > 0 ? (double)totals->top1 / n : NAN;
     return status;
 }
 
 static void take_place(const struct run *run, struct pass *pass)
 {
-    pass->place.batch = pass->first_batch + sluice_prefetcher_position(run->prefetcher);
-    memcpy(pass->place.errors, sluice_prefetcher_errors(run->prefetcher),
+    pass->place.batch = pass->first_batch + sluice_prefetcher_position(run->loader->prefetcher);
+    memcpy(pass->place.errors, sluice_prefetcher_errors(run->loader->prefetcher),
            sizeof(pass->place.errors));
 }
 
 static void show_pass(struct run *run, bool is_training, uint64_t epoch, uint64_t first,
                       uint64_t num_samples)
 {
-    struct run_shown shown = {.first = first, .total = num_samples};
+    struct loader_shown shown = {.first = first, .total = num_samples};
     if (run->options->is_profiling) {
-        run_profile_show(run, num_samples);
+        loader_profile_show(run->loader, num_samples);
         return;
     }
     snprintf(shown.what, sizeof(shown.what), "%s %llu",
@@ -79,8 +79,8 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
     const uint64_t start = sluice_clock_ns();
     const uint64_t batch_size = run->options->batch_size;
     show_pass(run, is_training, epoch, pass->first_batch * batch_size, num_samples);
-    sluice_live_set(&run->live.epoch, epoch);
-    run->live.loss = run->live.top1 = NAN;
+    sluice_live_set(&run->loader->live.epoch, epoch);
+    run->loader->live.loss = run->loader->live.top1 = NAN;
     const uint64_t num_batches = (num_samples + batch_size - 1) / batch_size;
     uint64_t trainer_ns = 0, samples = 0;
     sluice_status status = SLUICE_OK;
@@ -91,14 +91,14 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         }
         const struct sluice_rows *batch = NULL;
         struct sluice_err cause = {0};
-        status = sluice_prefetcher_next(run->prefetcher, &batch, &cause);
+        status = sluice_prefetcher_next(run->loader->prefetcher, &batch, &cause);
         if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
             status = SLUICE_OK;
             pass->is_stopped = true;
             break;
         }
         if (status != SLUICE_OK) {
-            pass->has_lost_source = sluice_prefetcher_has_lost_source(run->prefetcher);
+            pass->has_lost_source = sluice_prefetcher_has_lost_source(run->loader->prefetcher);
             status = sluice_fail(err, status, "%s epoch %llu: %s", part->name,
                                  (unsigned long long)epoch, cause.text);
             break;
@@ -115,7 +115,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         };
         struct sluice_batch_entry entry = {
             .epoch = epoch,
-            .batch = pass->first_batch + sluice_prefetcher_position(run->prefetcher) - 1,
+            .batch = pass->first_batch + sluice_prefetcher_position(run->loader->prefetcher) - 1,
             .is_evaluation = !is_training,
             .samples = batch->n,
         };
@@ -127,7 +127,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             break;
         take_place(run, pass);
         run->batch_now = pass->place.batch;
-        sluice_prefetcher_release(run->prefetcher);
+        sluice_prefetcher_release(run->loader->prefetcher);
         struct sluice_train_totals totals = {0};
         status = show_loss(run, &totals, err);
         if (status != SLUICE_OK)
@@ -143,8 +143,8 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         entry.stall_ns[SLUICE_GPU] = sluice_clock_ns() - step_start;
         run_note_batch(run, wait_ns, entry.stall_ns[SLUICE_GPU]);
         trainer_ns += entry.stall_ns[SLUICE_GPU];
-        sluice_live_add(&run->live.batches, 1);
-        sluice_live_add(&run->live.stall_ns[SLUICE_GPU], entry.stall_ns[SLUICE_GPU]);
+        sluice_live_add(&run->loader->live.batches, 1);
+        sluice_live_add(&run->loader->live.stall_ns[SLUICE_GPU], entry.stall_ns[SLUICE_GPU]);
         sluice_batch_log_add(run->batch_log, &entry);
         if (is_training)
             run_save_in_epoch(run, &pass->place);
@@ -154,7 +154,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
         status = sluice_trainer_collect(run->trainer, &pass->totals, err);
     const uint64_t end = sluice_clock_ns();
     run_show_end(run);
-    pass->stats = sluice_prefetcher_finish(run->prefetcher);
+    pass->stats = sluice_prefetcher_finish(run->loader->prefetcher);
     pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;
     pass->seconds = (double)(end - start) * 1e-9;
     return status;
@@ -173,71 +173,23 @@ static sluice_status check_delivered(const struct part *part, uint64_t epoch, si
 static sluice_status run_pass(struct run *run, struct part *part, struct place place,
                               bool is_training, struct pass *pass, struct sluice_err *err)
 {
-    const struct sluice_options *o = run->options;
     const uint64_t cpu_start_ns = sluice_process_cpu_ns();
-    const struct sluice_sampler sampler = {
-        .seed = o->seed,
-        .num_samples = (uint32_t)part->num_ids,
-        .repeat = is_training ? (uint32_t)o->repeat : 1,
-        .is_shuffled = is_training,
+    struct loader_pass begun = {
+        .part = part,
+        .is_training = is_training,
+        .epoch = place.epoch,
+        .first_batch = place.batch,
     };
-    size_t count = 0;
-    sluice_status status = sluice_sampler_count(&sampler, place.epoch, &count, err);
-    if (status != SLUICE_OK)
-        return status;
-    struct sluice_sampler_item *items = malloc(count * sizeof(*items));
-    if (!items)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for an epoch of %zu samples", count);
-    sluice_sampler_fill(&sampler, (uint32_t)place.epoch, items);
-    if (is_training && o->is_profiling)
-        count = run_profile_pick(run, items, count);
-    const uint64_t num_batches = (count + o->batch_size - 1) / o->batch_size;
-    if (place.batch > num_batches) {
-        free(items);
-        return sluice_fail(err, SLUICE_E_INVALID, "batch %llu of an epoch of %llu",
-                           (unsigned long long)place.batch, (unsigned long long)num_batches);
-    }
-    const size_t first = (size_t)(place.batch * o->batch_size);
-    status = run_make_source(run, part, err);
-    struct sluice_chooser chooser = sluice_chooser_fixed(part->choices);
-    if (status == SLUICE_OK && is_training && run->replan && first < count) {
-        const struct sluice_plan_epoch epoch = {
-            .pipeline = part->pipeline,
-            .manifest = run->manifest,
-            .ids = part->ids,
-            .seed = o->seed,
-            .items = items,
-            .num_items = count,
-            .first_item = first,
-        };
-        status = sluice_replan_begin(run->replan, &epoch, &chooser, err);
-    }
-    if (status == SLUICE_OK) {
-        struct sluice_epoch epoch = {
-            .source = part->source,
-            .pipeline = part->pipeline,
-            .manifest = run->manifest,
-            .ids = part->ids,
-            .chooser = chooser,
-            .seed = o->seed,
-            .items = items,
-            .num_items = count,
-            .first_item = first < count ? first : count,
-            .profile = is_training && o->is_profiling ? &run->profile : NULL,
-            .has_max_errors = true,
-            .max_errors = sluice_options_max_errors(o, count),
-        };
-        memcpy(epoch.errors_before, place.errors, sizeof(epoch.errors_before));
-        pass->first_batch = place.batch;
-        pass->place = place;
-        status = sluice_prefetcher_start(run->prefetcher, &epoch, err);
-    }
+    memcpy(begun.errors, place.errors, sizeof(begun.errors));
+    pass->first_batch = place.batch;
+    pass->place = place;
+    sluice_status status = loader_begin(run->loader, &begun, err);
+    const size_t count = run->loader->num_items;
     if (status == SLUICE_OK)
         status = consume(run, part, place.epoch, count, is_training, pass, err);
     if (status == SLUICE_OK)
         status = check_delivered(part, place.epoch, count, pass, err);
     pass->cpu_s = (double)(sluice_process_cpu_ns() - cpu_start_ns) * 1e-9;
-    free(items);
     return status;
 }
 
@@ -251,12 +203,13 @@ static double lr_at(const struct sluice_options *options, uint64_t epoch)
 
 static uint64_t hash_errors(const struct run *run, const struct part *part)
 {
-    return run->client && part->source ? sluice_fetcher_stats(part->source).hash_errors : 0;
+    return run->loader->client && part->source ? sluice_fetcher_stats(part->source).hash_errors : 0;
 }
 
 static uint64_t lost_streams(const struct run *run, const struct part *part)
 {
-    return run->client && part->source ? sluice_fetcher_stats(part->source).lost_streams : 0;
+    return run->loader->client && part->source ? sluice_fetcher_stats(part->source).lost_streams
+                                               : 0;
 }
 
 /* What cannot be printed is kept, and tried again with the next report. */
@@ -292,7 +245,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
 {
     struct pass pass = {0};
     const sluice_status status =
-        run_pass(run, &run->val, (struct place){.epoch = epoch}, false, &pass, err);
+        run_pass(run, &run->loader->val, (struct place){.epoch = epoch}, false, &pass, err);
     *is_stopped = pass.is_stopped;
     if (status != SLUICE_OK || pass.is_stopped)
         return status;
@@ -303,12 +256,12 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
         .is_evaluation = true,
         .seconds = pass.seconds,
         .stats = &pass.stats,
-        .manifest = run->manifest,
+        .manifest = run->loader->manifest,
         .has_loss = run->learns,
         .totals = pass.totals,
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
-        .retries = lost_streams(run, &run->val),
-        .hash_errors = hash_errors(run, &run->val),
+        .retries = lost_streams(run, &run->loader->val),
+        .hash_errors = hash_errors(run, &run->loader->val),
     };
     print_report(run, &report);
     return SLUICE_OK;
@@ -319,12 +272,12 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
 {
     const struct sluice_options *o = run->options;
     struct pass train = {0}, val = {0};
-    const uint64_t lost_before = lost_streams(run, &run->train);
-    const uint64_t hash_errors_before = hash_errors(run, &run->train);
+    const uint64_t lost_before = lost_streams(run, &run->loader->train);
+    const uint64_t hash_errors_before = hash_errors(run, &run->loader->train);
     const uint64_t first_sample = place->batch * o->batch_size;
     const double lr = lr_at(o, place->epoch);
     sluice_trainer_set_lr(run->trainer, lr);
-    sluice_status status = run_pass(run, &run->train, *place, true, &train, err);
+    sluice_status status = run_pass(run, &run->loader->train, *place, true, &train, err);
     *has_lost_source = train.has_lost_source;
     *is_stopped = train.is_stopped;
     if (status == SLUICE_OK || *has_lost_source)
@@ -336,8 +289,9 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
                    (unsigned long long)place->epoch, (unsigned long long)place->batch);
         return SLUICE_OK;
     }
-    const struct sluice_plan_stats plan =
-        run->replan ? sluice_replan_stats(run->replan) : (struct sluice_plan_stats){0};
+    const struct sluice_plan_stats plan = run->loader->replan
+                                              ? sluice_replan_stats(run->loader->replan)
+                                              : (struct sluice_plan_stats){0};
     struct sluice_epoch_report report = {
         .epoch = place->epoch,
         .first_sample = first_sample,
@@ -345,18 +299,19 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .mode_name = o->mode_name,
         .seconds = train.seconds,
         .stats = &train.stats,
-        .manifest = run->manifest,
+        .manifest = run->loader->manifest,
         .has_loss = run->learns,
         .totals = train.totals,
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .lr = lr,
-        .retries = lost_streams(run, &run->train) - lost_before,
-        .hash_errors = hash_errors(run, &run->train) - hash_errors_before,
-        .plan = run->replan ? &plan : NULL,
+        .retries = lost_streams(run, &run->loader->train) - lost_before,
+        .hash_errors = hash_errors(run, &run->loader->train) - hash_errors_before,
+        .plan = run->loader->replan ? &plan : NULL,
         .cpu_s = train.cpu_s,
     };
-    if (o->has_val && run->learns && run->val.num_ids > 0 && !o->is_profiling) {
-        status = run_pass(run, &run->val, (struct place){.epoch = place->epoch}, false, &val, err);
+    if (o->has_val && run->learns && run->loader->val.num_ids > 0 && !o->is_profiling) {
+        status = run_pass(run, &run->loader->val, (struct place){.epoch = place->epoch}, false,
+                          &val, err);
         *has_lost_source = val.has_lost_source;
         report.has_val = status == SLUICE_OK && !val.is_stopped;
         report.val = val.totals;

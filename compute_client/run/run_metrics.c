@@ -18,7 +18,7 @@ void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns)
 static void put_progress(const struct run *run, struct sluice_exposition *page)
 {
     const struct sluice_options *o = run->options;
-    const struct sluice_live *live = &run->live;
+    const struct sluice_live *live = &run->loader->live;
     const struct sluice_label label[] = {{"mode", sluice_mode_name(o->mode)}, {"model", o->arch}};
     sluice_exposition_family(page, "sluice_trainer_info", SLUICE_GAUGE,
                              "Always 1; the labels say what the run is.");
@@ -78,7 +78,7 @@ static void put_arrivals(const struct sluice_live *live, struct sluice_expositio
 
 static void put_waits(struct run *run, struct sluice_exposition *page)
 {
-    const struct sluice_live *live = &run->live;
+    const struct sluice_live *live = &run->loader->live;
     pthread_mutex_lock(&run->times.lock);
     const struct sluice_histogram wait = run->times.wait, step = run->times.step;
     pthread_mutex_unlock(&run->times.lock);
@@ -125,16 +125,16 @@ static void write_page(void *ctx, struct sluice_exposition *page)
 {
     struct run *run = ctx;
     put_progress(run, page);
-    put_arrivals(&run->live, page);
+    put_arrivals(&run->loader->live, page);
     put_waits(run, page);
     if (run->options->mode != SLUICE_MODE_LOCAL)
-        put_connection(&run->live, page);
+        put_connection(&run->loader->live, page);
 }
 
 static bool is_well(void *ctx, char *reason)
 {
     const struct run *run = ctx;
-    const uint64_t lost_ns = sluice_live_get(&run->live.lost_since_ns);
+    const uint64_t lost_ns = sluice_live_get(&run->loader->live.lost_since_ns);
     if (!lost_ns)
         return true;
     snprintf(reason, SLUICE_HEALTH_REASON, "the server %.100s has been out of reach for %.1f s",

@@ -15,10 +15,10 @@
 /* Under the lock. */
 static struct sluice_live_view view_of(struct run *run, uint64_t now)
 {
-    const struct run_shown *shown = &run->show.shown;
+    const struct loader_shown *shown = &run->show.shown;
     struct sluice_live_view view =
-        sluice_live_view_of(&run->show.meter, &run->live, shown->first, shown->total, shown->more,
-                            run->client != NULL, now);
+        sluice_live_view_of(&run->show.meter, &run->loader->live, shown->first, shown->total,
+                            shown->more, run->loader->client != NULL, now);
     snprintf(view.what, sizeof(view.what), "%s", shown->what);
     snprintf(view.what_brief, sizeof(view.what_brief), "%s", shown->what_brief);
     snprintf(view.detail, sizeof(view.detail), "%s", shown->detail);
@@ -43,7 +43,7 @@ static void *show_main(void *ctx)
             continue;
         }
         next_ns = now + look_ns;
-        sluice_live_meter_see(&show->meter, &run->live, now);
+        sluice_live_meter_see(&show->meter, &run->loader->live, now);
         const struct sluice_live_view view = view_of(run, now);
         pthread_mutex_unlock(&show->lock); /* a terminal may take its time */
         if (is_terminal) {
@@ -90,7 +90,7 @@ void run_show_clear(struct run *run)
     pthread_mutex_destroy(&run->show.lock);
 }
 
-void run_show(struct run *run, const struct run_shown *shown)
+void run_show(struct run *run, const struct loader_shown *shown)
 {
     struct run_show *show = &run->show;
     if (!is_wanted(run))
@@ -98,15 +98,20 @@ void run_show(struct run *run, const struct run_shown *shown)
     pthread_mutex_lock(&show->lock);
     show->shown = *shown;
     if (shown->continues)
-        sluice_live_meter_go_on(&show->meter, &run->live);
+        sluice_live_meter_go_on(&show->meter, &run->loader->live);
     else
-        sluice_live_meter_start(&show->meter, &run->live, sluice_clock_ns());
+        sluice_live_meter_start(&show->meter, &run->loader->live, sluice_clock_ns());
     pthread_mutex_unlock(&show->lock);
     if (show->has_thread)
         return;
     show->is_over = false;
     /* Without it the run goes on unseen. */
     show->has_thread = pthread_create(&show->thread, NULL, show_main, run) == 0;
+}
+
+void run_show_part(void *ctx, const struct loader_shown *shown)
+{
+    run_show(ctx, shown);
 }
 
 void run_show_end(struct run *run)

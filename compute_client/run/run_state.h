@@ -3,14 +3,10 @@
 
 #include "compute_client/run/run.h"
 
-#include "base/buf.h"
 #include "base/line_writer.h"
 #include "compute_client/load/batch_log.h"
-#include "compute_client/load/client.h"
-#include "compute_client/load/live.h"
-#include "compute_client/load/prefetcher.h"
-#include "compute_client/replan/replan.h"
 #include "compute_client/run/live_line.h"
+#include "libsluice/loader_state.h"
 #include "metrics/metrics_server.h"
 #include "train/train.h"
 
@@ -26,20 +22,8 @@
  *     run_epoch.c       the batches of an epoch, and its report
  *     run_show.c        the thread that shows how an epoch goes
  *     run_metrics.c     what --metrics serves
- *     run_profile.c     what --profiling writes
- *     run_profile_forms.c  what --profiling measures after its epoch
  *
  * Threads: the main one, except where noted. */
-
-/* One subset of the dataset, with its pipeline and its source. */
-struct part {
-    const char *name;
-    struct sluice_pipeline *pipeline;
-    uint32_t *ids;
-    size_t num_ids, num_total; /* after and before --limit-samples */
-    struct sluice_choice *choices;
-    struct sluice_source *source;
-};
 
 /* What ends with the process, if it hangs (run_watch.c). */
 enum stage { STARTING, TRAINING, CLOSING };
@@ -50,17 +34,9 @@ struct place {
     uint64_t errors[SLUICE_NUM_STATUS]; /* samples of this epoch that failed so far */
 };
 
-/* What the terminal, or the log, shows of a pass over samples. */
-struct run_shown {
-    char what[64], what_brief[32], detail[48]; /* "epoch 0"; for narrow terminals, "": the same */
-    uint64_t first, total; /* samples: those before the first that comes, and all */
-    uint64_t more;         /* samples that come after these; for the time that is left */
-    bool continues;        /* the pass before: its rates still hold */
-};
-
 struct run_show {
     pthread_mutex_t lock;
-    struct run_shown shown;
+    struct loader_shown shown;
     struct sluice_live_meter meter;
     bool is_over;
     pthread_cond_t changed; /* is_over */
@@ -77,20 +53,11 @@ struct run_times {
 
 struct run {
     const struct sluice_options *options;
-    struct sluice_client *client; /* NULL: local */
-    struct sluice_server_info info;
-    struct sluice_manifest *manifest;
-    char dataset_id[33];
-    struct part train, val;
-    struct sluice_buf_pool *pool;
+    struct sluice_loader *loader;
     struct sluice_trainer *trainer;
     bool learns;
-    struct sluice_prefetcher *prefetcher;
-    struct sluice_replan *replan;       /* NULL: the parts' choices hold for all epochs */
     struct sluice_batch_log *batch_log; /* NULL: not asked for */
     struct sluice_line_writer *out;     /* the standard output */
-    struct sluice_cost_table profile;
-    struct sluice_live live; /* for the terminal and the metrics */
     struct run_show show;
     struct run_times times;
     uint64_t started_ns;
@@ -99,8 +66,7 @@ struct run {
     pthread_t watcher;
     bool has_watcher;
     _Atomic uint64_t batch_now; /* of the epoch that live tells; for SIGUSR1 */
-    pthread_mutex_t lock;       /* client, loader and what follows, for the watcher */
-    bool is_stopping;
+    pthread_mutex_t lock;       /* what follows, for the watcher */
     enum stage stage;
     int exit_code;         /* in stage CLOSING */
     bool is_over;          /* the watcher has to end */
@@ -119,20 +85,10 @@ void run_stop_watcher(struct run *run);
 /* exit_code: of stage CLOSING. */
 void run_enter(struct run *run, enum stage stage, int exit_code);
 
-/* Register the client and the loader with the watcher, so that it can stop them. */
-void run_set_client(struct run *run, struct sluice_client *client);
-void run_set_prefetcher(struct run *run, struct sluice_prefetcher *prefetcher);
-
-/* Call these in this order, before the first epoch. */
-SLUICE_MUST_USE sluice_status run_make_pipelines(struct run *run, struct sluice_err *err);
-SLUICE_MUST_USE sluice_status run_open_data(struct run *run, struct sluice_err *err);
+/* When the dataset is known. */
 SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_err *err);
-SLUICE_MUST_USE sluice_status run_choose(struct run *run, struct sluice_err *err);
-SLUICE_MUST_USE sluice_status run_make_prefetcher(struct run *run, struct sluice_err *err);
-
-/* Creates the part's source on the first call. */
-SLUICE_MUST_USE sluice_status run_make_source(struct run *run, struct part *part,
-                                              struct sluice_err *err);
+/* Batches live in the trainer's memory. */
+SLUICE_MUST_USE sluice_status run_lend_memory(struct run *run, struct sluice_err *err);
 
 /* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
  * where it is. */
@@ -150,20 +106,12 @@ SLUICE_MUST_USE sluice_status run_serve_metrics(struct run *run, struct sluice_e
 /* The trainer waited for a batch so long, and worked on it so long. */
 void run_note_batch(struct run *run, uint64_t wait_ns, uint64_t step_ns);
 
-/* Keeps those of an epoch's items that are to be profiled; returns their number. */
-size_t run_profile_pick(const struct run *run, struct sluice_sampler_item *items, size_t count);
-/* After the epoch that filled run->profile: measures its samples in every form, and writes the
- * profile. */
-SLUICE_MUST_USE sluice_status run_profile_write(struct run *run, bool *is_stopped,
-                                                struct sluice_err *err);
-
-/* Shows the epoch of a profile, as the first of its parts. */
-void run_profile_show(struct run *run, uint64_t num_samples);
-
 /* Shows the progress of what comes now, as one live line on a terminal, as a line every few seconds
  * elsewhere; nothing if nobody wants it (--print-freq, --log-level). */
 void run_show_init(struct run *run);
-void run_show(struct run *run, const struct run_shown *shown);
+void run_show(struct run *run, const struct loader_shown *shown);
+/* The same of a part of a profile; ctx is the run. */
+void run_show_part(void *ctx, const struct loader_shown *shown);
 void run_show_end(struct run *run); /* before anything else goes to the terminal's stdout */
 void run_show_clear(struct run *run);
 

@@ -47,24 +47,15 @@ static void *watcher_main(void *ctx)
     for (;;) {
         const enum sluice_quit_event event = sluice_quit_wait(-1);
         if (event == SLUICE_QUIT_STOP) {
-            /* Under run->lock, so that client and loader are not destroyed meanwhile.  Lock order:
-             * run->lock before theirs.  The loader first: a source that lost its server may not
-             * fail it then. */
-            pthread_mutex_lock(&run->lock);
-            run->is_stopping = true;
-            if (run->prefetcher)
-                sluice_prefetcher_stop(run->prefetcher);
-            if (run->client)
-                sluice_client_stop(run->client);
-            pthread_mutex_unlock(&run->lock);
+            loader_stop(run->loader);
             watch_the_end(run, sluice_quit_signal());
             return NULL;
         }
         if (event == SLUICE_QUIT_REPORT)
             sluice_log(SLUICE_LOG_INFO, "in epoch %llu after batch %llu, %llu samples so far",
-                       (unsigned long long)sluice_live_get(&run->live.epoch),
+                       (unsigned long long)sluice_live_get(&run->loader->live.epoch),
                        (unsigned long long)run->batch_now,
-                       (unsigned long long)sluice_live_get(&run->live.samples));
+                       (unsigned long long)sluice_live_get(&run->loader->live.samples));
     }
 }
 
@@ -75,24 +66,6 @@ sluice_status run_start_watcher(struct run *run, struct sluice_err *err)
         return sluice_fail(err, SLUICE_E_IO, "cannot start a thread: %s", strerror(failed));
     run->has_watcher = true;
     return SLUICE_OK;
-}
-
-void run_set_client(struct run *run, struct sluice_client *client)
-{
-    pthread_mutex_lock(&run->lock);
-    run->client = client;
-    if (run->is_stopping)
-        sluice_client_stop(client);
-    pthread_mutex_unlock(&run->lock);
-}
-
-void run_set_prefetcher(struct run *run, struct sluice_prefetcher *prefetcher)
-{
-    pthread_mutex_lock(&run->lock);
-    run->prefetcher = prefetcher;
-    if (run->is_stopping)
-        sluice_prefetcher_stop(prefetcher);
-    pthread_mutex_unlock(&run->lock);
 }
 
 void run_enter(struct run *run, enum stage stage, int exit_code)

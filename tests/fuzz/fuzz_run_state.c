@@ -34,12 +34,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct sluice_options options = {
         .resume = "run.ckpt", .checkpoint = "run.ckpt", .batch_size = 64, .repeat = 1, .seed = 7};
-    static struct run run = {.options = &options, .dataset_id = "0123456789abcdef0123456789abcdef"};
-    if (!run.train.pipeline) {
+    static struct sluice_loader loader = {.dataset_id = "0123456789abcdef0123456789abcdef"};
+    static struct run run = {.options = &options, .loader = &loader};
+    if (!loader.train.pipeline) {
         sluice_log_set_level(SLUICE_LOG_ERROR);
-        FUZZ_CHECK(sluice_pipeline_parse("decode,resize=8", &run.train.pipeline, NULL) ==
+        FUZZ_CHECK(sluice_pipeline_parse("decode,resize=8", &loader.train.pipeline, NULL) ==
                    SLUICE_OK);
-        run.train.num_ids = 1000;
+        loader.train.num_ids = 1000;
     }
     input = data;
     input_size = size;

@@ -22,9 +22,10 @@ static sluice_status make(void *ctx, size_t bytes, void **memory, struct sluice_
     return SLUICE_OK;
 }
 
-static void unmake(void *ctx, void *memory)
+static void unmake(void *ctx, void *memory, size_t bytes)
 {
     struct made *made = ctx;
+    (void)bytes;
     made->num_freed++;
     free(memory);
 }

@@ -69,9 +69,10 @@ static sluice_status alloc_memory(void *ctx, size_t bytes, void **memory, struct
     return *memory ? SLUICE_OK : SLUICE_E_NO_MEMORY;
 }
 
-static void free_memory(void *ctx, void *memory)
+static void free_memory(void *ctx, void *memory, size_t bytes)
 {
     (void)ctx;
+    (void)bytes;
     free(memory);
 }
 

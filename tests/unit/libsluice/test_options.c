@@ -1,4 +1,4 @@
-#include "compute_client/run/options.h"
+#include "libsluice/options.h"
 
 #include "support/test.h"
 

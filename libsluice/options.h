@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_H
-#define SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_H
+#ifndef SLUICE_LIBSLUICE_OPTIONS_H
+#define SLUICE_LIBSLUICE_OPTIONS_H
 
 #include "base/host_port.h"
 #include "compute_client/load/batch.h"

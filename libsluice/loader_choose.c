@@ -1,4 +1,4 @@
-#include "compute_client/run/run_state.h"
+#include "libsluice/loader_state.h"
 
 #include "base/cgroup.h"
 #include "base/log.h"
@@ -16,23 +16,23 @@
 #define USUAL_LINK_BYTES_PER_S 125e6
 
 /* The link's rate in the profile; 0: there is none. */
-static double profiled_link(const struct run *run)
+static double profiled_link(const struct sluice_loader *loader)
 {
-    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
+    const struct sluice_choices choices = sluice_choices_of(loader->train.pipeline);
     struct sluice_model_file file;
-    const char *folder = run->options->profile_folder;
+    const char *folder = loader->options->profile_folder;
     return folder && sluice_model_file_read(folder, &choices, &file, NULL) == SLUICE_OK
                ? file.link_bytes_per_s
                : 0;
 }
 
 /* The capacities that the plan begins with, before any sample has arrived. */
-static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
+static sluice_status first_rates(struct sluice_loader *loader, struct sluice_rates *rates,
                                  struct sluice_transport_cost *transport, struct sluice_err *err)
 {
-    const struct sluice_options *options = run->options;
+    const struct sluice_options *options = loader->options;
     const double storage =
-        options->remote_cpus ? (double)options->remote_cpus : run->info.prep_cores;
+        options->remote_cpus ? (double)options->remote_cpus : loader->info.prep_cores;
     const double cores = sluice_cgroup_cores();
     if ((double)options->workers > ceil(cores)) {
         char why[128];
@@ -54,11 +54,12 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
         return SLUICE_OK;
     struct sluice_client_probed probed;
     struct sluice_err cause = {0};
-    const sluice_status status = sluice_client_probe(run->client, MAX_PROBE_BYTES, &probed, &cause);
+    const sluice_status status =
+        sluice_client_probe(loader->client, MAX_PROBE_BYTES, &probed, &cause);
     if (status == SLUICE_E_CLOSED)
         return sluice_fail(err, status, "%s", cause.text);
     if (status != SLUICE_OK) {
-        const double known = profiled_link(run);
+        const double known = profiled_link(loader);
         rates->link_bytes_per_s = known > 0 ? known : USUAL_LINK_BYTES_PER_S;
         sluice_log(SLUICE_LOG_WARN, "%s; the plan begins with %s, %.0f Mbit/s (--net-bw)",
                    cause.text, known > 0 ? "the link of its profile" : "a usual link",
@@ -68,18 +69,18 @@ static sluice_status first_rates(struct run *run, struct sluice_rates *rates,
     rates->link_bytes_per_s = probed.link_bytes_per_s;
     sluice_transport_cost_set_receive(transport, probed.receive_s_per_byte);
     sluice_log(SLUICE_LOG_INFO, "the link to %s moves %.0f Mbit/s",
-               sluice_client_target(run->client), rates->link_bytes_per_s * 8e-6);
+               sluice_client_target(loader->client), rates->link_bytes_per_s * 8e-6);
     return SLUICE_OK;
 }
 
-static struct sluice_cost_folder_use use_of_profile(const struct run *run)
+static struct sluice_cost_folder_use use_of_profile(const struct sluice_loader *loader)
 {
     return (struct sluice_cost_folder_use){
-        .pipeline = run->train.pipeline,
-        .manifest = run->manifest,
-        .ids = run->train.ids,
-        .num_used = run->train.num_ids,
-        .num_total = run->train.num_total,
+        .pipeline = loader->train.pipeline,
+        .manifest = loader->manifest,
+        .ids = loader->train.ids,
+        .num_used = loader->train.num_ids,
+        .num_total = loader->train.num_total,
     };
 }
 
@@ -94,28 +95,28 @@ static void tell_plan(const struct part *part)
 }
 
 /* Plans by SOPHON's greedy rule, once for all epochs. */
-static sluice_status plan_greedily(struct run *run, struct sluice_err *err)
+static sluice_status plan_greedily(struct sluice_loader *loader, struct sluice_err *err)
 {
     struct sluice_choice_request request = {
-        .folder = run->options->profile_folder,
-        .use = use_of_profile(run),
+        .folder = loader->options->profile_folder,
+        .use = use_of_profile(loader),
     };
     struct sluice_transport_cost transport = {0}; /* not used by SOPHON's rule */
-    sluice_status status = first_rates(run, &request.rates, &transport, err);
-    request.rates.compute_cores = (double)run->options->workers;
+    sluice_status status = first_rates(loader, &request.rates, &transport, err);
+    request.rates.compute_cores = (double)loader->options->workers;
     if (status == SLUICE_OK)
-        status = sluice_choice_plan(&request, run->train.choices, err);
+        status = sluice_choice_plan(&request, loader->train.choices, err);
     if (status == SLUICE_OK)
-        tell_plan(&run->train);
+        tell_plan(&loader->train);
     return status;
 }
 
 /* The factor for the model's CPU times with which whole files take as long as the table says.  1 if
  * the table is of another implementation's ops, whose outputs have another size. */
-static double speed_of(const struct run *run, const struct sluice_cost_table *table,
+static double speed_of(const struct sluice_loader *loader, const struct sluice_cost_table *table,
                        const struct sluice_choice_model *model)
 {
-    const struct part *train = &run->train;
+    const struct part *train = &loader->train;
     const unsigned last = sluice_pipeline_u8_split(train->pipeline);
     double measured_s = 0, expected_s = 0;
     for (size_t i = 0; i < train->num_ids && i < table->num_rows; i++) {
@@ -123,11 +124,11 @@ static double speed_of(const struct run *run, const struct sluice_cost_table *ta
         if (row->bytes[last] != sluice_pipeline_u8_bytes(train->pipeline))
             continue;
         const struct sluice_draw_key key = {
-            .seed = run->options->seed,
+            .seed = loader->options->seed,
             .sample_id = train->ids[i],
         };
-        const struct sluice_sample_facts facts =
-            sluice_sample_facts_of(train->pipeline, &run->manifest->entries[train->ids[i]], &key);
+        const struct sluice_sample_facts facts = sluice_sample_facts_of(
+            train->pipeline, &loader->manifest->entries[train->ids[i]], &key);
         double cost[SLUICE_MAX_CHOICES][SLUICE_NUM_RESOURCES];
         sluice_choice_model_costs(model, &facts, cost);
         expected_s += cost[0][SLUICE_COMPUTE_CPU];
@@ -150,27 +151,28 @@ static void scale_cpu(struct sluice_choice_model *model, double factor)
 }
 
 /* Bytes of the training subset's files that the disk read per second in the profile. */
-static double disk_rate(const struct run *run, const struct sluice_choice_model *model)
+static double disk_rate(const struct sluice_loader *loader, const struct sluice_choice_model *model)
 {
     double bytes = 0;
-    for (size_t i = 0; i < run->train.num_ids; i++)
-        bytes += (double)run->manifest->entries[run->train.ids[i]].bytes;
+    for (size_t i = 0; i < loader->train.num_ids; i++)
+        bytes += (double)loader->manifest->entries[loader->train.ids[i]].bytes;
     const double seconds =
-        model->disk_s_per_sample * (double)run->train.num_ids + model->disk_s_per_byte * bytes;
+        model->disk_s_per_sample * (double)loader->train.num_ids + model->disk_s_per_byte * bytes;
     return seconds > 0 ? bytes / seconds : INFINITY;
 }
 
 /* Reads the cost model's weights from the profile.  If the profile has none, scales the default
  * weights to the CPU times of its table.  Fails if the profile is of other data. */
-static sluice_status read_model(const struct run *run, struct sluice_choice_model *model,
+static sluice_status read_model(const struct sluice_loader *loader,
+                                struct sluice_choice_model *model,
                                 struct sluice_transport_cost *transport, double *disk_bytes_per_s,
                                 struct sluice_err *err)
 {
-    const char *folder = run->options->profile_folder;
+    const char *folder = loader->options->profile_folder;
     struct sluice_cost_table table = {0};
     struct sluice_model_file file;
     struct sluice_err cause = {0};
-    const struct sluice_cost_folder_use use = use_of_profile(run);
+    const struct sluice_cost_folder_use use = use_of_profile(loader);
     sluice_status status = sluice_cost_folder_read(folder, &use, &table, err);
     if (status != SLUICE_OK)
         return status;
@@ -178,9 +180,9 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     if (status == SLUICE_OK) {
         *model = file.model;
         *transport = file.transport;
-        *disk_bytes_per_s = disk_rate(run, &file.model);
+        *disk_bytes_per_s = disk_rate(loader, &file.model);
     } else if (status == SLUICE_E_NOT_FOUND) {
-        const double factor = speed_of(run, &table, model);
+        const double factor = speed_of(loader, &table, model);
         scale_cpu(model, factor);
         sluice_log(SLUICE_LOG_INFO, "%s: the plan begins with the usual costs, CPU times x%.2f",
                    cause.text, factor);
@@ -192,33 +194,31 @@ static sluice_status read_model(const struct run *run, struct sluice_choice_mode
     return status;
 }
 
-/* Measures PCIe, unless it was given.  This is before the run, since during it uploads overlap with
- * training, and nothing shows their rate. */
-static sluice_status measure_upload(const struct run *run, struct sluice_rates *rates,
-                                    struct sluice_err *err)
+/* PCIe, unless it was given: as whoever allocates the batches measured it. */
+static void take_upload(const struct sluice_loader *loader, struct sluice_rates *rates)
 {
     if (rates->pcie_bytes_per_s > 0)
-        return SLUICE_OK;
-    const sluice_status status =
-        sluice_trainer_measure_upload(run->trainer, &rates->pcie_bytes_per_s, err);
-    if (status == SLUICE_OK && rates->pcie_bytes_per_s < INFINITY)
+        return;
+    const double measured = loader->memory.upload_bytes_per_s;
+    rates->pcie_bytes_per_s = measured > 0 ? measured : INFINITY;
+    if (rates->pcie_bytes_per_s < INFINITY)
         sluice_log(SLUICE_LOG_INFO, "PCIe takes %.1f GB/s to the device",
                    rates->pcie_bytes_per_s * 1e-9);
-    return status;
 }
 
 /* The plan of the val subset, made once, at the rates that training begins with.  It has no
  * profile: its ops are others. */
-static sluice_status plan_val(struct run *run, const struct sluice_controller_options *of_train,
+static sluice_status plan_val(struct sluice_loader *loader,
+                              const struct sluice_controller_options *of_train,
                               struct sluice_err *err)
 {
-    const struct part *val = &run->val;
+    const struct part *val = &loader->val;
     if (val->num_ids == 0)
         return SLUICE_OK;
     const struct sluice_choices choices = sluice_choices_of(val->pipeline);
     struct sluice_controller_options options = *of_train;
     options.model = sluice_choice_model_default(&choices);
-    options.model.has_jpeg_index = run->info.has_jpeg_index;
+    options.model.has_jpeg_index = loader->info.has_jpeg_index;
     options.is_fixed = true;
     struct sluice_sampler_item *items = calloc(val->num_ids, sizeof(*items));
     if (!items)
@@ -228,9 +228,9 @@ static sluice_status plan_val(struct run *run, const struct sluice_controller_op
         items[i].position = (uint32_t)i;
     const struct sluice_plan_epoch epoch = {
         .pipeline = val->pipeline,
-        .manifest = run->manifest,
+        .manifest = loader->manifest,
         .ids = val->ids,
-        .seed = run->options->seed,
+        .seed = loader->options->seed,
         .items = items,
         .num_items = val->num_ids,
     };
@@ -247,25 +247,25 @@ static sluice_status plan_val(struct run *run, const struct sluice_controller_op
 }
 
 /* Creates remote_auto's running plan, which an evaluation alone does not need, and plans val. */
-static sluice_status make_chooser(struct run *run, struct sluice_err *err)
+static sluice_status make_chooser(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const struct sluice_options *o = run->options;
-    const struct sluice_choices choices = sluice_choices_of(run->train.pipeline);
+    const struct sluice_options *o = loader->options;
+    const struct sluice_choices choices = sluice_choices_of(loader->train.pipeline);
     struct sluice_controller_options options = {
         .model = sluice_choice_model_default(&choices),
         .transport = sluice_transport_cost_default(),
-        .forms = run->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
+        .forms = loader->info.forms & (o->has_any_form ? ~0u : 1u << o->remote_form),
         .is_fixed = !o->has_replan,
     };
-    sluice_status status = first_rates(run, &options.rates, &options.transport, err);
+    sluice_status status = first_rates(loader, &options.rates, &options.transport, err);
     if (status == SLUICE_OK)
-        status = measure_upload(run, &options.rates, err);
+        take_upload(loader, &options.rates);
     if (status == SLUICE_OK && o->profile_folder && !o->is_evaluate)
-        status = read_model(run, &options.model, &options.transport,
+        status = read_model(loader, &options.model, &options.transport,
                             &options.rates.disk_bytes_per_s, err);
     if (status != SLUICE_OK)
         return status;
-    options.model.has_jpeg_index = run->info.has_jpeg_index;
+    options.model.has_jpeg_index = loader->info.has_jpeg_index;
     /* Upper bounds of the estimates: values that the user gave are bounds, measured ones are not.
      * Compute CPU may exceed the number of workers, since receiving and uploading samples runs on
      * other cores beside them. */
@@ -278,9 +278,9 @@ static sluice_status make_chooser(struct run *run, struct sluice_err *err)
     options.most.compute_cores = sluice_cgroup_cores();
     if (o->gpu_rate <= 0)
         options.most.gpu_samples_per_s = INFINITY;
-    status = plan_val(run, &options, err);
+    status = plan_val(loader, &options, err);
     if (status == SLUICE_OK && !o->is_evaluate)
-        status = sluice_replan_create(&options, &run->replan, err);
+        status = sluice_replan_create(&options, &loader->replan, err);
     return status;
 }
 
@@ -295,12 +295,12 @@ static struct sluice_choice least_bytes(const struct sluice_pipeline *pipeline, 
 /* Replaces a plain form by --remote-form.  A JPEG crop replaces a file even if a plan chose the
  * file: it costs the server less than a third of a decode and halves the bytes.  Packed pixels
  * replace a file only if no plan chose it. */
-static void choose_form(const struct run *run, const struct part *part)
+static void choose_form(const struct sluice_loader *loader, const struct part *part)
 {
-    const enum sluice_form form = run->options->remote_form;
-    if (!(run->info.forms >> form & 1))
+    const enum sluice_form form = loader->options->remote_form;
+    if (!(loader->info.forms >> form & 1))
         return;
-    const bool is_planned = sluice_mode_is_planned(run->options->mode);
+    const bool is_planned = sluice_mode_is_planned(loader->options->mode);
     for (size_t i = 0; i < part->num_ids; i++) {
         struct sluice_choice *choice = &part->choices[i];
         if (form == SLUICE_FORM_JPEG_CROP)
@@ -310,28 +310,28 @@ static void choose_form(const struct run *run, const struct part *part)
     }
 }
 
-sluice_status run_choose(struct run *run, struct sluice_err *err)
+sluice_status loader_choose(struct sluice_loader *loader, struct sluice_err *err)
 {
-    const enum sluice_mode mode = run->options->mode;
+    const enum sluice_mode mode = loader->options->mode;
     const bool is_planned = sluice_mode_is_planned(mode);
-    const bool is_greedy = mode == SLUICE_MODE_SOPHON || run->options->is_greedy;
+    const bool is_greedy = mode == SLUICE_MODE_SOPHON || loader->options->is_greedy;
     if (is_planned && !is_greedy) /* forms, too */
-        return make_chooser(run, err);
-    for (size_t i = 0; i < run->val.num_ids; i++) {
-        run->val.choices[i] =
-            is_planned
-                ? least_bytes(run->val.pipeline, run->manifest->entries[run->val.ids[i]].bytes)
-                : sluice_choice_fixed(mode, run->val.pipeline);
+        return make_chooser(loader, err);
+    for (size_t i = 0; i < loader->val.num_ids; i++) {
+        loader->val.choices[i] =
+            is_planned ? least_bytes(loader->val.pipeline,
+                                     loader->manifest->entries[loader->val.ids[i]].bytes)
+                       : sluice_choice_fixed(mode, loader->val.pipeline);
     }
-    if (is_planned && !run->options->is_evaluate) {
-        const sluice_status status = plan_greedily(run, err);
+    if (is_planned && !loader->options->is_evaluate) {
+        const sluice_status status = plan_greedily(loader, err);
         if (status != SLUICE_OK)
             return status;
     } else {
-        for (size_t i = 0; i < run->train.num_ids; i++)
-            run->train.choices[i] = sluice_choice_fixed(mode, run->train.pipeline);
+        for (size_t i = 0; i < loader->train.num_ids; i++)
+            loader->train.choices[i] = sluice_choice_fixed(mode, loader->train.pipeline);
     }
-    choose_form(run, &run->train);
-    choose_form(run, &run->val);
+    choose_form(loader, &loader->train);
+    choose_form(loader, &loader->val);
     return SLUICE_OK;
 }

@@ -1,9 +1,9 @@
-#include "compute_client/run/run_profile_forms.h"
+#include "libsluice/profile_forms.h"
 
 #include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/quit.h"
+
 #include "base/show.h"
 #include "compute_client/load/choice_words.h"
 
@@ -37,25 +37,27 @@ struct mixes {
     unsigned num;
 };
 
-double run_profile_compute_cores(const struct run *run)
+double loader_profile_compute_cores(const struct sluice_loader *loader)
 {
-    return fmin((double)run->options->workers, sluice_cgroup_cores());
+    return fmin((double)loader->options->workers, sluice_cgroup_cores());
 }
 
-struct sluice_sample_facts run_profile_facts(const struct run *run, uint32_t position)
+struct sluice_sample_facts loader_profile_facts(const struct sluice_loader *loader,
+                                                uint32_t position)
 {
-    const uint32_t id = run->train.ids[position];
-    const struct sluice_draw_key key = {
-        .seed = run->options->seed, .epoch = (uint32_t)run->options->start_epoch, .sample_id = id};
-    struct sluice_manifest_entry entry = run->manifest->entries[id];
-    const struct sluice_sample_cost *row = &run->profile.rows[position];
+    const uint32_t id = loader->train.ids[position];
+    const struct sluice_draw_key key = {.seed = loader->options->seed,
+                                        .epoch = (uint32_t)loader->options->start_epoch,
+                                        .sample_id = id};
+    struct sluice_manifest_entry entry = loader->manifest->entries[id];
+    const struct sluice_sample_cost *row = &loader->profile.rows[position];
     if (row->width > 0) { /* it was decoded, so its row is better than the manifest */
         entry.bytes = row->bytes[0];
         entry.width = row->width;
         entry.height = row->height;
         entry.coding = row->coding;
     }
-    return sluice_sample_facts_of(run->train.pipeline, &entry, &key);
+    return sluice_sample_facts_of(loader->train.pipeline, &entry, &key);
 }
 
 /* --- a phase --- */
@@ -68,7 +70,7 @@ struct cell {
 };
 
 struct measuring {
-    struct run *run;
+    struct sluice_loader *loader;
     bool is_remote;
     struct sluice_choices choices;
     struct mixes mixes;
@@ -134,14 +136,14 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
 }
 
 /* Takes the loader's batches and releases them, without training. */
-static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err *err)
+static sluice_status drain(struct sluice_loader *loader, bool *is_stopped, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
     const struct sluice_rows *batch = NULL;
     do {
         struct sluice_err cause = {0};
-        status = sluice_prefetcher_next(run->prefetcher, &batch, &cause);
-        if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
+        status = sluice_prefetcher_next(loader->prefetcher, &batch, &cause);
+        if (status == SLUICE_E_CLOSED && loader_is_stopped(loader)) {
             *is_stopped = true;
             status = SLUICE_OK;
             break;
@@ -149,16 +151,16 @@ static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err 
         if (status != SLUICE_OK)
             (void)sluice_fail(err, status, "%s", cause.text);
         else if (batch)
-            sluice_prefetcher_release(run->prefetcher);
+            sluice_prefetcher_release(loader->prefetcher);
     } while (status == SLUICE_OK && batch);
-    (void)sluice_prefetcher_finish(run->prefetcher);
+    (void)sluice_prefetcher_finish(loader->prefetcher);
     return status;
 }
 
-static sluice_status server_cpu(struct run *run, double *cpu_s, struct sluice_err *err)
+static sluice_status server_cpu(struct sluice_loader *loader, double *cpu_s, struct sluice_err *err)
 {
     *cpu_s = 0;
-    return run->client ? sluice_client_server_cpu(run->client, cpu_s, err) : SLUICE_OK;
+    return loader->client ? sluice_client_server_cpu(loader->client, cpu_s, err) : SLUICE_OK;
 }
 
 /* Runs a phase.  *seen gets the CPU time of both processes less that of the work on its samples. */
@@ -166,7 +168,7 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
                                struct sluice_transport_seen *seen, bool *is_stopped,
                                struct sluice_err *err)
 {
-    struct run *run = measuring->run;
+    struct sluice_loader *loader = measuring->loader;
     const size_t count = measuring->count;
     assert(count > 0);
     measuring->mix = mix;
@@ -175,33 +177,33 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
     for (size_t i = 0; i < num_items; i++)
         measuring->items[i] = (struct sluice_sampler_item){
             .position = measuring->positions[measuring->first + i % count],
-            .draw_epoch = (uint32_t)run->options->start_epoch,
+            .draw_epoch = (uint32_t)loader->options->start_epoch,
         };
     /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): asserted above */
     const size_t num_repeats = (num_items + count - 1) / count; /* of each sample, at most */
     const struct sluice_epoch epoch = {
-        .source = run->train.source,
-        .pipeline = run->train.pipeline,
-        .manifest = run->manifest,
-        .ids = run->train.ids,
+        .source = loader->train.source,
+        .pipeline = loader->train.pipeline,
+        .manifest = loader->manifest,
+        .ids = loader->train.ids,
         .chooser = {.choose = choose, .on_row = on_row, .ctx = measuring},
-        .seed = run->options->seed,
+        .seed = loader->options->seed,
         .items = measuring->items,
         .num_items = num_items,
         .has_max_errors = true,
-        .max_errors = sluice_options_max_errors(run->options, count) * num_repeats,
+        .max_errors = sluice_options_max_errors(loader->options, count) * num_repeats,
     };
     double server_before_s, server_after_s;
-    sluice_status status = server_cpu(run, &server_before_s, err);
+    sluice_status status = server_cpu(loader, &server_before_s, err);
     const uint64_t before_ns = sluice_process_cpu_ns(), start_ns = sluice_clock_ns();
     if (status == SLUICE_OK)
-        status = sluice_prefetcher_start(run->prefetcher, &epoch, err);
+        status = sluice_prefetcher_start(loader->prefetcher, &epoch, err);
     if (status == SLUICE_OK)
-        status = drain(run, is_stopped, err);
+        status = drain(loader, is_stopped, err);
     const double wall_s = (double)(sluice_clock_ns() - start_ns) * 1e-9;
     const double compute_s = (double)(sluice_process_cpu_ns() - before_ns) * 1e-9;
     if (status == SLUICE_OK)
-        status = server_cpu(run, &server_after_s, err);
+        status = server_cpu(loader, &server_after_s, err);
     if (status != SLUICE_OK)
         return status;
     const double storage_s = server_after_s > 0 ? server_after_s - server_before_s : NAN;
@@ -212,9 +214,9 @@ static sluice_status run_phase(struct measuring *measuring, const struct mix *mi
     return SLUICE_OK;
 }
 
-static bool is_offered(const struct run *run, struct sluice_choice choice)
+static bool is_offered(const struct sluice_loader *loader, struct sluice_choice choice)
 {
-    return sluice_choice_is_plain(choice) || (run->info.forms >> choice.form & 1);
+    return sluice_choice_is_plain(choice) || (loader->info.forms >> choice.form & 1);
 }
 
 static void add_mix(struct mixes *mixes, int first, int second, bool is_rare)
@@ -229,8 +231,8 @@ static void add_mix(struct mixes *mixes, int first, int second, bool is_rare)
 static int find_offered(const struct measuring *measuring, unsigned split, enum sluice_form form)
 {
     const struct sluice_choice choice = {(uint8_t)split, (uint8_t)form};
-    return is_offered(measuring->run, choice) ? sluice_choices_find(&measuring->choices, choice)
-                                              : -1;
+    return is_offered(measuring->loader, choice) ? sluice_choices_find(&measuring->choices, choice)
+                                                 : -1;
 }
 
 /* Lists the phases: whole files first, then the choices that plans use most. */
@@ -261,9 +263,9 @@ static void find_mixes(struct measuring *measuring)
 }
 
 /* Items of a phase over `count` samples. */
-static size_t phase_items(const struct run *run, const struct mix *mix, size_t count)
+static size_t phase_items(const struct sluice_loader *loader, const struct mix *mix, size_t count)
 {
-    const size_t most = sluice_prefetcher_max_items(run->prefetcher);
+    const size_t most = sluice_prefetcher_max_items(loader->prefetcher);
     size_t wanted = most < MAX_PHASE_ITEMS ? most : MAX_PHASE_ITEMS;
     wanted = wanted < MAX_REPEAT * count ? wanted : MAX_REPEAT * count;
     return mix->is_rare || wanted < count ? count : wanted;
@@ -288,7 +290,7 @@ static uint64_t round_items(const struct measuring *measuring, size_t n)
     for (size_t block = 0; block < num_blocks(n); block++) {
         const size_t count = block_start(n, block + 1) - block_start(n, block);
         for (unsigned m = 0; m < measuring->mixes.num; m++)
-            items += phase_items(measuring->run, &measuring->mixes.at[m], count);
+            items += phase_items(measuring->loader, &measuring->mixes.at[m], count);
     }
     return items;
 }
@@ -304,7 +306,7 @@ static void name_mix(const struct measuring *measuring, const struct mix *mix, c
                      (enum sluice_form)measuring->choices.at[mix->choices[1]].form));
     else if (choice.form == SLUICE_FORM_U8 && choice.split < measuring->choices.u8_split)
         snprintf(out, size, "%s after %s", words,
-                 sluice_pipeline_op_name(measuring->run->train.pipeline, choice.split - 1u));
+                 sluice_pipeline_op_name(measuring->loader->train.pipeline, choice.split - 1u));
     else
         snprintf(out, size, "%s", words);
 }
@@ -313,14 +315,15 @@ static void name_mix(const struct measuring *measuring, const struct mix *mix, c
 #define PARTS_BEFORE 2
 
 static void show_part(const struct measuring *measuring, size_t part, const char *name,
-                      struct run_shown shown)
+                      struct loader_shown shown)
 {
     const size_t n = measuring->num_positions;
     const size_t num_parts = PARTS_BEFORE + num_blocks(n) * measuring->mixes.num;
     snprintf(shown.what, sizeof(shown.what), "%spart %zu of %zu",
              measuring->round > 0 ? "again " : "", part, num_parts);
     snprintf(shown.detail, sizeof(shown.detail), "(%s)", name);
-    run_show(measuring->run, &shown);
+    if (measuring->loader->show)
+        measuring->loader->show(measuring->loader->show_ctx, &shown);
 }
 
 /* Items from the warm-up on, in as many rounds as are expected. */
@@ -328,29 +331,29 @@ static uint64_t all_items(const struct measuring *measuring)
 {
     const size_t n = measuring->num_positions;
     return measuring->num_rounds * round_items(measuring, n) +
-           phase_items(measuring->run, &measuring->mixes.at[0], block_start(n, 1));
+           phase_items(measuring->loader, &measuring->mixes.at[0], block_start(n, 1));
 }
 
-void run_profile_show(struct run *run, uint64_t num_samples)
+void loader_profile_show(struct sluice_loader *loader, uint64_t num_samples)
 {
     struct measuring measuring = {
-        .run = run,
-        .is_remote = run->client != NULL,
-        .choices = sluice_choices_of(run->train.pipeline),
+        .loader = loader,
+        .is_remote = loader->client != NULL,
+        .choices = sluice_choices_of(loader->train.pipeline),
         .num_positions = num_samples,
         .num_rounds = 1,
     };
     find_mixes(&measuring);
     if (num_samples > 0)
         show_part(&measuring, 1, "files, op by op",
-                  (struct run_shown){.total = num_samples, .more = all_items(&measuring)});
+                  (struct loader_shown){.total = num_samples, .more = all_items(&measuring)});
 }
 
 static void show_phase(struct measuring *measuring, size_t part, const char *name, size_t num_items)
 {
     const uint64_t expected = all_items(measuring);
     measuring->items_shown += num_items;
-    struct run_shown shown = {.total = num_items, .continues = true};
+    struct loader_shown shown = {.total = num_items, .continues = true};
     if (expected > measuring->items_shown)
         shown.more = expected - measuring->items_shown;
     show_part(measuring, part, name, shown);
@@ -366,7 +369,7 @@ static void show_mix(struct measuring *measuring, unsigned m)
     char name[40];
     name_mix(measuring, mix, name, sizeof(name));
     show_phase(measuring, PARTS_BEFORE + 1 + block * measuring->mixes.num + m, name,
-               phase_items(measuring->run, mix, measuring->count));
+               phase_items(measuring->loader, mix, measuring->count));
 }
 
 /* --- the phases --- */
@@ -381,9 +384,9 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
     if (forms->num_seen == 0) {
         struct sluice_transport_seen unused;
         const struct mix *mix = &measuring->mixes.at[0];
-        show_phase(measuring, PARTS_BEFORE, "warming up", phase_items(measuring->run, mix, n));
-        status = run_phase(measuring, mix, phase_items(measuring->run, mix, n), &unused, is_stopped,
-                           err);
+        show_phase(measuring, PARTS_BEFORE, "warming up", phase_items(measuring->loader, mix, n));
+        status = run_phase(measuring, mix, phase_items(measuring->loader, mix, n), &unused,
+                           is_stopped, err);
         measuring->seen = NULL; /* it points to what ends here */
         memset(measuring->cells, 0, n * sizeof(*measuring->cells));
     }
@@ -391,8 +394,8 @@ static sluice_status run_part(struct measuring *measuring, struct profile_forms 
         const struct mix *mix = &measuring->mixes.at[m];
         struct sluice_transport_seen *seen = &forms->seen[forms->num_seen++];
         show_mix(measuring, m);
-        status =
-            run_phase(measuring, mix, phase_items(measuring->run, mix, n), seen, is_stopped, err);
+        status = run_phase(measuring, mix, phase_items(measuring->loader, mix, n), seen, is_stopped,
+                           err);
         if (status != SLUICE_OK || seen->num_samples == 0)
             continue;
         char shares[2][SLUICE_SHOW_BYTES];
@@ -468,8 +471,8 @@ static void make_rows(const struct measuring *measuring, struct profile_forms *f
                 continue;
             forms->rows[forms->num_rows++] = (struct sluice_form_row){
                 .index = measuring->positions[i],
-                .epoch = (uint32_t)measuring->run->options->start_epoch,
-                .facts = run_profile_facts(measuring->run, measuring->positions[i]),
+                .epoch = (uint32_t)measuring->loader->options->start_epoch,
+                .facts = loader_profile_facts(measuring->loader, measuring->positions[i]),
                 .choice = (uint8_t)choice,
                 .bytes = cell->bytes,
                 .storage_s =
@@ -482,24 +485,24 @@ static void make_rows(const struct measuring *measuring, struct profile_forms *f
     }
 }
 
-sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bool *is_stopped,
-                                struct sluice_err *err)
+sluice_status loader_profile_forms(struct sluice_loader *loader, struct profile_forms *forms,
+                                   bool *is_stopped, struct sluice_err *err)
 {
-    const size_t n = run->train.num_ids;
+    const size_t n = loader->train.num_ids;
     struct measuring measuring = {
-        .run = run,
-        .is_remote = run->client != NULL,
-        .choices = sluice_choices_of(run->train.pipeline),
-        .storage_cores = run->client ? run->info.prep_cores : 1,
-        .compute_cores = run_profile_compute_cores(run),
+        .loader = loader,
+        .is_remote = loader->client != NULL,
+        .choices = sluice_choices_of(loader->train.pipeline),
+        .storage_cores = loader->client ? loader->info.prep_cores : 1,
+        .compute_cores = loader_profile_compute_cores(loader),
         .lock = PTHREAD_MUTEX_INITIALIZER,
     };
     measuring.num_rounds = 1;
-    run->live.loss = run->live.top1 = NAN; /* nothing is learned from here on */
+    loader->live.loss = loader->live.top1 = NAN; /* nothing is learned from here on */
     find_mixes(&measuring);
     measuring.positions = calloc(n + 1, sizeof(*measuring.positions));
     for (uint32_t i = 0; measuring.positions && i < n; i++) {
-        if (sluice_cost_table_is_sampled(i, n, run->options->profile_samples))
+        if (sluice_cost_table_is_sampled(i, n, loader->options->profile_samples))
             measuring.positions[measuring.num_positions++] = i;
     }
     measuring.items = calloc(MAX_PHASE_ITEMS, sizeof(*measuring.items));
@@ -510,7 +513,7 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
         status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory to measure %zu samples", n);
     if (status == SLUICE_OK)
         status = run_parts(&measuring, forms, is_stopped, err);
-    run_show_end(run);
+
     if (status == SLUICE_OK && !*is_stopped) {
         take_reading_out(&measuring, forms);
         make_rows(&measuring, forms);
@@ -522,7 +525,7 @@ sluice_status run_profile_forms(struct run *run, struct profile_forms *forms, bo
     return status;
 }
 
-void run_profile_forms_clear(struct profile_forms *forms)
+void loader_profile_forms_clear(struct profile_forms *forms)
 {
     free(forms->rows);
     free(forms->seen);

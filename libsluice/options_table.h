@@ -1,8 +1,8 @@
-#ifndef SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_TABLE_H
-#define SLUICE_COMPUTE_CLIENT_RUN_OPTIONS_TABLE_H
+#ifndef SLUICE_LIBSLUICE_OPTIONS_TABLE_H
+#define SLUICE_LIBSLUICE_OPTIONS_TABLE_H
 
 #include "base/cli.h"
-#include "compute_client/run/options.h"
+#include "libsluice/options.h"
 
 #define SLUICE_DEFAULT_PORT 50051
 
@@ -22,5 +22,9 @@ extern const struct sluice_cli sluice_options_cli;
 /* Parses argv over the defaults into *out, unless the result says to exit. */
 struct sluice_cli_result sluice_options_read(int argc, char **argv,
                                              struct sluice_given_options *out);
+
+/* What the words say, and options that exclude or need each other (options.c). */
+SLUICE_MUST_USE sluice_status sluice_options_check(struct sluice_given_options *given,
+                                                   struct sluice_err *err);
 
 #endif

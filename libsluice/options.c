@@ -1,8 +1,8 @@
-#include "compute_client/run/options.h"
+#include "libsluice/options.h"
 
 #include "base/host_port.h"
 #include "base/parse.h"
-#include "compute_client/run/options_table.h"
+#include "libsluice/options_table.h"
 #include "metrics/metrics_server.h"
 
 #include <math.h>
@@ -71,21 +71,21 @@ static bool parse_checkpoint_every(const char *word, struct sluice_options *o)
 }
 
 /* What stands where the dataset should, and is likely to be something else. */
-static int check_dir(const struct sluice_options *o)
+static sluice_status check_dir(const struct sluice_options *o, struct sluice_err *err)
 {
-    const struct sluice_cli *cli = &sluice_options_cli;
     struct sluice_host_port address;
     struct stat info;
     enum sluice_mode mode;
     if (!o->dir || stat(o->dir, &info) == 0)
-        return 0;
+        return SLUICE_OK;
     if (sluice_mode_parse(o->dir, &mode))
-        return sluice_cli_usage_error(
-            cli, "'%s' is a mode and no folder; did you mean --dataset-mode %s?", o->dir, o->dir);
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "'%s' is a mode and no folder; did you mean --dataset-mode %s?", o->dir,
+                           o->dir);
     if (sluice_host_port_parse(o->dir, -1, &address, NULL) == SLUICE_OK)
-        return sluice_cli_usage_error(cli, "'%s' is no folder; did you mean --host %s?", o->dir,
-                                      o->dir);
-    return 0;
+        return sluice_fail(err, SLUICE_E_INVALID, "'%s' is no folder; did you mean --host %s?",
+                           o->dir, o->dir);
+    return SLUICE_OK;
 }
 
 /* What was typed, if that is what runs. */
@@ -97,26 +97,26 @@ static const char *find_mode_name(const struct sluice_given_options *given)
 }
 
 /* Parses the words that the table stores as text.  Returns 0, or the exit code of a usage error. */
-static int interpret(struct sluice_given_options *given)
+static sluice_status interpret(struct sluice_given_options *given, struct sluice_err *err)
 {
-    const struct sluice_cli *cli = &sluice_options_cli;
     struct sluice_options *o = &given->options;
     if (!sluice_mode_parse(given->mode, &o->mode))
-        return sluice_cli_usage_error(cli, "--dataset-mode: no mode is called %s", given->mode);
+        return sluice_fail(err, SLUICE_E_INVALID, "--dataset-mode: no mode is called %s",
+                           given->mode);
     o->is_mode_derived = o->dir && !o->has_host && !given->has_mode;
     if (o->is_mode_derived)
         o->mode = SLUICE_MODE_LOCAL;
     struct sluice_host_port address;
-    struct sluice_err err = {0};
-    if (sluice_host_port_parse(o->host, SLUICE_DEFAULT_PORT, &address, &err) != SLUICE_OK)
-        return sluice_cli_usage_error(cli, "--host: %s", err.text);
+    struct sluice_err cause = {0};
+    if (sluice_host_port_parse(o->host, SLUICE_DEFAULT_PORT, &address, &cause) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "--host: %s", cause.text);
     if (address.port == 0)
-        return sluice_cli_usage_error(cli, "--host: '%s': no server is at port 0", o->host);
+        return sluice_fail(err, SLUICE_E_INVALID, "--host: '%s': no server is at port 0", o->host);
     sluice_host_port_format(&address, "127.0.0.1", o->target);
-    if (o->metrics && sluice_metrics_listen_parse(o->metrics, &address, &err) != SLUICE_OK)
-        return sluice_cli_usage_error(cli, "--metrics: %s", err.text);
+    if (o->metrics && sluice_metrics_listen_parse(o->metrics, &address, &cause) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "--metrics: %s", cause.text);
     if (o->mode == SLUICE_MODE_LOCAL && !o->dir)
-        return sluice_cli_usage_error(cli, "--dataset-mode local needs DIR, the dataset");
+        return sluice_fail(err, SLUICE_E_INVALID, "--dataset-mode local needs DIR, the dataset");
     /* Profiling offloads nothing, whatever the mode, so modes with a plan need no plan for it. */
     if (o->is_profiling && o->mode != SLUICE_MODE_LOCAL)
         o->mode = SLUICE_MODE_NOOFF;
@@ -126,41 +126,41 @@ static int interpret(struct sluice_given_options *given)
     o->mode_name = find_mode_name(given);
     o->is_greedy = strcmp(sluice_mode_canonical(given->planner), "remote_sophon") == 0;
     if (!parse_max_errors(given->max_errors, o))
-        return sluice_cli_usage_error(
-            cli, "--max-errors: \"%s\" is neither a number of samples nor 0%% to 100%%",
-            given->max_errors);
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--max-errors: \"%s\" is neither a number of samples nor 0%% to 100%%",
+                           given->max_errors);
     if (given->checkpoint_every && !parse_checkpoint_every(given->checkpoint_every, o))
-        return sluice_cli_usage_error(
-            cli,
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
             "--checkpoint-every: \"%s\" is neither a number of batches nor a time (300s, 5m, 1h)",
             given->checkpoint_every);
     if (given->checkpoint_every && !o->checkpoint)
-        return sluice_cli_usage_error(cli, "--checkpoint-every needs --checkpoint FILE");
-    return 0;
+        return sluice_fail(err, SLUICE_E_INVALID, "--checkpoint-every needs --checkpoint FILE");
+    return SLUICE_OK;
 }
 
 /* Options that exclude or need each other. */
-static int check_profiling(const struct sluice_options *o)
+static sluice_status check_profiling(const struct sluice_options *o, struct sluice_err *err)
 {
-    const struct sluice_cli *cli = &sluice_options_cli;
     if (o->is_profiling && !o->write_profile_folder)
-        return sluice_cli_usage_error(
-            cli, "--profiling needs --write-profile-folder DIR, where the profile goes");
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--profiling needs --write-profile-folder DIR, where the profile goes");
     if (o->write_profile_folder && !o->is_profiling)
-        return sluice_cli_usage_error(
-            cli, "--write-profile-folder is for --profiling, which is not given");
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--write-profile-folder is for --profiling, which is not given");
     if (o->profile_samples && !o->is_profiling)
-        return sluice_cli_usage_error(cli,
-                                      "--profile-samples is for --profiling, which is not given");
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--profile-samples is for --profiling, which is not given");
     if (o->is_profiling && (o->repeat != 1 || o->is_evaluate || o->resume))
-        return sluice_cli_usage_error(
-            cli, "--profiling measures each training sample once: it goes with none of --repeat, "
-                 "--evaluate and --resume");
-    return 0;
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
+            "--profiling measures each training sample once: it goes with none of --repeat, "
+            "--evaluate and --resume");
+    return SLUICE_OK;
 }
 
 /* What is not set in a script ("$CKPT") is no name of a file. */
-static int check_files(const struct sluice_options *o)
+static sluice_status check_files(const struct sluice_options *o, struct sluice_err *err)
 {
     const struct {
         const char *option, *file;
@@ -174,71 +174,80 @@ static int check_files(const struct sluice_options *o)
     };
     for (size_t i = 0; i < SLUICE_ARRAY_LEN(given); i++) {
         if (given[i].file && !given[i].file[0])
-            return sluice_cli_usage_error(&sluice_options_cli, "%s%s: an empty name",
-                                          given[i].option[0] == 'D' ? "" : "--", given[i].option);
+            return sluice_fail(err, SLUICE_E_INVALID, "%s%s: an empty name",
+                               given[i].option[0] == 'D' ? "" : "--", given[i].option);
     }
-    return 0;
+    return SLUICE_OK;
 }
 
 /* --pipeline says the size, so --image-size may only agree. */
-static int check_image_size(const struct sluice_given_options *given)
+static sluice_status check_image_size(const struct sluice_given_options *given,
+                                      struct sluice_err *err)
 {
     const struct sluice_options *o = &given->options;
     struct sluice_pipeline *pipeline = NULL;
     if (!o->pipeline || !given->has_image_size ||
         sluice_pipeline_parse(o->pipeline, &pipeline, NULL) != SLUICE_OK)
-        return 0;
+        return SLUICE_OK;
     const uint32_t size = sluice_pipeline_output_size(pipeline);
     sluice_pipeline_destroy(pipeline);
     if (size == 0 || size == o->image_size)
-        return 0;
-    return sluice_cli_usage_error(&sluice_options_cli,
-                                  "--image-size %llu: --pipeline ends at %u x %u; leave one out",
-                                  (unsigned long long)o->image_size, size, size);
+        return SLUICE_OK;
+    return sluice_fail(err, SLUICE_E_INVALID,
+                       "--image-size %llu: --pipeline ends at %u x %u; leave one out",
+                       (unsigned long long)o->image_size, size, size);
 }
 
-static int check_run(const struct sluice_given_options *given)
+static sluice_status check_run(const struct sluice_given_options *given, struct sluice_err *err)
 {
-    const struct sluice_cli *cli = &sluice_options_cli;
     const struct sluice_options *o = &given->options;
     const bool needs_profile =
         o->mode == SLUICE_MODE_SOPHON || (o->mode == SLUICE_MODE_AUTO && o->is_greedy);
     if (needs_profile && !o->is_evaluate && !o->profile_folder)
-        return sluice_cli_usage_error(
-            cli,
+        return sluice_fail(
+            err, SLUICE_E_INVALID,
             "--dataset-mode %s%s needs --profile-folder DIR; make one with --profiling "
             "--write-profile-folder DIR",
             given->mode, o->mode == SLUICE_MODE_AUTO ? " --planner remote_sophon" : "");
     if (o->resume && given->has_start_epoch)
-        return sluice_cli_usage_error(cli, "--start-epoch: the checkpoint of --resume holds it");
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--start-epoch: the checkpoint of --resume holds it");
     if (!o->resume && o->start_epoch >= o->epochs)
-        return sluice_cli_usage_error(cli, "--start-epoch %llu: --epochs %llu ends before it",
-                                      (unsigned long long)o->start_epoch,
-                                      (unsigned long long)o->epochs);
-    return 0;
+        return sluice_fail(err, SLUICE_E_INVALID,
+                           "--start-epoch %llu: --epochs %llu ends before it",
+                           (unsigned long long)o->start_epoch, (unsigned long long)o->epochs);
+    return SLUICE_OK;
+}
+
+sluice_status sluice_options_check(struct sluice_given_options *given, struct sluice_err *err)
+{
+    sluice_status status = check_dir(&given->options, err);
+    if (status == SLUICE_OK)
+        status = interpret(given, err);
+    if (status == SLUICE_OK)
+        status = check_profiling(&given->options, err);
+    if (status == SLUICE_OK)
+        status = check_files(&given->options, err);
+    if (status == SLUICE_OK)
+        status = check_image_size(given, err);
+    if (status == SLUICE_OK)
+        status = check_run(given, err);
+    return status;
 }
 
 bool sluice_options_parse(int argc, char **argv, struct sluice_options *options, int *exit_code)
 {
     struct sluice_given_options given;
+    struct sluice_err err = {0};
     const struct sluice_cli_result parsed = sluice_options_read(argc, argv, &given);
     if (parsed.should_exit) {
         *exit_code = parsed.exit_code;
         return false;
     }
-    *exit_code = check_dir(&given.options);
-    if (*exit_code == 0)
-        *exit_code = interpret(&given);
-    if (*exit_code == 0)
-        *exit_code = check_profiling(&given.options);
-    if (*exit_code == 0)
-        *exit_code = check_files(&given.options);
-    if (*exit_code == 0)
-        *exit_code = check_image_size(&given);
-    if (*exit_code == 0)
-        *exit_code = check_run(&given);
-    if (*exit_code != 0)
+    if (sluice_options_check(&given, &err) != SLUICE_OK) {
+        *exit_code = sluice_cli_usage_error(&sluice_options_cli, "%s", err.text);
         return false;
+    }
     *options = given.options;
     return true;
 }

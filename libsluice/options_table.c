@@ -1,4 +1,4 @@
-#include "compute_client/run/options_table.h"
+#include "libsluice/options_table.h"
 
 #include "base/cgroup.h"
 #include "datasets/jpeg_index_file.h"
