@@ -7,6 +7,7 @@
  *
  *     cli.c        takes the arguments of a command line, one by one
  *     cli_table.c  the program's options and those that every program has, as one table
+ *     cli_set.c    an option of a table by name and text (cli_set.h)
  *     cli_value.c  an option's value from text and back
  *     cli_help.c   --help and --print-config
  *
