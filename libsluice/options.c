@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -219,6 +220,35 @@ static sluice_status check_run(const struct sluice_given_options *given, struct 
     return SLUICE_OK;
 }
 
+struct sluice_order_options sluice_options_order(const struct sluice_options *options)
+{
+    return (struct sluice_order_options){
+        .batch_size = (uint32_t)options->batch_size,
+        .rank = (uint32_t)options->rank,
+        .world_size = (uint32_t)options->world_size,
+        .tail = options->tail,
+    };
+}
+
+/* Whose rows: as given, or as the launcher of the process says. */
+static sluice_status find_rank(struct sluice_given_options *given, struct sluice_err *err)
+{
+    struct sluice_options *o = &given->options;
+    o->tail = strcmp(given->tail, "drop") == 0 ? SLUICE_TAIL_DROP : SLUICE_TAIL_PAD;
+    if (given->has_rank != given->has_world_size)
+        return sluice_fail(err, SLUICE_E_INVALID, "--rank and --world-size go together");
+    if (!given->has_rank) {
+        struct sluice_rank found;
+        const sluice_status status = sluice_rank_from_env(getenv, &found, err);
+        if (status != SLUICE_OK)
+            return status;
+        o->rank = found.rank;
+        o->world_size = found.world_size;
+    }
+    const struct sluice_order_options order = sluice_options_order(o);
+    return sluice_order_check(&order, err);
+}
+
 sluice_status sluice_options_check(struct sluice_given_options *given, struct sluice_err *err)
 {
     sluice_status status = check_dir(&given->options, err);
@@ -232,6 +262,8 @@ sluice_status sluice_options_check(struct sluice_given_options *given, struct sl
         status = check_image_size(given, err);
     if (status == SLUICE_OK)
         status = check_run(given, err);
+    if (status == SLUICE_OK)
+        status = find_rank(given, err);
     return status;
 }
 

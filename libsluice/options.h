@@ -4,6 +4,7 @@
 #include "base/host_port.h"
 #include "compute_client/load/batch.h"
 #include "compute_client/load/choice.h"
+#include "compute_client/load/order.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +34,8 @@ struct sluice_options {
 
     uint64_t batch_size, workers, epochs, start_epoch, seed, print_freq;
     uint64_t image_size, num_classes, repeat, limit_samples, train_threads;
+    uint64_t rank, world_size;
+    enum sluice_tail tail;
     uint64_t remote_cpus; /* 0: as many as the server reports */
     uint64_t prefetch_bytes;
     uint64_t lr_step;
@@ -51,9 +54,12 @@ struct sluice_options {
     double max_errors;           /* samples, or a share of an epoch's samples */
     bool is_max_errors_share;
     bool has_print_freq; /* given: lines by batches, not by time */
-    bool is_profiling, is_evaluate, has_val, has_digest, allow_tf32;
+    bool is_profiling, is_evaluate, is_shuffled, has_val, has_digest, allow_tf32;
     bool is_json;
 };
+
+/* Which rows of the epochs are this process's. */
+struct sluice_order_options sluice_options_order(const struct sluice_options *options);
 
 /* --max-errors of an epoch of so many samples; a share is rounded up. */
 uint64_t sluice_options_max_errors(const struct sluice_options *options, uint64_t num_samples);

@@ -4,12 +4,15 @@
 #include "datasets/jpeg_index_file.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <string.h>
 
 static const char *const arch_choices[] = {"alexnet", "resnet18", "small_cnn", NULL};
 static const char *const device_choices[] = {"auto", "none", "cpu", "cuda", NULL};
 static const char *const planner_choices[] = {"remote_auto", "remote_sophon", NULL};
 static const char *const planner_aliases[] = {"auto", "lp", "sophon", "smartoff", "greedy", NULL};
 static const char *const form_choices[] = {"auto", "raw", "jpeg_crop", "u8_packed", NULL};
+static const char *const tail_choices[] = {"pad", "drop", NULL};
 static const char *const on_error_choices[] = {"fail", "skip", "substitute", NULL};
 
 enum { DATA, PLACE, PLANNING, PROFILING, TRAINING, OUTPUT };
@@ -25,6 +28,13 @@ static const char *const groups[] = {
 
 /* The table stores its values here.  Only sluice_options_read() uses it. */
 static struct sluice_given_options given;
+
+/* On a command line it is the argument that is no option. */
+static const struct sluice_option dir = {
+    .name = "dir",
+    .type = SLUICE_OPTION_STRING,
+    .value = &given.options.dir,
+};
 
 static const struct sluice_option table[] = {
     {.name = "arch",
@@ -440,6 +450,41 @@ static const struct sluice_option table[] = {
      .max = 1000000,
      .help =
          "How often each training sample comes in an epoch, each time with another crop and flip."},
+    {.name = "rank",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.rank,
+     .arg = "N",
+     .min = 0,
+     .max = UINT32_MAX,
+     .is_given = &given.has_rank,
+     .help = "This process's place among --world-size, from 0: it gets its rows of each global "
+             "batch of world size x batch size samples.",
+     .default_text = "as torchrun, Slurm or Open MPI set it, else 0"},
+    {.name = "world-size",
+     .group = DATA,
+     .type = SLUICE_OPTION_UINT,
+     .value = &given.options.world_size,
+     .arg = "N",
+     .min = 1,
+     .max = UINT32_MAX,
+     .is_given = &given.has_world_size,
+     .help = "Processes that share each epoch's samples.",
+     .default_text = "as torchrun, Slurm or Open MPI set it, else 1"},
+    {.name = "tail",
+     .group = DATA,
+     .type = SLUICE_OPTION_CHOICE,
+     .value = &given.tail,
+     .arg = "ACTION",
+     .choices = tail_choices,
+     .help = "What becomes of the last global batch of an epoch if it is partial. pad: samples of "
+             "the epoch's beginning come again, so that every rank has as many; drop: it is left "
+             "out."},
+    {.name = "shuffle",
+     .group = DATA,
+     .type = SLUICE_OPTION_FLAG,
+     .value = &given.options.is_shuffled,
+     .help = "Do not shuffle the training samples: they come in the dataset's order."},
     {.name = "limit-samples",
      .group = DATA,
      .type = SLUICE_OPTION_UINT,
@@ -488,13 +533,56 @@ static struct sluice_given_options defaults(void)
                 .allow_tf32 = true,
                 .has_digest = true,
                 .has_replan = true,
+                .is_shuffled = true,
+                .world_size = 1,
             },
         .mode = "remote_auto",
         .remote_form = "auto",
         .on_error = "skip",
+        .tail = "pad",
         .max_errors = "1%",
         .planner = "remote_auto",
     };
+}
+
+/* The table points into one struct, which is nobody's for long. */
+static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct sluice_option *find(const char *key)
+{
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(table); i++) {
+        if (strcmp(table[i].name, key) == 0)
+            return &table[i];
+    }
+    return NULL;
+}
+
+sluice_status sluice_options_set(const struct sluice_setting *settings, size_t num_settings,
+                                 struct sluice_cli_texts *texts, struct sluice_options *options,
+                                 struct sluice_err *err)
+{
+    pthread_mutex_lock(&given_lock);
+    given = defaults();
+    given.options.device = "none";
+    sluice_status status = SLUICE_OK;
+    for (size_t i = 0; status == SLUICE_OK && i < num_settings; i++) {
+        const char *key = settings[i].key, *value = settings[i].value;
+        const struct sluice_option *option = find(key);
+        if (strcmp(key, "dir") == 0)
+            status = sluice_cli_set(&dir, 1, 0, texts, key, value, err);
+        else if (option && option->group == TRAINING && strcmp(key, "batch-size") != 0 &&
+                 strcmp(key, "seed") != 0)
+            status = sluice_fail(err, SLUICE_E_INVALID, "%s is for a trainer, and not for a loader",
+                                 key);
+        else
+            status = sluice_cli_set(table, SLUICE_ARRAY_LEN(table), 0, texts, key, value, err);
+    }
+    if (status == SLUICE_OK)
+        status = sluice_options_check(&given, err);
+    if (status == SLUICE_OK)
+        *options = given.options;
+    pthread_mutex_unlock(&given_lock);
+    return status;
 }
 
 struct sluice_cli_result sluice_options_read(int argc, char **argv,

@@ -2,6 +2,7 @@
 #define SLUICE_LIBSLUICE_OPTIONS_TABLE_H
 
 #include "base/cli.h"
+#include "base/cli_set.h"
 #include "libsluice/options.h"
 
 #define SLUICE_DEFAULT_PORT 50051
@@ -12,8 +13,8 @@
 
 struct sluice_given_options {
     struct sluice_options options; /* without the fields that the words below decide */
-    const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every;
-    bool has_start_epoch, has_mode, has_image_size;
+    const char *mode, *remote_form, *on_error, *planner, *max_errors, *checkpoint_every, *tail;
+    bool has_start_epoch, has_mode, has_image_size, has_rank, has_world_size;
 };
 
 /* For usage errors that are found after parsing. */
@@ -22,6 +23,14 @@ extern const struct sluice_cli sluice_options_cli;
 /* Parses argv over the defaults into *out, unless the result says to exit. */
 struct sluice_cli_result sluice_options_read(int argc, char **argv,
                                              struct sluice_given_options *out);
+
+/* The same from settings (sluice.h): "dir" is DIR, and options of training but batch-size and seed
+ * are refused.  `texts` takes copies that *options points to.  Any thread. */
+SLUICE_MUST_USE sluice_status sluice_options_set(const struct sluice_setting *settings,
+                                                 size_t num_settings,
+                                                 struct sluice_cli_texts *texts,
+                                                 struct sluice_options *options,
+                                                 struct sluice_err *err);
 
 /* What the words say, and options that exclude or need each other (options.c). */
 SLUICE_MUST_USE sluice_status sluice_options_check(struct sluice_given_options *given,

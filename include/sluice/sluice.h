@@ -220,7 +220,9 @@ enum sluice_layout { SLUICE_NCHW, SLUICE_NHWC };
 /* out[n][c][y][x] (or [n][y][x][c]) = table[c][pixels[n][y][x][c]], rounded to nearest even for F16
  * and BF16: with sluice_dataset_info.table bit for bit torchvision's ToTensor + Normalize.  `out`
  * has num_rows * 3 * height * width elements, aligned to their size, and does not overlap `pixels`.
- * Pure; any thread.  SLUICE_E_INVALID: a size of 0 or one that overflows. */
+ * Infinities and NaNs of the table stay so; what is too large for F16 becomes infinite.  Pure; any
+ * thread.  SLUICE_E_INVALID: a size of 0 or one that overflows, no such dtype or layout, or `out`
+ * is not aligned. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_finish(
     const uint8_t *pixels, size_t num_rows, size_t height, size_t width, const float table[3][256],
     enum sluice_dtype dtype, enum sluice_layout layout, void *out, struct sluice_err *err);

@@ -25,8 +25,13 @@ static uint32_t round_off(uint32_t bits, unsigned count)
     return (bits + half - 1 + is_odd) >> count;
 }
 
+/* A NaN stays one: its sign and the upper bits of its payload, quiet, as processors convert it.
+ * Rounding could carry it to infinity and beyond. */
+
 uint16_t sluice_bf16_bits(float value)
 {
+    if ((bits_of(value) & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits_of(value) >> 16 | 0x40);
     return (uint16_t)round_off(bits_of(value), 16);
 }
 
@@ -34,6 +39,8 @@ uint16_t sluice_f16_bits(float value)
 {
     const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000;
     const uint32_t magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x1ff));
     /* A carry out of the fraction goes on into the exponent, where it belongs. */
     if (magnitude >= 0x47800000) /* 65536, beyond every finite binary16 */
         return (uint16_t)(sign | 0x7c00);

@@ -35,8 +35,9 @@ struct sluice_lookup {
     uint8_t bytes[3][4][256]; /* the same, byte by byte, lowest first: for byte permutes */
 };
 
-/* Makes a lookup from finite float32 values table[channel][u8 value].  16-bit types are rounded to
- * nearest, ties to even, and overflow to infinity, as torch's to(float16) does. */
+/* Makes a lookup from float32 values table[channel][u8 value].  16-bit types are rounded to
+ * nearest, ties to even, and overflow to infinity, as torch's to(float16) does.  Infinities stay,
+ * and so do NaNs: to 16 bits with their sign, quiet. */
 void sluice_lookup_init(struct sluice_lookup *lookup, const float table[3][256],
                         enum sluice_lookup_type type, enum sluice_lookup_layout layout);
 
@@ -61,7 +62,7 @@ static inline size_t sluice_lookup_value_bytes(const struct sluice_lookup *looku
 void sluice_lookup_run(const struct sluice_lookup *lookup, const uint8_t *pixels, size_t stride,
                        uint32_t width, uint32_t height, bool flip, void *out);
 
-/* A float32 rounded to the bits of a 16-bit type. */
+/* A float32 rounded to the bits of a 16-bit type, as sluice_lookup_init() does. */
 uint16_t sluice_f16_bits(float value);
 uint16_t sluice_bf16_bits(float value);
 

@@ -80,6 +80,21 @@ static void bfloat16_is_the_nearest_and_ties_go_to_even(void)
     CU_ASSERT_EQUAL(sluice_bf16_bits(FLT_MAX), 0x7f80);
 }
 
+static void a_nan_stays_one_with_its_sign(void)
+{
+    static const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0x7fffffff, 0x7fbfffff, 0x7f802000};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(nans); i++) {
+        for (uint32_t is_negative = 0; is_negative < 2; is_negative++) {
+            const uint32_t sign = is_negative << 31, bits = nans[i] | sign;
+            const uint32_t f16 = sign >> 16 | 0x7e00 | (bits >> 13 & 0x3ff);
+            CU_ASSERT_EQUAL(sluice_f16_bits(float_of(bits)), f16);
+            CU_ASSERT_EQUAL(sluice_bf16_bits(float_of(bits)), bits >> 16 | 0x40);
+        }
+    }
+    CU_ASSERT_EQUAL(sluice_f16_bits(-INFINITY), 0xfc00);
+    CU_ASSERT_EQUAL(sluice_bf16_bits(-INFINITY), 0xff80);
+}
+
 /* The value of one pixel's channel as the header says, and where it belongs. */
 static uint32_t expected(const float table[3][256], enum sluice_lookup_type type, int channel,
                          uint8_t v)
@@ -217,6 +232,7 @@ int main(void)
         SLUICE_TEST(every_binary16_comes_back),
         SLUICE_TEST(binary16_is_the_nearest_and_ties_go_to_even),
         SLUICE_TEST(bfloat16_is_the_nearest_and_ties_go_to_even),
+        SLUICE_TEST(a_nan_stays_one_with_its_sign),
         SLUICE_TEST(every_value_is_the_tables_in_its_place),
         SLUICE_TEST(long_rows_are_mirrored_as_a_whole),
         SLUICE_TEST(a_formula_is_taken_where_it_gives_the_tables_bits),
