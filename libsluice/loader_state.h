@@ -60,8 +60,11 @@ struct sluice_loader {
     struct sluice_cost_table profile;
     struct sluice_live live;
 
-    struct sluice_sampler_item *items; /* of the epoch under way */
+    /* The epoch under way. */
+    struct sluice_sampler_item *items; /* this rank's, from the cursor on */
     size_t num_items;
+    uint64_t total;      /* of the whole epoch, of all ranks; of an external order: its own */
+    uint32_t num_padded; /* repeats at the end of the last batch */
 };
 
 void loader_init(struct sluice_loader *loader, const struct sluice_options *options);
@@ -89,13 +92,15 @@ SLUICE_MUST_USE sluice_status loader_make_prefetcher(struct sluice_loader *loade
 SLUICE_MUST_USE sluice_status loader_make_source(struct sluice_loader *loader, struct part *part,
                                                  struct sluice_err *err);
 
-/* Begins an epoch of the part at a batch; `errors` counts the samples before it that failed, by
- * status.  loader->num_items is the epoch's. */
+/* Begins an epoch of the part at a cursor (order.h); `errors` counts the samples before it that
+ * failed, by status. */
 struct loader_pass {
     struct part *part;
     bool is_training;
-    uint64_t epoch, first_batch;
+    uint64_t epoch, cursor;
     uint64_t errors[SLUICE_NUM_STATUS];
+    const uint64_t *order; /* in place of the loader's own; borrowed for the call.  NULL: none */
+    size_t num_order;
 };
 SLUICE_MUST_USE sluice_status loader_begin(struct sluice_loader *loader,
                                            const struct loader_pass *pass, struct sluice_err *err);

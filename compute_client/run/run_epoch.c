@@ -170,6 +170,18 @@ static sluice_status check_delivered(const struct part *part, uint64_t epoch, si
                        part->name, (unsigned long long)epoch, count);
 }
 
+/* In items of all ranks, at the beginning of a global batch. */
+static uint64_t run_cursor(const struct run *run, const struct part *part, bool is_training,
+                           uint64_t batch)
+{
+    const struct sluice_options *o = run->options;
+    const uint64_t cursor = batch * o->batch_size * o->world_size;
+    const uint64_t total = part->num_ids * (is_training ? o->repeat : 1);
+    const uint64_t num_batches =
+        (total + o->batch_size * o->world_size - 1) / (o->batch_size * o->world_size);
+    return batch == num_batches ? total : cursor;
+}
+
 static sluice_status run_pass(struct run *run, struct part *part, struct place place,
                               bool is_training, struct pass *pass, struct sluice_err *err)
 {
@@ -178,13 +190,13 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
         .part = part,
         .is_training = is_training,
         .epoch = place.epoch,
-        .first_batch = place.batch,
+        .cursor = run_cursor(run, part, is_training, place.batch),
     };
     memcpy(begun.errors, place.errors, sizeof(begun.errors));
     pass->first_batch = place.batch;
     pass->place = place;
     sluice_status status = loader_begin(run->loader, &begun, err);
-    const size_t count = run->loader->num_items;
+    const size_t count = (size_t)(place.batch * run->options->batch_size) + run->loader->num_items;
     if (status == SLUICE_OK)
         status = consume(run, part, place.epoch, count, is_training, pass, err);
     if (status == SLUICE_OK)

@@ -9,7 +9,8 @@ sluice_status run_make_trainer(struct run *run, struct sluice_err *err)
     const struct sluice_options *o = run->options;
     struct sluice_train_options options = {
         .model = o->arch,
-        .num_classes = (unsigned)(o->num_classes ? o->num_classes : run->loader->manifest->num_classes),
+        .num_classes =
+            (unsigned)(o->num_classes ? o->num_classes : run->loader->manifest->num_classes),
         .image_size = sluice_pipeline_output_size(run->loader->train.pipeline),
         .batch_size = (unsigned)o->batch_size,
         .lr = o->lr,
