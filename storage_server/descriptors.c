@@ -33,6 +33,12 @@ uint64_t sluice_descriptors_raise(void)
     return limit.rlim_cur;
 }
 
+uint64_t sluice_descriptors_limit(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : LEAST;
+}
+
 sluice_status sluice_descriptors_share(uint64_t limit, struct sluice_server_options *options,
                                        struct sluice_err *err)
 {

@@ -5,11 +5,14 @@
 
 /* How many connections the process has descriptors for.
  *
- * Threads: at start, on the main thread. */
+ * Threads: raise at start, on the main thread; the rest from any. */
 
 /* Raises the soft limit of RLIMIT_NOFILE to the hard one (to no more than 2^20); returns the limit
  * that holds. */
 uint64_t sluice_descriptors_raise(void);
+
+/* The soft limit as it is. */
+uint64_t sluice_descriptors_limit(void);
 
 /* Sets max_connections and max_connections_per_host where they were not given: what is left of
  * `limit` beside files, workers and metrics, but no more than 8,192; half of it for each host.

@@ -22,7 +22,8 @@ static const char *const groups[] = {
     NULL,
 };
 
-/* What the table writes to; of use only within sluice_server_options_parse(). */
+/* What the table writes to; of use only within sluice_server_options_parse(), and as
+ * the place that offsets count from. */
 static struct sluice_server_options given;
 
 static const struct sluice_option table[] = {
@@ -297,26 +298,31 @@ struct sluice_server_options sluice_server_options_init(void)
     };
 }
 
-static bool is_metrics_address(const char *text)
+static sluice_status check_metrics(const char *text, struct sluice_err *err)
 {
     struct sluice_host_port address;
-    struct sluice_err err = {0};
-    if (!text || sluice_metrics_listen_parse(text, &address, &err) == SLUICE_OK)
-        return true;
-    sluice_cli_usage_error(&cli, "--metrics: %s", err.text);
-    return false;
+    return text ? sluice_metrics_listen_parse(text, &address, err) : SLUICE_OK;
 }
 
 /* An address that the sockets' own parser might take for another one (port 99999 for 34463). */
-static bool is_listen_address(const char *text)
+static sluice_status check_listen(const char *text, struct sluice_err *err)
 {
     struct sluice_host_port address;
-    struct sluice_err err = {0};
-    if (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:") ||
-        sluice_host_port_parse(text, -1, &address, &err) == SLUICE_OK)
-        return true;
-    sluice_cli_usage_error(&cli, "--listen: %s", err.text);
-    return false;
+    if (sluice_starts_with(text, "unix:") || sluice_starts_with(text, "unix-abstract:"))
+        return SLUICE_OK;
+    return sluice_host_port_parse(text, -1, &address, err);
+}
+
+/* What no single value shows.  `dashes` stand before a name. */
+static sluice_status check(const struct sluice_server_options *options, const char *dashes,
+                           struct sluice_err *err)
+{
+    struct sluice_err why = {0};
+    if (check_listen(options->listen, &why) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "%slisten: %s", dashes, why.text);
+    if (check_metrics(options->metrics, &why) != SLUICE_OK)
+        return sluice_fail(err, SLUICE_E_INVALID, "%smetrics: %s", dashes, why.text);
+    return SLUICE_OK;
 }
 
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
@@ -324,11 +330,29 @@ struct sluice_cli_result sluice_server_options_parse(struct sluice_server_option
 {
     given = *options;
     struct sluice_cli_result result = sluice_cli_parse(&cli, argc, argv);
-    if (!result.should_exit &&
-        (!is_listen_address(given.listen) || !is_metrics_address(given.metrics))) {
+    struct sluice_err err = {0};
+    if (!result.should_exit && check(&given, "--", &err) != SLUICE_OK) {
         result.should_exit = true;
-        result.exit_code = 2;
+        result.exit_code = sluice_cli_usage_error(&cli, "%s", err.text);
     }
     *options = given;
     return result;
+}
+
+sluice_status sluice_server_options_set(struct sluice_server_options *options,
+                                        const struct sluice_setting *settings, size_t num_settings,
+                                        struct sluice_cli_texts *texts, struct sluice_err *err)
+{
+    struct sluice_server_options set = *options;
+    const ptrdiff_t offset = sluice_cli_offset(&given, &set);
+    for (size_t i = 0; i < num_settings; i++) {
+        const sluice_status status = sluice_cli_set(table, SLUICE_ARRAY_LEN(table), offset, texts,
+                                                    settings[i].key, settings[i].value, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+    const sluice_status status = check(&set, "", err);
+    if (status == SLUICE_OK)
+        *options = set;
+    return status;
 }

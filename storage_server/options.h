@@ -2,13 +2,15 @@
 #define SLUICE_STORAGE_SERVER_OPTIONS_H
 
 #include "base/cli.h"
+#include "base/cli_set.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The options of offload_server, from its command line.
+/* The options of offload_server, from its command line, or of a server within another program, by
+ * name and text.
  *
- * Threads: at start, on the main thread. */
+ * Threads: parse at start, on the main thread; init and set on any. */
 
 struct sluice_disk_gate;
 struct sluice_prep_limits;
@@ -55,5 +57,14 @@ struct sluice_server_options sluice_server_options_init(void);
  * do not use *options then. */
 struct sluice_cli_result sluice_server_options_parse(struct sluice_server_options *options,
                                                      int argc, char **argv);
+
+/* Sets the options that the settings name (base/cli_set.h) over what *options has; each value is
+ * checked as the command line does.  The options then borrow from `texts`.  SLUICE_E_INVALID names
+ * the setting. */
+SLUICE_MUST_USE sluice_status sluice_server_options_set(struct sluice_server_options *options,
+                                                        const struct sluice_setting *settings,
+                                                        size_t num_settings,
+                                                        struct sluice_cli_texts *texts,
+                                                        struct sluice_err *err);
 
 #endif

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "rpc/frame_watch.h"
 
+#include <grpc/grpc.h>
+
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -486,6 +488,20 @@ SLUICE_EXPORTED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 }
 
 /* --- doors --- */
+
+bool door_is_before_grpc(void)
+{
+    /* C has no casts from functions to data. */
+    accept4_fn *const ours = accept4;
+    void (*const grpcs)(void) = grpc_init;
+    void *own, *library;
+    memcpy(&own, &ours, sizeof(own));
+    memcpy(&library, &grpcs, sizeof(library));
+    Dl_info own_object, library_object;
+    return dlsym(RTLD_DEFAULT, "accept4") == own ||
+           (dladdr(own, &own_object) && dladdr(library, &library_object) &&
+            own_object.dli_fbase == library_object.dli_fbase);
+}
 
 sluice_status door_open(const struct door_limits *limits, struct door **door,
                         struct sluice_err *err)

@@ -29,6 +29,10 @@ struct door_limits {
     unsigned max_connections, max_per_host; /* 0: no limit; a host: an IPv4 address, an IPv6 /64 */
 };
 
+/* Does gRPC call these functions at all?  It does where they are the program's, and where gRPC is
+ * linked into the same object; a shared library with a gRPC of its own beside it has none. */
+bool door_is_before_grpc(void);
+
 /* A door that is nobody's yet. */
 SLUICE_MUST_USE sluice_status door_open(const struct door_limits *limits, struct door **door,
                                         struct sluice_err *err);

@@ -610,6 +610,11 @@ uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server)
     return sum;
 }
 
+bool sluice_rpc_server_can_limit(void)
+{
+    return door_is_before_grpc();
+}
+
 struct sluice_rpc_connections sluice_rpc_server_connections(struct sluice_rpc_server *server)
 {
     const struct door_counts counts = door_read(server->door);

@@ -88,6 +88,10 @@ int sluice_rpc_server_port(const struct sluice_rpc_server *server); /* the bound
  * 5-byte frame headers, HTTP/2 framing not counted. */
 uint64_t sluice_rpc_server_bytes_sent(const struct sluice_rpc_server *server);
 
+/* Whether limits on connections hold in this process, and floods are cut: in our programs they do;
+ * not in a shared library that has gRPC from another one. */
+bool sluice_rpc_server_can_limit(void);
+
 struct sluice_rpc_connections {
     unsigned open;         /* now */
     uint64_t refused, cut; /* since the start: above a limit; because they flooded */

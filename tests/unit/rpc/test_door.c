@@ -185,9 +185,15 @@ static void a_server_that_is_gone_does_not_answer(void)
     sluice_rpc_server_destroy(server);
 }
 
+static void limits_hold_in_a_program(void)
+{
+    CU_ASSERT(sluice_rpc_server_can_limit());
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
+        SLUICE_TEST(limits_hold_in_a_program),
         SLUICE_TEST(connections_above_the_limit_are_closed),
         SLUICE_TEST(a_host_has_its_own_limit),
         SLUICE_TEST(an_ended_connection_makes_room),

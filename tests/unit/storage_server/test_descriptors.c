@@ -82,6 +82,7 @@ static void the_soft_limit_becomes_the_hard_one(void)
     struct rlimit now;
     CU_ASSERT_EQUAL(getrlimit(RLIMIT_NOFILE, &now), 0);
     CU_ASSERT_EQUAL(now.rlim_cur, raised);
+    CU_ASSERT_EQUAL(sluice_descriptors_limit(), raised);
     CU_ASSERT_EQUAL(now.rlim_max, limit.rlim_max);
     CU_ASSERT_EQUAL(raised, limit.rlim_max < 1u << 20 ? limit.rlim_max : 1u << 20);
 }

@@ -2,6 +2,8 @@
 
 #include "support/test.h"
 
+#include <string.h>
+
 static struct sluice_cli_result parse(struct sluice_server_options *options, int argc,
                                       const char *const *argv)
 {
@@ -84,12 +86,69 @@ static void refuses_what_no_server_can_be(void)
     CU_ASSERT_EQUAL(PARSE(&options, "--root", "/d", "surplus").exit_code, 2);
 }
 
+static sluice_status set(struct sluice_server_options *options, struct sluice_cli_texts *texts,
+                         const char *key, const char *value, struct sluice_err *err)
+{
+    return sluice_server_options_set(options, &(struct sluice_setting){key, value}, 1, texts, err);
+}
+
+static void settings_go_over_what_is_there(void)
+{
+    struct sluice_server_options options = sluice_server_options_init();
+    struct sluice_cli_texts texts = {0};
+    char root[] = "/data";
+    const struct sluice_setting settings[] = {
+        {"root", root},          {"queue", "7"},     {"prep-nice", "3"},
+        {"link-limit", "8mbit"}, {"strict", "true"},
+    };
+    CU_ASSERT_EQUAL(sluice_server_options_set(&options, settings, 5, &texts, NULL), SLUICE_OK);
+    memset(root, 'x', sizeof(root) - 1);
+    CU_ASSERT_STRING_EQUAL(options.root, "/data");
+    CU_ASSERT_STRING_EQUAL(options.listen, "0.0.0.0:50051");
+    CU_ASSERT_EQUAL(options.queue, 7);
+    CU_ASSERT_EQUAL(options.link_bytes_per_s, 1e6);
+    CU_ASSERT(options.has_prep_nice);
+    CU_ASSERT_EQUAL(options.prep_nice, 3);
+    CU_ASSERT(options.is_strict);
+
+    CU_ASSERT_EQUAL(set(&options, &texts, "queue", "9", NULL), SLUICE_OK);
+    CU_ASSERT_EQUAL(options.queue, 9);
+    CU_ASSERT_EQUAL(options.prep_nice, 3);
+    sluice_cli_texts_clear(&texts);
+}
+
+static void settings_are_refused_as_flags_are(void)
+{
+    struct sluice_server_options options = sluice_server_options_init();
+    struct sluice_cli_texts texts = {0};
+    const struct sluice_setting good_and_bad[] = {{"queue", "7"}, {"grpc-workers", "0"}};
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_server_options_set(&options, good_and_bad, 2, &texts, &err),
+                    SLUICE_E_INVALID);
+    CU_ASSERT_STRING_EQUAL(err.text, "grpc-workers: '0' is not within 1 to 256");
+    CU_ASSERT_EQUAL(options.queue, 2048);
+
+    static const char *const bad[][2] = {
+        {"listen", "127.0.0.1:99999"}, {"listen", "127.0.0.1"}, {"metrics", "host:1:2"},
+        {"prep-io", "high"},           {"no-strict", "true"},   {"help", "true"},
+    };
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(bad); i++) {
+        err = (struct sluice_err){0};
+        CU_ASSERT_EQUAL(set(&options, &texts, bad[i][0], bad[i][1], &err), SLUICE_E_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(err.text, bad[i][0]));
+        CU_ASSERT_PTR_NULL(strstr(err.text, "--"));
+    }
+    CU_ASSERT_EQUAL(set(&options, &texts, "listen", "unix:/tmp/s", &err), SLUICE_OK);
+    CU_ASSERT_STRING_EQUAL(options.listen, "unix:/tmp/s");
+    sluice_cli_texts_clear(&texts);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
-        SLUICE_TEST(the_root_alone_is_enough),
-        SLUICE_TEST(every_flag_reaches_its_field),
-        SLUICE_TEST(refuses_what_no_server_can_be),
+        SLUICE_TEST(the_root_alone_is_enough),          SLUICE_TEST(every_flag_reaches_its_field),
+        SLUICE_TEST(refuses_what_no_server_can_be),     SLUICE_TEST(settings_go_over_what_is_there),
+        SLUICE_TEST(settings_are_refused_as_flags_are),
     };
     return sluice_test_run("options", tests, SLUICE_TEST_COUNT(tests));
 }

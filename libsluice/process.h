@@ -1,0 +1,20 @@
+#ifndef SLUICE_LIBSLUICE_PROCESS_H
+#define SLUICE_LIBSLUICE_PROCESS_H
+
+#include "base/error.h"
+
+#include <sys/types.h>
+
+/* What the objects of the library share with the process that they live in.
+ *
+ * Threads: any. */
+
+/* Before the first object of a process is made: sets up gRPC, once.  SLUICE_E_INVALID in a process
+ * that was forked from one which had objects: gRPC's threads are not there. */
+SLUICE_MUST_USE sluice_status process_begin(struct sluice_err *err);
+
+/* SLUICE_E_INVALID if `owner`, the process that made an object, is not this one.  `what`: "server".
+ */
+SLUICE_MUST_USE sluice_status process_check(pid_t owner, const char *what, struct sluice_err *err);
+
+#endif
