@@ -1,6 +1,7 @@
 #include "compute_client/load/prefetcher.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "compute_client/load/prefetcher_state.h"
 #include "compute_client/load/retry.h"
@@ -46,6 +47,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     const bool is_good = row->result.status == SLUICE_OK;
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->num_away--;
+    prefetcher->num_rows_working++;
     prefetcher->under_way.storage_s -= row->expected.storage_s;
     prefetcher->under_way.bytes -= row->expected.bytes;
     if (is_good) {
@@ -156,6 +158,8 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->expected = prefetcher->ask.expected;
     row->error[0] = '\0';
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
+    row->slot->batch.ids[row->index] = row->sample_id;
+    row->slot->batch.draw_epochs[row->index] = drawn->draw_epoch;
     prefetcher->charged_bytes += row->charged;
     prefetcher->num_away++;
     prefetcher->num_unfinished++;
@@ -226,7 +230,7 @@ static void *prefetcher_main(void *ctx)
 /* --- the trainer's side --- */
 
 /* Attributes the wait [from, to) for the batch; `row` is the row that made it ready. */
-static void attribute_wait(struct sluice_prefetcher *prefetcher, struct sluice_rows *batch,
+static void attribute_wait(struct sluice_prefetcher *prefetcher, struct sluice_held *batch,
                            const struct row *row, uint64_t from, uint64_t to)
 {
     const struct sluice_sample_times times = {
@@ -318,53 +322,189 @@ static void show_wait(const struct sluice_prefetcher *prefetcher, uint64_t since
         sluice_live_set(&prefetcher->options.live->waits_since_ns, since_ns);
 }
 
-sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher,
-                                     const struct sluice_rows **batch, struct sluice_err *err)
+/* Under the lock, or when nobody else is left. */
+static void give_memory_back(struct sluice_prefetcher *prefetcher, struct slot *slot)
 {
-    assert(prefetcher->num_taken == prefetcher->num_released); /* one batch at a time */
-    while (prefetcher->num_taken < prefetcher->num_batches) {
-        struct slot *slot = slot_of(prefetcher, prefetcher->num_taken);
-        const uint64_t from = sluice_clock_ns();
-        bool has_waited = false;
+    if (slot->batch.pixels)
+        sluice_batch_memory_give(&prefetcher->memory, slot->batch.pixels);
+    slot->batch.pixels = NULL;
+}
 
+/* Under the lock: the slot of batch num_released may be filled again. */
+static void free_slot(struct sluice_prefetcher *prefetcher)
+{
+    struct slot *slot = slot_of(prefetcher, prefetcher->num_released);
+    slot->num_missing = 1; /* not ready until it is filled */
+    give_memory_back(prefetcher, slot);
+    prefetcher->current = NULL;
+    prefetcher->num_released++;
+    sluice_prefetch_depth_see(&prefetcher->depth, prefetcher->options.batch_size,
+                              sluice_clock_ns());
+    pthread_cond_signal(&prefetcher->room);
+}
+
+/* The release of a batch: sluice_held_home_options. */
+static void *take_back(void *ctx, const struct sluice_held *held)
+{
+    struct sluice_prefetcher *prefetcher = ctx;
+    void *unneeded = NULL;
+    pthread_mutex_lock(&prefetcher->lock);
+    if (held == prefetcher->current) {
+        sluice_batch_memory_give(&prefetcher->memory, held->pixels);
+        free_slot(prefetcher);
+    } else if (!sluice_batch_memory_return(&prefetcher->memory, held->pixels)) {
+        unneeded = held->pixels;
+    }
+    pthread_mutex_unlock(&prefetcher->lock);
+    return unneeded;
+}
+
+/* Frees the slot of the batch that was returned last, if that is still held: its block is lent, and
+ * another one takes the block's place. */
+static sluice_status lend_current(struct sluice_prefetcher *prefetcher, struct sluice_err *err)
+{
+    const struct sluice_prefetcher_options *options = &prefetcher->options;
+    void *made = NULL;
+    for (;;) {
+        sluice_status status = SLUICE_OK;
         pthread_mutex_lock(&prefetcher->lock);
-        /* A slot in which no row has begun also has num_missing > 0: release() sets it. */
-        while (slot->num_missing > 0 && !prefetcher->is_stopped && !prefetcher->has_failed) {
-            if (!has_waited)
-                show_wait(prefetcher, from);
-            has_waited = true;
-            pthread_cond_wait(&prefetcher->ready, &prefetcher->lock);
-        }
-        if (has_waited)
-            show_wait(prefetcher, 0);
-        const bool is_ready = slot->num_missing == 0;
-        const bool is_stopped = prefetcher->is_stopped;
+        if (made && prefetcher->current)
+            status = sluice_batch_memory_add(&prefetcher->memory, made, err);
+        if (made && prefetcher->current && status == SLUICE_OK)
+            made = NULL;
+        const bool is_done = status != SLUICE_OK || !prefetcher->current ||
+                             sluice_batch_memory_lend(&prefetcher->memory);
+        if (is_done && status == SLUICE_OK && prefetcher->current)
+            free_slot(prefetcher);
         pthread_mutex_unlock(&prefetcher->lock);
-
-        if (is_stopped)
-            return sluice_fail(err, SLUICE_E_CLOSED, "stopped");
-        if (!is_ready) {
-            prefetcher->has_lost_source = true;
-            return sluice_fail(err, prefetcher->failure, "%s", prefetcher->failure_text);
-        }
-        const uint64_t now = sluice_clock_ns();
-        memset(slot->batch.stall_ns, 0, sizeof(slot->batch.stall_ns));
-        if (has_waited)
-            attribute_wait(prefetcher, &slot->batch, slot->last, from, now);
-        const struct sluice_chooser *chooser = &prefetcher->epoch.chooser;
-        if (chooser->on_batch)
-            chooser->on_batch(chooser->ctx, slot->batch.n, has_waited ? now - from : 0, now);
-        prefetcher->num_taken++;
-        const sluice_status status = note_errors(prefetcher, slot, err);
-        if (status != SLUICE_OK) {
-            prefetcher->num_taken--; /* it was not delivered */
+        if (is_done) {
+            if (made) /* not needed: the batch was released meanwhile */
+                options->free(options->memory_ctx, made, prefetcher->memory.options.bytes);
             return status;
         }
-        if (prefetcher->options.live)
-            sluice_live_add(&prefetcher->options.live->taken, slot->batch.n);
-        sluice_rows_settle(&slot->batch, prefetcher->options.on_error);
+        status = options->alloc(options->memory_ctx, prefetcher->memory.options.bytes, &made, err);
+        if (status != SLUICE_OK)
+            return status;
+    }
+}
+
+/* Waits until the slot is ready, the epoch is over or the deadline has passed.  False: it has. */
+static bool wait_ready(struct sluice_prefetcher *prefetcher, const struct slot *slot,
+                       uint64_t from_ns, uint64_t until_ns, bool *has_waited)
+{
+    bool is_in_time = true;
+    *has_waited = false;
+    /* A slot in which no row has begun also has num_missing > 0: free_slot() sets it. */
+    while (slot->num_missing > 0 && !prefetcher->is_stopped && !prefetcher->has_failed &&
+           is_in_time) {
+        if (!*has_waited)
+            show_wait(prefetcher, from_ns);
+        *has_waited = true;
+        is_in_time = sluice_cond_wait_until(&prefetcher->ready, &prefetcher->lock, until_ns);
+    }
+    if (*has_waited)
+        show_wait(prefetcher, 0);
+    return slot->num_missing == 0 || prefetcher->is_stopped || prefetcher->has_failed;
+}
+
+/* Moves the settled batch of the slot into the spare header, and returns that. */
+static struct sluice_held *hand_out(struct sluice_prefetcher *prefetcher, struct slot *slot)
+{
+    struct sluice_held *held = prefetcher->spare;
+    const struct sluice_rows *rows = &slot->batch;
+    prefetcher->spare = NULL;
+    held->num_rows = rows->n;
+    for (unsigned i = 0; i < rows->n; i++) {
+        held->labels[i] = rows->labels[i];
+        held->ids[i] = rows->ids[i];
+        held->draw_epochs[i] = rows->draw_epochs[i];
+    }
+    held->index =
+        prefetcher->epoch.first_item / prefetcher->options.batch_size + prefetcher->num_taken - 1;
+    memcpy(held->errors, prefetcher->errors, sizeof(held->errors));
+    pthread_mutex_lock(&prefetcher->lock);
+    held->pixels = rows->pixels;
+    slot->batch.pixels = NULL;
+    prefetcher->current = held;
+    pthread_mutex_unlock(&prefetcher->lock);
+    return held;
+}
+
+/* So many rows are ready no longer. */
+static void see_taken(struct sluice_prefetcher *prefetcher, size_t num_rows)
+{
+    pthread_mutex_lock(&prefetcher->lock);
+    prefetcher->num_rows_ready -= num_rows;
+    pthread_mutex_unlock(&prefetcher->lock);
+    if (prefetcher->options.live)
+        sluice_live_add(&prefetcher->options.live->taken, num_rows);
+}
+
+/* Waits for the next batch and settles it; its slot is *ready.  Counts it as taken, even if no row
+ * is good. */
+static sluice_status take_batch(struct sluice_prefetcher *prefetcher, uint64_t until_ns,
+                                struct slot **ready, struct sluice_err *err)
+{
+    struct slot *slot = slot_of(prefetcher, prefetcher->num_taken);
+    const uint64_t from = sluice_clock_ns();
+    bool has_waited = false;
+
+    pthread_mutex_lock(&prefetcher->lock);
+    const bool is_in_time = wait_ready(prefetcher, slot, from, until_ns, &has_waited);
+    const bool is_ready = slot->num_missing == 0;
+    const bool is_stopped = prefetcher->is_stopped;
+    pthread_mutex_unlock(&prefetcher->lock);
+
+    if (is_stopped)
+        return sluice_fail(err, SLUICE_E_CLOSED, "stopped");
+    const uint64_t now = sluice_clock_ns();
+    if (has_waited)
+        prefetcher->waited_ns += now - from;
+    if (!is_in_time)
+        return sluice_fail(err, SLUICE_E_AGAIN, "no batch is ready yet");
+    if (!is_ready) {
+        prefetcher->has_lost_source = true;
+        return sluice_fail(err, prefetcher->failure, "%s", prefetcher->failure_text);
+    }
+    const uint64_t waited_ns = prefetcher->waited_ns;
+    prefetcher->waited_ns = 0;
+    memset(prefetcher->spare->stall_ns, 0, sizeof(prefetcher->spare->stall_ns));
+    if (waited_ns > 0)
+        attribute_wait(prefetcher, prefetcher->spare, slot->last, now - waited_ns, now);
+    const struct sluice_chooser *chooser = &prefetcher->epoch.chooser;
+    if (chooser->on_batch)
+        chooser->on_batch(chooser->ctx, slot->batch.n, waited_ns, now);
+    prefetcher->num_taken++;
+    const sluice_status status = note_errors(prefetcher, slot, err);
+    if (status != SLUICE_OK) {
+        prefetcher->num_taken--; /* it was not delivered */
+        return status;
+    }
+    see_taken(prefetcher, slot->batch.n);
+    sluice_rows_settle(&slot->batch, prefetcher->options.on_error);
+    *ready = slot;
+    return SLUICE_OK;
+}
+
+static sluice_status next_held(struct sluice_prefetcher *prefetcher, uint64_t until_ns,
+                               struct sluice_held **batch, struct sluice_err *err)
+{
+    sluice_status status = SLUICE_OK;
+    if (prefetcher->num_taken < prefetcher->num_batches)
+        status = lend_current(prefetcher, err);
+    if (status == SLUICE_OK && !prefetcher->spare)
+        status = sluice_held_create(prefetcher->home, &prefetcher->spare, err);
+    if (status != SLUICE_OK)
+        return status;
+    while (prefetcher->num_taken < prefetcher->num_batches) {
+        struct slot *slot = NULL;
+        status = take_batch(prefetcher, until_ns, &slot, err);
+        if (status != SLUICE_OK)
+            return status;
         if (slot->batch.n == 0) {
-            sluice_prefetcher_release(prefetcher);
+            pthread_mutex_lock(&prefetcher->lock);
+            free_slot(prefetcher);
+            pthread_mutex_unlock(&prefetcher->lock);
             continue;
         }
         if (prefetcher->options.has_digest) {
@@ -374,32 +514,34 @@ sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher,
         prefetcher->stats.samples += slot->batch.n;
         if (prefetcher->options.live)
             sluice_live_add(&prefetcher->options.live->samples, slot->batch.n);
-        *batch = &slot->batch;
+        *batch = hand_out(prefetcher, slot);
         return SLUICE_OK;
     }
     *batch = NULL;
     return SLUICE_OK;
 }
 
-/* Under the lock, or when nobody else is left. */
-static void give_memory_back(struct sluice_prefetcher *prefetcher, struct slot *slot)
+/* The caller's own time, since next() returned, ends. */
+static void end_outside(struct sluice_prefetcher *prefetcher)
 {
-    if (slot->batch.pixels)
-        sluice_batch_memory_give(&prefetcher->memory, slot->batch.pixels);
-    slot->batch.pixels = NULL;
+    if (prefetcher->outside_since_ns)
+        prefetcher->stats.stall_ns[SLUICE_GPU] += sluice_clock_ns() - prefetcher->outside_since_ns;
+    prefetcher->outside_since_ns = 0;
 }
 
-void sluice_prefetcher_release(struct sluice_prefetcher *prefetcher)
+sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher, int timeout_ms,
+                                     struct sluice_held **batch, struct sluice_err *err)
 {
-    pthread_mutex_lock(&prefetcher->lock);
-    struct slot *slot = slot_of(prefetcher, prefetcher->num_released);
-    slot->num_missing = 1; /* not ready until it is filled */
-    give_memory_back(prefetcher, slot);
-    prefetcher->num_released++;
-    sluice_prefetch_depth_see(&prefetcher->depth, prefetcher->options.batch_size,
-                              sluice_clock_ns());
-    pthread_cond_signal(&prefetcher->room);
-    pthread_mutex_unlock(&prefetcher->lock);
+    end_outside(prefetcher);
+    const uint64_t until_ns =
+        timeout_ms < 0 ? UINT64_MAX : sluice_clock_ns() + (uint64_t)timeout_ms * 1000000;
+    struct sluice_held *held = NULL;
+    const sluice_status status = next_held(prefetcher, until_ns, &held, err);
+    if (held || status == SLUICE_E_AGAIN)
+        prefetcher->outside_since_ns = sluice_clock_ns();
+    if (status == SLUICE_OK)
+        *batch = held;
+    return status;
 }
 
 size_t sluice_prefetcher_position(const struct sluice_prefetcher *prefetcher)
@@ -422,8 +564,13 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
 {
     assert(!prefetcher->is_running && epoch->first_item % prefetcher->options.batch_size == 0);
     assert(!epoch->profile || prefetcher->options.measures_ops);
+    /* A batch of the epoch before may still be held. */
+    const sluice_status status = lend_current(prefetcher, err);
+    if (status != SLUICE_OK)
+        return status;
     prefetcher->epoch = *epoch;
     prefetcher->stats = (struct sluice_epoch_stats){0};
+    prefetcher->waited_ns = prefetcher->outside_since_ns = 0;
     memcpy(prefetcher->errors, epoch->errors_before, sizeof(prefetcher->errors));
     prefetcher->has_lost_source = false;
     prefetcher->next_item = prefetcher->num_taken = prefetcher->num_released = 0;
@@ -448,6 +595,7 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
 
 struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *prefetcher)
 {
+    end_outside(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->is_running = false;
     pthread_cond_broadcast(&prefetcher->room);
@@ -462,6 +610,30 @@ struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *pre
     if (prefetcher->options.has_digest)
         sluice_hash128_hex(sluice_hasher_digest(prefetcher->chain), stats.digest);
     return stats;
+}
+
+/* What an epoch left behind that did not reach its end. */
+static void clear_slots(struct sluice_prefetcher *prefetcher)
+{
+    for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
+        struct slot *slot = &prefetcher->slots[i];
+        for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
+            sluice_source_result_clear(&slot->rows[k].result);
+        give_memory_back(prefetcher, slot);
+    }
+}
+
+void sluice_prefetcher_abandon(struct sluice_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&prefetcher->lock);
+    assert(!prefetcher->is_running);
+    while (prefetcher->num_rows_working > 0)
+        pthread_cond_wait(&prefetcher->idle, &prefetcher->lock);
+    clear_slots(prefetcher);
+    prefetcher->has_failed = false;
+    const size_t num_thrown_away = prefetcher->num_rows_ready;
+    pthread_mutex_unlock(&prefetcher->lock);
+    see_taken(prefetcher, num_thrown_away);
 }
 
 void sluice_prefetcher_stop(struct sluice_prefetcher *prefetcher)
@@ -500,8 +672,9 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a loader");
     prefetcher->options = *options;
     pthread_mutex_init(&prefetcher->lock, NULL);
-    pthread_cond_init(&prefetcher->ready, NULL);
+    sluice_cond_init(&prefetcher->ready);
     pthread_cond_init(&prefetcher->room, NULL);
+    pthread_cond_init(&prefetcher->idle, NULL);
     const size_t usual_slots = options->usual_slots ? options->usual_slots : options->num_slots;
     const size_t usual_items = usual_slots * options->batch_size;
     prefetcher->depth.least = usual_items;
@@ -521,6 +694,16 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
         .free = options->free,
         .ctx = options->memory_ctx,
     };
+    const struct sluice_held_home_options home = {
+        .batch_size = options->batch_size,
+        .bytes = memory.bytes,
+        .take_back = take_back,
+        .ctx = prefetcher,
+        .free = options->free,
+        .memory_ctx = options->memory_ctx,
+    };
+    if (status == SLUICE_OK)
+        status = sluice_held_home_create(&home, &prefetcher->home, err);
     if (status == SLUICE_OK)
         status = sluice_batch_memory_init(&prefetcher->memory, &memory, err);
     for (unsigned i = 0; status == SLUICE_OK && i < options->num_slots; i++)
@@ -548,19 +731,18 @@ void sluice_prefetcher_destroy(struct sluice_prefetcher *prefetcher)
 {
     if (!prefetcher)
         return;
+    sluice_held_home_close(prefetcher->home);
+    sluice_held_release(prefetcher->spare);
     sluice_worker_pool_destroy(prefetcher->workers, SLUICE_POOL_ABANDON);
+    clear_slots(prefetcher);
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
-        struct slot *slot = &prefetcher->slots[i];
-        /* Results that an epoch left behind if it did not reach its end. */
-        for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
-            sluice_source_result_clear(&slot->rows[k].result);
-        give_memory_back(prefetcher, slot);
-        sluice_rows_clear(&slot->batch);
-        free(slot->rows);
+        sluice_rows_clear(&prefetcher->slots[i].batch);
+        free(prefetcher->slots[i].rows);
     }
     sluice_batch_memory_clear(&prefetcher->memory);
     free(prefetcher->slots);
     sluice_hasher_destroy(prefetcher->chain);
+    pthread_cond_destroy(&prefetcher->idle);
     pthread_cond_destroy(&prefetcher->room);
     pthread_cond_destroy(&prefetcher->ready);
     pthread_mutex_destroy(&prefetcher->lock);

@@ -32,7 +32,7 @@ struct row {
 };
 
 struct slot {
-    struct sluice_rows batch; /* has its pixels from the first row's job to release() */
+    struct sluice_rows batch; /* has its pixels from the first row's job to next() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
@@ -40,17 +40,21 @@ struct slot {
 
 struct sluice_prefetcher {
     pthread_mutex_t lock;
-    pthread_cond_t ready;             /* for the trainer: a slot is ready, or the epoch is over */
-    pthread_cond_t room;              /* for the loader thread: it may request another item */
-    size_t next_item;                 /* to request; written by the loader's thread alone */
-    size_t num_away, num_unfinished;  /* requested and not arrived; and not in their batch */
-    struct sluice_expected under_way; /* chooser.h */
-    size_t num_taken;                 /* batches that next() has returned or skipped */
-    size_t num_released;              /* batches whose slot is free again */
-    size_t charged_bytes;             /* payload of unfinished items; payload_bytes bounds it */
+    pthread_cond_t ready;              /* for the trainer: a slot is ready, or the epoch is over */
+    pthread_cond_t room;               /* for the loader thread: it may request another item */
+    size_t next_item;                  /* to request; written by the loader's thread alone */
+    size_t num_away, num_unfinished;   /* requested and not arrived; and not in their batch */
+    struct sluice_expected under_way;  /* chooser.h */
+    size_t num_taken;                  /* batches that next() has returned or skipped */
+    size_t num_released;               /* batches whose slot is free again */
+    const struct sluice_held *current; /* the batch num_released, if next() has returned it */
+    size_t charged_bytes;              /* payload of unfinished items; payload_bytes bounds it */
     struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */
-    struct sluice_batch_memory memory; /* as many as slots */
+    struct sluice_batch_memory memory; /* as many as slots; lent: batches other than `current` */
+    size_t num_rows_ready;             /* completed, in batches that next() has not taken */
+    size_t num_rows_working;           /* rows that arrived and are not completed */
+    pthread_cond_t idle;               /* for abandon(): none of them is left */
     bool is_stopped, has_failed;
     sluice_status failure;
     char failure_text[256];
@@ -66,7 +70,10 @@ struct sluice_prefetcher {
     /* The trainer thread's alone. */
     uint64_t errors[SLUICE_NUM_STATUS]; /* with the epoch's errors_before */
     bool has_lost_source;
-    struct sluice_hasher *chain; /* the trainer's */
+    struct sluice_hasher *chain;
+    struct sluice_held *spare; /* the header for the next batch; NULL: none yet */
+    uint64_t waited_ns;        /* for the next batch, in calls that returned SLUICE_E_AGAIN */
+    uint64_t outside_since_ns; /* the caller has a batch, or nothing yet; 0: neither */
 
     /* The loader thread's alone. */
     struct sluice_ask ask; /* for the next item */
@@ -76,6 +83,7 @@ struct sluice_prefetcher {
     /* Constant. */
     struct sluice_prefetcher_options options;
     struct sluice_worker_pool *workers;
+    struct sluice_held_home *home; /* its lock is taken before this one's */
     struct slot *slots;
 };
 

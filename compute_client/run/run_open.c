@@ -245,8 +245,9 @@ static sluice_status alloc_pinned(void *ctx, size_t bytes, void **memory, struct
     return sluice_trainer_host_alloc(ctx, bytes, memory, err);
 }
 
-static void free_pinned(void *ctx, void *memory)
+static void free_pinned(void *ctx, void *memory, size_t bytes)
 {
+    (void)bytes;
     sluice_trainer_host_free(ctx, memory);
 }
 

@@ -137,10 +137,10 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
 static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
-    const struct sluice_rows *batch = NULL;
+    struct sluice_held *batch = NULL;
     do {
         struct sluice_err cause = {0};
-        status = sluice_prefetcher_next(run->prefetcher, &batch, &cause);
+        status = sluice_prefetcher_next(run->prefetcher, -1, &batch, &cause);
         if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
             *is_stopped = true;
             status = SLUICE_OK;
@@ -149,7 +149,7 @@ static sluice_status drain(struct run *run, bool *is_stopped, struct sluice_err 
         if (status != SLUICE_OK)
             (void)sluice_fail(err, status, "%s", cause.text);
         else if (batch)
-            sluice_prefetcher_release(run->prefetcher);
+            sluice_held_release(batch);
     } while (status == SLUICE_OK && batch);
     (void)sluice_prefetcher_finish(run->prefetcher);
     return status;
