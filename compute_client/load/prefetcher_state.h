@@ -10,8 +10,8 @@
 
 #include <pthread.h>
 
-/* Private to prefetcher.c (prefetching, and the trainer's side) and prefetcher_row.c (a row on the
- * workers, and its end). */
+/* Private to prefetcher.c (prefetching, and the epochs), prefetcher_row.c (a row on the workers,
+ * and its end) and prefetcher_next.c (the trainer's side). */
 
 /* One row of a slot: the item that fills it, and the item's job on the workers. */
 struct row {
@@ -94,5 +94,23 @@ void prefetcher_worker_stop(void *ctx, void *state);
 
 /* Finishes a row, on any thread. */
 void prefetcher_complete_row(struct row *row, sluice_status status);
+
+static inline struct slot *prefetcher_slot_of(struct sluice_prefetcher *prefetcher, size_t batch)
+{
+    return &prefetcher->slots[batch % prefetcher->options.num_slots];
+}
+
+/* The pixels of a batch that was not handed out.  Under the lock, or when nobody else is left. */
+void prefetcher_give_memory_back(struct sluice_prefetcher *prefetcher, struct slot *slot);
+/* The release of a batch: sluice_held_home_options; ctx is the loader. */
+void *prefetcher_take_back(void *ctx, const struct sluice_held *held);
+/* Frees the slot of the batch that was returned last, if that is still held: its block is lent, and
+ * another one takes the block's place. */
+SLUICE_MUST_USE sluice_status prefetcher_lend_current(struct sluice_prefetcher *prefetcher,
+                                                      struct sluice_err *err);
+/* So many rows are ready no longer. */
+void prefetcher_see_taken(struct sluice_prefetcher *prefetcher, size_t num_rows);
+/* The caller's own time, since next() returned, ends. */
+void prefetcher_end_outside(struct sluice_prefetcher *prefetcher);
 
 #endif
