@@ -139,10 +139,10 @@ static void on_row(void *ctx, const struct sluice_row_seen *row)
 static sluice_status drain(struct sluice_loader *loader, bool *is_stopped, struct sluice_err *err)
 {
     sluice_status status = SLUICE_OK;
-    const struct sluice_rows *batch = NULL;
+    struct sluice_held *batch = NULL;
     do {
         struct sluice_err cause = {0};
-        status = sluice_prefetcher_next(loader->prefetcher, &batch, &cause);
+        status = sluice_prefetcher_next(loader->prefetcher, -1, &batch, &cause);
         if (status == SLUICE_E_CLOSED && loader_is_stopped(loader)) {
             *is_stopped = true;
             status = SLUICE_OK;
@@ -151,7 +151,7 @@ static sluice_status drain(struct sluice_loader *loader, bool *is_stopped, struc
         if (status != SLUICE_OK)
             (void)sluice_fail(err, status, "%s", cause.text);
         else if (batch)
-            sluice_prefetcher_release(loader->prefetcher);
+            sluice_held_release(batch);
     } while (status == SLUICE_OK && batch);
     (void)sluice_prefetcher_finish(loader->prefetcher);
     return status;

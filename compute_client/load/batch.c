@@ -11,10 +11,12 @@ sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity, siz
         .row_bytes = row_bytes,
         .capacity = capacity,
         .labels = calloc(capacity, sizeof(*made.labels)),
+        .ids = calloc(capacity, sizeof(*made.ids)),
+        .draw_epochs = calloc(capacity, sizeof(*made.draw_epochs)),
         .status = calloc(capacity, sizeof(*made.status)),
         .hashes = calloc(capacity, sizeof(*made.hashes)),
     };
-    if (!made.labels || !made.status || !made.hashes) {
+    if (!made.labels || !made.ids || !made.draw_epochs || !made.status || !made.hashes) {
         sluice_rows_clear(&made);
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %u", capacity);
     }
@@ -25,6 +27,8 @@ sluice_status sluice_rows_init(struct sluice_rows *batch, unsigned capacity, siz
 void sluice_rows_clear(struct sluice_rows *batch)
 {
     free(batch->labels);
+    free(batch->ids);
+    free(batch->draw_epochs);
     free(batch->status);
     free(batch->hashes);
     *batch = (struct sluice_rows){0};
@@ -35,6 +39,8 @@ static void copy_row(struct sluice_rows *batch, unsigned to, unsigned from)
     memcpy(batch->pixels + to * batch->row_bytes, batch->pixels + from * batch->row_bytes,
            batch->row_bytes);
     batch->labels[to] = batch->labels[from];
+    batch->ids[to] = batch->ids[from];
+    batch->draw_epochs[to] = batch->draw_epochs[from];
     batch->hashes[to] = batch->hashes[from];
     batch->status[to] = SLUICE_OK;
 }

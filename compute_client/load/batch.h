@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "compute_client/load/stall.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,8 +19,8 @@ enum sluice_on_error {
     SLUICE_ON_ERROR_FAIL,
     /* The bad sample is left out, so its batch is shorter. */
     SLUICE_ON_ERROR_SKIP,
-    /* The nearest good row before it in its batch replaces it, pixels and label; if there is none
-     * before it, the nearest good row after it. */
+    /* The nearest good row before it in its batch replaces it, pixels, label, id and draw epoch; if
+     * there is none before it, the nearest good row after it. */
     SLUICE_ON_ERROR_SUBSTITUTE,
 };
 
@@ -29,12 +28,11 @@ struct sluice_rows {
     uint8_t *pixels; /* borrowed memory: capacity x row_bytes */
     size_t row_bytes;
     unsigned capacity, n;
-    /* How long the trainer waited for the batch, by the resource that its slowest sample waited for
-     * (stall.h).  SLUICE_GPU is 0. */
-    uint64_t stall_ns[SLUICE_NUM_RESOURCES];
 
     /* Per row; owned. */
     uint32_t *labels;
+    uint32_t *ids;         /* sample ids */
+    uint32_t *draw_epochs; /* of the random crops and flips */
     sluice_status *status;
     struct sluice_hash128 *hashes; /* by digest.h */
 };

@@ -25,6 +25,7 @@ sluice_status sluice_batch_memory_init(struct sluice_batch_memory *memory,
         }
         sluice_pages_touch(made, ahead < options->bytes ? ahead : options->bytes);
         memory->free[memory->num_free++] = made;
+        memory->num_blocks++;
     }
     return SLUICE_OK;
 }
@@ -47,6 +48,46 @@ void *sluice_batch_memory_take(struct sluice_batch_memory *memory)
 
 void sluice_batch_memory_give(struct sluice_batch_memory *memory, void *taken)
 {
-    assert(memory->num_free < memory->options.count);
+    assert(memory->num_free + memory->num_lent < memory->num_blocks);
     memory->free[memory->num_free++] = taken;
+}
+
+/* Blocks beyond those that must be there to be taken. */
+static unsigned num_spare(const struct sluice_batch_memory *memory)
+{
+    assert(memory->num_blocks >= memory->options.count + memory->num_lent);
+    return memory->num_blocks - memory->options.count - memory->num_lent;
+}
+
+bool sluice_batch_memory_lend(struct sluice_batch_memory *memory)
+{
+    if (num_spare(memory) == 0)
+        return false;
+    memory->num_lent++;
+    return true;
+}
+
+sluice_status sluice_batch_memory_add(struct sluice_batch_memory *memory, void *made,
+                                      struct sluice_err *err)
+{
+    void **grown = realloc(memory->free, (memory->num_blocks + 1) * sizeof(*grown));
+    if (!grown)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for %u batches",
+                           memory->num_blocks + 1);
+    memory->free = grown;
+    memory->free[memory->num_free++] = made;
+    memory->num_blocks++;
+    return SLUICE_OK;
+}
+
+bool sluice_batch_memory_return(struct sluice_batch_memory *memory, void *lent)
+{
+    assert(memory->num_lent > 0);
+    memory->num_lent--;
+    if (num_spare(memory) > SLUICE_BATCH_MEMORY_SPARE) {
+        memory->num_blocks--;
+        return false;
+    }
+    sluice_batch_memory_give(memory, lent);
+    return true;
 }

@@ -21,8 +21,9 @@ struct sluice_live {
     _Atomic uint64_t batches;                   /* that the trainer is done with */
     _Atomic uint64_t errors;                    /* samples that failed, in delivered batches */
     _Atomic uint64_t failed[SLUICE_NUM_STATUS]; /* the same by status */
-    _Atomic uint64_t rows;  /* samples that are ready, or failed: ahead of `samples` */
-    _Atomic uint64_t taken; /* of these, in batches that the trainer got or that were skipped */
+    _Atomic uint64_t rows; /* samples that are ready, or failed: ahead of `samples` */
+    _Atomic uint64_t
+        taken; /* of these, in batches that the trainer got, or that were skipped or thrown away */
     _Atomic uint64_t wire_bytes;                                    /* of the messages received */
     _Atomic uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived */
     /* The trainer's waits for batches, by the resource that they waited for; [SLUICE_GPU]: the

@@ -1,9 +1,8 @@
 #include "compute_client/load/prefetcher.h"
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/cond.h"
 #include "compute_client/load/prefetcher_state.h"
-#include "compute_client/load/retry.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -12,23 +11,16 @@
 
 /* Most items in one request to the source. */
 #define MAX_PER_REQUEST 64
-/* Samples that are named when too many failed: so many fit a line. */
-#define MAX_NAMES 4
 
 static size_t items_left(const struct sluice_prefetcher *prefetcher)
 {
     return prefetcher->epoch.num_items - prefetcher->epoch.first_item;
 }
 
-static struct slot *slot_of(struct sluice_prefetcher *prefetcher, size_t batch)
-{
-    return &prefetcher->slots[batch % prefetcher->options.num_slots];
-}
-
 static struct row *row_of(struct sluice_prefetcher *prefetcher, size_t item)
 {
     const size_t batch = item / prefetcher->options.batch_size;
-    return &slot_of(prefetcher, batch)->rows[item % prefetcher->options.batch_size];
+    return &prefetcher_slot_of(prefetcher, batch)->rows[item % prefetcher->options.batch_size];
 }
 
 /* --- the source's events --- */
@@ -46,6 +38,7 @@ static void on_result(void *ctx, struct sluice_source_result *result)
     const bool is_good = row->result.status == SLUICE_OK;
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->num_away--;
+    prefetcher->num_rows_working++;
     prefetcher->under_way.storage_s -= row->expected.storage_s;
     prefetcher->under_way.bytes -= row->expected.bytes;
     if (is_good) {
@@ -156,6 +149,8 @@ static struct sluice_source_item begin_row(struct sluice_prefetcher *prefetcher,
     row->expected = prefetcher->ask.expected;
     row->error[0] = '\0';
     row->slot->batch.labels[row->index] = epoch->manifest->entries[row->sample_id].label;
+    row->slot->batch.ids[row->index] = row->sample_id;
+    row->slot->batch.draw_epochs[row->index] = drawn->draw_epoch;
     prefetcher->charged_bytes += row->charged;
     prefetcher->num_away++;
     prefetcher->num_unfinished++;
@@ -223,207 +218,20 @@ static void *prefetcher_main(void *ctx)
     }
 }
 
-/* --- the trainer's side --- */
-
-/* Attributes the wait [from, to) for the batch; `row` is the row that made it ready. */
-static void attribute_wait(struct sluice_prefetcher *prefetcher, struct sluice_rows *batch,
-                           const struct row *row, uint64_t from, uint64_t to)
-{
-    const struct sluice_sample_times times = {
-        .requested_ns = row->requested_ns,
-        .arrived_ns = row->arrived_ns,
-        .done_ns = row->done_ns,
-        .backlog_ns = row->result.backlog_ns,
-        .disk_ns = row->result.disk_ns,
-        .storage_ns = row->result.storage_ns,
-        .queue_ns = row->result.storage_queue_ns,
-        .is_local = prefetcher->epoch.source->is_local,
-    };
-    sluice_stall_attribute(&times, from, to, batch->stall_ns);
-    for (int i = 0; i < SLUICE_NUM_RESOURCES; i++) {
-        prefetcher->stats.stall_ns[i] += batch->stall_ns[i];
-        if (prefetcher->options.live)
-            sluice_live_add(&prefetcher->options.live->stall_ns[i], batch->stall_ns[i]);
-    }
-}
-
-/* Fails if more samples than allowed failed with one status: "41 not found, 3 corrupt; ...". */
-static sluice_status check_max_errors(struct sluice_prefetcher *prefetcher, struct sluice_err *err)
-{
-    const struct sluice_epoch *epoch = &prefetcher->epoch;
-    const struct sluice_epoch_stats *stats = &prefetcher->stats;
-    bool is_over = false, is_over_by_data = false;
-    char counts[200] = "", names[300] = "";
-    for (size_t status = 0; status < SLUICE_NUM_STATUS; status++) {
-        if (prefetcher->errors[status] == 0)
-            continue;
-        if (prefetcher->errors[status] > epoch->max_errors) {
-            is_over = true;
-            is_over_by_data |= !sluice_retry_is_worth((sluice_status)status);
-        }
-        const size_t used = strlen(counts);
-        snprintf(counts + used, sizeof(counts) - used, "%s%llu %s", used ? ", " : "",
-                 (unsigned long long)prefetcher->errors[status],
-                 sluice_status_name((sluice_status)status));
-    }
-    if (!epoch->has_max_errors || !is_over)
-        return SLUICE_OK;
-    prefetcher->has_lost_source = !is_over_by_data;
-    for (size_t i = 0; i < stats->num_named && i < MAX_NAMES; i++) {
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof(names) - used, "%s%.60s", used ? ", " : "",
-                 epoch->manifest->entries[stats->named[i].sample_id].path);
-    }
-    return sluice_fail(err, SLUICE_E_INVALID,
-                       "too many samples failed: %s, where %llu of a kind may; the first: %s",
-                       counts, (unsigned long long)epoch->max_errors, names);
-}
-
-/* Counts and logs the batch's bad rows.  Fails if one of them, or their number, ends the epoch. */
-static sluice_status note_errors(struct sluice_prefetcher *prefetcher, struct slot *slot,
-                                 struct sluice_err *err)
-{
-    struct sluice_epoch_stats *stats = &prefetcher->stats;
-    for (unsigned i = 0; i < slot->batch.n; i++) {
-        const struct row *row = &slot->rows[i];
-        const sluice_status status = slot->batch.status[i];
-        if (status == SLUICE_OK)
-            continue;
-        const char *path = prefetcher->epoch.manifest->entries[row->sample_id].path;
-        if (prefetcher->options.on_error == SLUICE_ON_ERROR_FAIL)
-            return sluice_fail(err, status, "sample %u (%s) is %s: %s", row->sample_id, path,
-                               sluice_status_name(status), row->error);
-        stats->errors++;
-        prefetcher->errors[status]++;
-        if (prefetcher->options.live) {
-            sluice_live_add(&prefetcher->options.live->errors, 1);
-            sluice_live_add(&prefetcher->options.live->failed[status], 1);
-        }
-        if (stats->num_named < SLUICE_MAX_NAMED_ERRORS) {
-            struct sluice_prefetcher_error *named = &stats->named[stats->num_named++];
-            named->sample_id = row->sample_id;
-            named->status = status;
-            memcpy(named->text, row->error, sizeof(named->text));
-        }
-        sluice_log(SLUICE_LOG_WARN, "sample %u (%s) is %s: %s", row->sample_id, path,
-                   sluice_status_name(status), row->error);
-    }
-    return check_max_errors(prefetcher, err);
-}
-
-/* Under the lock: the trainer waits for a batch from now on, or no longer. */
-static void show_wait(const struct sluice_prefetcher *prefetcher, uint64_t since_ns)
-{
-    if (prefetcher->options.live)
-        sluice_live_set(&prefetcher->options.live->waits_since_ns, since_ns);
-}
-
-sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher,
-                                     const struct sluice_rows **batch, struct sluice_err *err)
-{
-    assert(prefetcher->num_taken == prefetcher->num_released); /* one batch at a time */
-    while (prefetcher->num_taken < prefetcher->num_batches) {
-        struct slot *slot = slot_of(prefetcher, prefetcher->num_taken);
-        const uint64_t from = sluice_clock_ns();
-        bool has_waited = false;
-
-        pthread_mutex_lock(&prefetcher->lock);
-        /* A slot in which no row has begun also has num_missing > 0: release() sets it. */
-        while (slot->num_missing > 0 && !prefetcher->is_stopped && !prefetcher->has_failed) {
-            if (!has_waited)
-                show_wait(prefetcher, from);
-            has_waited = true;
-            pthread_cond_wait(&prefetcher->ready, &prefetcher->lock);
-        }
-        if (has_waited)
-            show_wait(prefetcher, 0);
-        const bool is_ready = slot->num_missing == 0;
-        const bool is_stopped = prefetcher->is_stopped;
-        pthread_mutex_unlock(&prefetcher->lock);
-
-        if (is_stopped)
-            return sluice_fail(err, SLUICE_E_CLOSED, "stopped");
-        if (!is_ready) {
-            prefetcher->has_lost_source = true;
-            return sluice_fail(err, prefetcher->failure, "%s", prefetcher->failure_text);
-        }
-        const uint64_t now = sluice_clock_ns();
-        memset(slot->batch.stall_ns, 0, sizeof(slot->batch.stall_ns));
-        if (has_waited)
-            attribute_wait(prefetcher, &slot->batch, slot->last, from, now);
-        const struct sluice_chooser *chooser = &prefetcher->epoch.chooser;
-        if (chooser->on_batch)
-            chooser->on_batch(chooser->ctx, slot->batch.n, has_waited ? now - from : 0, now);
-        prefetcher->num_taken++;
-        const sluice_status status = note_errors(prefetcher, slot, err);
-        if (status != SLUICE_OK) {
-            prefetcher->num_taken--; /* it was not delivered */
-            return status;
-        }
-        if (prefetcher->options.live)
-            sluice_live_add(&prefetcher->options.live->taken, slot->batch.n);
-        sluice_rows_settle(&slot->batch, prefetcher->options.on_error);
-        if (slot->batch.n == 0) {
-            sluice_prefetcher_release(prefetcher);
-            continue;
-        }
-        if (prefetcher->options.has_digest) {
-            for (unsigned i = 0; i < slot->batch.n; i++)
-                sluice_digest_chain(prefetcher->chain, slot->batch.hashes[i]);
-        }
-        prefetcher->stats.samples += slot->batch.n;
-        if (prefetcher->options.live)
-            sluice_live_add(&prefetcher->options.live->samples, slot->batch.n);
-        *batch = &slot->batch;
-        return SLUICE_OK;
-    }
-    *batch = NULL;
-    return SLUICE_OK;
-}
-
-/* Under the lock, or when nobody else is left. */
-static void give_memory_back(struct sluice_prefetcher *prefetcher, struct slot *slot)
-{
-    if (slot->batch.pixels)
-        sluice_batch_memory_give(&prefetcher->memory, slot->batch.pixels);
-    slot->batch.pixels = NULL;
-}
-
-void sluice_prefetcher_release(struct sluice_prefetcher *prefetcher)
-{
-    pthread_mutex_lock(&prefetcher->lock);
-    struct slot *slot = slot_of(prefetcher, prefetcher->num_released);
-    slot->num_missing = 1; /* not ready until it is filled */
-    give_memory_back(prefetcher, slot);
-    prefetcher->num_released++;
-    sluice_prefetch_depth_see(&prefetcher->depth, prefetcher->options.batch_size,
-                              sluice_clock_ns());
-    pthread_cond_signal(&prefetcher->room);
-    pthread_mutex_unlock(&prefetcher->lock);
-}
-
-size_t sluice_prefetcher_position(const struct sluice_prefetcher *prefetcher)
-{
-    return prefetcher->num_taken;
-}
-
-const uint64_t *sluice_prefetcher_errors(const struct sluice_prefetcher *prefetcher)
-{
-    return prefetcher->errors;
-}
-
-bool sluice_prefetcher_has_lost_source(const struct sluice_prefetcher *prefetcher)
-{
-    return prefetcher->has_lost_source;
-}
+/* --- epochs --- */
 
 sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
                                       const struct sluice_epoch *epoch, struct sluice_err *err)
 {
     assert(!prefetcher->is_running && epoch->first_item % prefetcher->options.batch_size == 0);
     assert(!epoch->profile || prefetcher->options.measures_ops);
+    /* A batch of the epoch before may still be held. */
+    const sluice_status status = prefetcher_lend_current(prefetcher, err);
+    if (status != SLUICE_OK)
+        return status;
     prefetcher->epoch = *epoch;
     prefetcher->stats = (struct sluice_epoch_stats){0};
+    prefetcher->waited_ns = prefetcher->outside_since_ns = 0;
     memcpy(prefetcher->errors, epoch->errors_before, sizeof(prefetcher->errors));
     prefetcher->has_lost_source = false;
     prefetcher->next_item = prefetcher->num_taken = prefetcher->num_released = 0;
@@ -448,6 +256,7 @@ sluice_status sluice_prefetcher_start(struct sluice_prefetcher *prefetcher,
 
 struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *prefetcher)
 {
+    prefetcher_end_outside(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->is_running = false;
     pthread_cond_broadcast(&prefetcher->room);
@@ -464,6 +273,30 @@ struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *pre
     return stats;
 }
 
+/* What an epoch left behind that did not reach its end. */
+static void clear_slots(struct sluice_prefetcher *prefetcher)
+{
+    for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
+        struct slot *slot = &prefetcher->slots[i];
+        for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
+            sluice_source_result_clear(&slot->rows[k].result);
+        prefetcher_give_memory_back(prefetcher, slot);
+    }
+}
+
+void sluice_prefetcher_abandon(struct sluice_prefetcher *prefetcher)
+{
+    pthread_mutex_lock(&prefetcher->lock);
+    assert(!prefetcher->is_running);
+    while (prefetcher->num_rows_working > 0)
+        pthread_cond_wait(&prefetcher->idle, &prefetcher->lock);
+    clear_slots(prefetcher);
+    prefetcher->has_failed = false;
+    const size_t num_thrown_away = prefetcher->num_rows_ready;
+    pthread_mutex_unlock(&prefetcher->lock);
+    prefetcher_see_taken(prefetcher, num_thrown_away);
+}
+
 void sluice_prefetcher_stop(struct sluice_prefetcher *prefetcher)
 {
     pthread_mutex_lock(&prefetcher->lock);
@@ -472,6 +305,8 @@ void sluice_prefetcher_stop(struct sluice_prefetcher *prefetcher)
     pthread_cond_broadcast(&prefetcher->room);
     pthread_mutex_unlock(&prefetcher->lock);
 }
+
+/* --- the whole --- */
 
 static sluice_status slot_init(struct sluice_prefetcher *prefetcher, size_t index,
                                struct sluice_err *err)
@@ -500,8 +335,9 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
         return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a loader");
     prefetcher->options = *options;
     pthread_mutex_init(&prefetcher->lock, NULL);
-    pthread_cond_init(&prefetcher->ready, NULL);
+    sluice_cond_init(&prefetcher->ready);
     pthread_cond_init(&prefetcher->room, NULL);
+    pthread_cond_init(&prefetcher->idle, NULL);
     const size_t usual_slots = options->usual_slots ? options->usual_slots : options->num_slots;
     const size_t usual_items = usual_slots * options->batch_size;
     prefetcher->depth.least = usual_items;
@@ -521,6 +357,16 @@ sluice_status sluice_prefetcher_create(const struct sluice_prefetcher_options *o
         .free = options->free,
         .ctx = options->memory_ctx,
     };
+    const struct sluice_held_home_options home = {
+        .batch_size = options->batch_size,
+        .bytes = memory.bytes,
+        .take_back = prefetcher_take_back,
+        .ctx = prefetcher,
+        .free = options->free,
+        .memory_ctx = options->memory_ctx,
+    };
+    if (status == SLUICE_OK)
+        status = sluice_held_home_create(&home, &prefetcher->home, err);
     if (status == SLUICE_OK)
         status = sluice_batch_memory_init(&prefetcher->memory, &memory, err);
     for (unsigned i = 0; status == SLUICE_OK && i < options->num_slots; i++)
@@ -548,19 +394,18 @@ void sluice_prefetcher_destroy(struct sluice_prefetcher *prefetcher)
 {
     if (!prefetcher)
         return;
+    sluice_held_home_close(prefetcher->home);
+    sluice_held_release(prefetcher->spare);
     sluice_worker_pool_destroy(prefetcher->workers, SLUICE_POOL_ABANDON);
+    clear_slots(prefetcher);
     for (unsigned i = 0; prefetcher->slots && i < prefetcher->options.num_slots; i++) {
-        struct slot *slot = &prefetcher->slots[i];
-        /* Results that an epoch left behind if it did not reach its end. */
-        for (unsigned k = 0; slot->rows && k < prefetcher->options.batch_size; k++)
-            sluice_source_result_clear(&slot->rows[k].result);
-        give_memory_back(prefetcher, slot);
-        sluice_rows_clear(&slot->batch);
-        free(slot->rows);
+        sluice_rows_clear(&prefetcher->slots[i].batch);
+        free(prefetcher->slots[i].rows);
     }
     sluice_batch_memory_clear(&prefetcher->memory);
     free(prefetcher->slots);
     sluice_hasher_destroy(prefetcher->chain);
+    pthread_cond_destroy(&prefetcher->idle);
     pthread_cond_destroy(&prefetcher->room);
     pthread_cond_destroy(&prefetcher->ready);
     pthread_mutex_destroy(&prefetcher->lock);

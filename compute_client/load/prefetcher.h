@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compute_client/load/batch.h"
 #include "compute_client/load/chooser.h"
+#include "compute_client/load/held.h"
 #include "compute_client/load/live.h"
 #include "compute_client/load/sampler.h"
 #include "compute_client/load/source.h"
@@ -25,6 +26,10 @@
  *                      |      a ring of slots, one batch each v
  *                  release() <------- trainer <-------- next() when all rows are in
  *
+ * next() hands a batch out of its slot (held.h).  The slot is free for another batch when the
+ * trainer releases that one, or asks for the next.  So a trainer that holds one batch at a time
+ * works with the memory of the slots; one that holds k makes next() allocate k - 1 blocks more.
+ *
  * Item n of an epoch always ends in row n % batch_size of batch n / batch_size.
  *
  * Three bounds limit how far the loader prefetches:
@@ -33,15 +38,15 @@
  *   size until they arrive, then their true size (a sample that is larger alone may pass);
  * - the chooser's bounds on items that have not arrived or are not finished (chooser.h).
  *
- * Threads: next and release belong to one thread, the trainer's; stop may be called from any
- * thread; events come from the source's threads. */
+ * Threads: all functions but stop belong to one thread at a time, the trainer's; stop, and the
+ * release of batches, may be called from any thread; events come from the source's threads. */
 
 struct sluice_prefetcher;
 
 struct sluice_prefetcher_options {
     unsigned num_workers; /* >= 1 */
     unsigned batch_size;  /* >= 1 */
-    unsigned num_slots;   /* batches in memory, the trainer's one included; >= 2 */
+    unsigned num_slots;   /* batches in memory, one of the trainer's included; >= 2 */
     unsigned usual_slots; /* slots used at least, even for a slow trainer; <= num_slots, 0: all */
     size_t row_bytes;     /* of one sample's u8 image */
     /* Items of an epoch.  The memory of the usual slots that they fill is touched at creation. */
@@ -55,7 +60,9 @@ struct sluice_prefetcher_options {
     struct sluice_buf_pool *pool; /* borrowed; where the ops' results live */
     struct sluice_live *live;     /* borrowed; or NULL: nobody looks on */
 
-    /* Allocates the memory of batches, for example as pinned memory; borrowed context. */
+    /* The memory of batches, for example pinned memory.  alloc is called by create, start and next,
+     * free by destroy and by the release of batches.  The context is borrowed until the prefetcher
+     * is destroyed and the last batch is released. */
     sluice_status (*alloc)(void *ctx, size_t bytes, void **memory, struct sluice_err *err);
     void (*free)(void *ctx, void *memory, size_t bytes);
     void *memory_ctx;
@@ -64,7 +71,7 @@ struct sluice_prefetcher_options {
 SLUICE_MUST_USE sluice_status
 sluice_prefetcher_create(const struct sluice_prefetcher_options *options,
                          struct sluice_prefetcher **prefetcher, struct sluice_err *err);
-/* Close the sources that send it events first.  NULL is allowed. */
+/* Close the sources that send it events first.  Batches that are held stay.  NULL is allowed. */
 void sluice_prefetcher_destroy(struct sluice_prefetcher *prefetcher);
 
 /* The events to create this loader's sources with. */
@@ -72,7 +79,8 @@ struct sluice_source_events sluice_prefetcher_events(struct sluice_prefetcher *p
 /* The most items that can be unanswered at once. */
 size_t sluice_prefetcher_max_items(const struct sluice_prefetcher *prefetcher);
 
-/* Everything is borrowed until the epoch is finished. */
+/* Everything is borrowed until the epoch is finished; if that is before its last batch, until
+ * abandon or destroy. */
 struct sluice_epoch {
     struct sluice_source *source;
     const struct sluice_pipeline *pipeline;
@@ -108,7 +116,9 @@ struct sluice_epoch_stats {
     uint64_t wire_bytes;
     uint64_t choices[SLUICE_MAX_OPS + 1][SLUICE_NUM_FORMS]; /* what arrived, by split and form */
     /* How long next() waited, by the resource that the slowest sample of each batch waited for
-     * (stall.h).  The caller fills SLUICE_GPU, the time outside next(). */
+     * (stall.h).  SLUICE_GPU: the caller's time, from each return of next() with a batch, or with
+     * SLUICE_E_AGAIN, to the following call of next() or finish().  (live.h's has only the waits:
+     * the caller adds its own time there.) */
     uint64_t stall_ns[SLUICE_NUM_RESOURCES];
     char digest[33];                                               /* empty without has_digest */
     struct sluice_prefetcher_error named[SLUICE_MAX_NAMED_ERRORS]; /* the first, in order */
@@ -119,15 +129,16 @@ SLUICE_MUST_USE sluice_status sluice_prefetcher_start(struct sluice_prefetcher *
                                                       const struct sluice_epoch *epoch,
                                                       struct sluice_err *err);
 
-/* The next batch, borrowed until release; *batch is NULL at the epoch's end.  Batches without a
- * good row are skipped.  SLUICE_E_CLOSED: the loader was stopped.
+/* The next batch, the caller's until sluice_held_release(); *batch is NULL at the epoch's end.
+ * Batches without a good row are skipped.  Waits for timeout_ms at most; < 0: for ever.
+ * SLUICE_E_AGAIN: none is ready yet.  SLUICE_E_CLOSED: the loader was stopped.  SLUICE_E_NO_MEMORY
+ * of `alloc`: the epoch can go on, for example when a batch is released.
  *
  * With SLUICE_ON_ERROR_FAIL the first sample that fails ends the epoch with an error that names it.
  * Otherwise too many of one status do, with an error that counts them and names the first. */
 SLUICE_MUST_USE sluice_status sluice_prefetcher_next(struct sluice_prefetcher *prefetcher,
-                                                     const struct sluice_rows **batch,
+                                                     int timeout_ms, struct sluice_held **batch,
                                                      struct sluice_err *err);
-void sluice_prefetcher_release(struct sluice_prefetcher *prefetcher);
 
 /* Batches of this epoch that next has returned or skipped. */
 size_t sluice_prefetcher_position(const struct sluice_prefetcher *prefetcher);
@@ -138,8 +149,14 @@ const uint64_t *sluice_prefetcher_errors(const struct sluice_prefetcher *prefetc
  * last batch. */
 bool sluice_prefetcher_has_lost_source(const struct sluice_prefetcher *prefetcher);
 
-/* Ends the epoch.  If it ends before its last batch, only destroy may follow. */
+/* Ends the epoch.  If it ends before its last batch, only abandon or destroy may follow, once the
+ * source is closed. */
 struct sluice_epoch_stats sluice_prefetcher_finish(struct sluice_prefetcher *prefetcher);
+
+/* Throws away what is left of a finished epoch, and what failed in it; another one can start, on
+ * another source.  Waits for the workers to leave its rows.  Batches that are held stay.  Nothing
+ * is left of an epoch that ended with its last batch. */
+void sluice_prefetcher_abandon(struct sluice_prefetcher *prefetcher);
 
 /* Makes next() return SLUICE_E_CLOSED, now and later.  Any thread. */
 void sluice_prefetcher_stop(struct sluice_prefetcher *prefetcher);

@@ -51,6 +51,23 @@ static void tell_chooser(const struct row *row, sluice_status status, uint64_t i
     epoch->chooser.on_row(epoch->chooser.ctx, &seen);
 }
 
+/* Under the lock: a thread touches its row no more. */
+static void leave_row(struct sluice_prefetcher *prefetcher)
+{
+    if (--prefetcher->num_rows_working == 0)
+        pthread_cond_signal(&prefetcher->idle);
+}
+
+/* Ends a row of an epoch that ended before it. */
+static void drop_row(struct row *row)
+{
+    struct sluice_prefetcher *prefetcher = row->prefetcher;
+    sluice_source_result_clear(&row->result);
+    pthread_mutex_lock(&prefetcher->lock);
+    leave_row(prefetcher);
+    pthread_mutex_unlock(&prefetcher->lock);
+}
+
 void prefetcher_complete_row(struct row *row, sluice_status status)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
@@ -70,6 +87,7 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
     prefetcher->charged_bytes -= row->charged;
     row->charged = 0;
     prefetcher->stats.payload_bytes += payload_bytes;
+    prefetcher->num_rows_ready++;
     struct sluice_live *live = prefetcher->options.live;
     if (live) {
         sluice_live_add(&live->rows, 1);
@@ -94,6 +112,7 @@ void prefetcher_complete_row(struct row *row, sluice_status status)
         slot->last = row;
         pthread_cond_signal(&prefetcher->ready);
     }
+    leave_row(prefetcher);
     pthread_mutex_unlock(&prefetcher->lock);
 }
 
@@ -170,7 +189,7 @@ static sluice_status finish_row(struct row *row, struct worker *worker, uint8_t 
                                      err);
 }
 
-/* False: the run was stopped meanwhile. */
+/* False: the run was stopped meanwhile, or the epoch has ended. */
 static bool wait_for_memory(struct sluice_prefetcher *prefetcher, uint64_t wait_ns)
 {
     bool is_stopped = false;
@@ -180,7 +199,7 @@ static bool wait_for_memory(struct sluice_prefetcher *prefetcher, uint64_t wait_
         (void)nanosleep(&part, NULL);
         wait_ns -= part_ns;
         pthread_mutex_lock(&prefetcher->lock);
-        is_stopped = prefetcher->is_stopped || prefetcher->has_failed;
+        is_stopped = prefetcher->is_stopped || prefetcher->has_failed || !prefetcher->is_running;
         pthread_mutex_unlock(&prefetcher->lock);
     }
     return !is_stopped;
@@ -204,17 +223,19 @@ static sluice_status finish_row_patiently(struct row *row, struct worker *worker
     }
 }
 
-/* Where the row's pixels go.  The first row of a batch takes the batch's memory. */
+/* Where the row's pixels go.  The first row of a batch takes the batch's memory.  NULL: the epoch
+ * has ended. */
 static uint8_t *row_pixels(struct row *row)
 {
     struct sluice_prefetcher *prefetcher = row->prefetcher;
     struct sluice_rows *batch = &row->slot->batch;
     pthread_mutex_lock(&prefetcher->lock);
-    if (!batch->pixels)
+    const bool is_running = prefetcher->is_running;
+    if (is_running && !batch->pixels)
         batch->pixels = sluice_batch_memory_take(&prefetcher->memory);
     uint8_t *const pixels = batch->pixels;
     pthread_mutex_unlock(&prefetcher->lock);
-    return pixels + row->index * batch->row_bytes;
+    return is_running ? pixels + row->index * batch->row_bytes : NULL;
 }
 
 void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void *state)
@@ -231,6 +252,10 @@ void prefetcher_row_job(struct sluice_job *job, enum sluice_job_fate fate, void 
     const uint64_t cpu_start = is_watched ? sluice_thread_cpu_ns() : 0;
     struct sluice_rows *batch = &row->slot->batch;
     uint8_t *out = row_pixels(row);
+    if (!out) {
+        drop_row(row);
+        return;
+    }
     struct sluice_err err = {0};
     const sluice_status status = finish_row_patiently(row, worker, out, &err);
     if (status == SLUICE_OK && prefetcher->options.has_digest)

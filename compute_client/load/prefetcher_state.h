@@ -10,8 +10,8 @@
 
 #include <pthread.h>
 
-/* Private to prefetcher.c (prefetching, and the trainer's side) and prefetcher_row.c (a row on the
- * workers, and its end). */
+/* Private to prefetcher.c (prefetching, and the epochs), prefetcher_row.c (a row on the workers,
+ * and its end) and prefetcher_next.c (the trainer's side). */
 
 /* One row of a slot: the item that fills it, and the item's job on the workers. */
 struct row {
@@ -32,7 +32,7 @@ struct row {
 };
 
 struct slot {
-    struct sluice_rows batch; /* has its pixels from the first row's job to release() */
+    struct sluice_rows batch; /* has its pixels from the first row's job to next() */
     struct row *rows;
     unsigned num_missing;   /* under the lock */
     const struct row *last; /* the row that made it ready */
@@ -40,17 +40,21 @@ struct slot {
 
 struct sluice_prefetcher {
     pthread_mutex_t lock;
-    pthread_cond_t ready;             /* for the trainer: a slot is ready, or the epoch is over */
-    pthread_cond_t room;              /* for the loader thread: it may request another item */
-    size_t next_item;                 /* to request; written by the loader's thread alone */
-    size_t num_away, num_unfinished;  /* requested and not arrived; and not in their batch */
-    struct sluice_expected under_way; /* chooser.h */
-    size_t num_taken;                 /* batches that next() has returned or skipped */
-    size_t num_released;              /* batches whose slot is free again */
-    size_t charged_bytes;             /* payload of unfinished items; payload_bytes bounds it */
+    pthread_cond_t ready;              /* for the trainer: a slot is ready, or the epoch is over */
+    pthread_cond_t room;               /* for the loader thread: it may request another item */
+    size_t next_item;                  /* to request; written by the loader's thread alone */
+    size_t num_away, num_unfinished;   /* requested and not arrived; and not in their batch */
+    struct sluice_expected under_way;  /* chooser.h */
+    size_t num_taken;                  /* batches that next() has returned or skipped */
+    size_t num_released;               /* batches whose slot is free again */
+    const struct sluice_held *current; /* the batch num_released, if next() has returned it */
+    size_t charged_bytes;              /* payload of unfinished items; payload_bytes bounds it */
     struct sluice_prefetch_depth depth;
     bool is_running;                   /* an epoch is under way */
-    struct sluice_batch_memory memory; /* as many as slots */
+    struct sluice_batch_memory memory; /* as many as slots; lent: batches other than `current` */
+    size_t num_rows_ready;             /* completed, in batches that next() has not taken */
+    size_t num_rows_working;           /* rows that arrived and are not completed */
+    pthread_cond_t idle;               /* for abandon(): none of them is left */
     bool is_stopped, has_failed;
     sluice_status failure;
     char failure_text[256];
@@ -66,7 +70,10 @@ struct sluice_prefetcher {
     /* The trainer thread's alone. */
     uint64_t errors[SLUICE_NUM_STATUS]; /* with the epoch's errors_before */
     bool has_lost_source;
-    struct sluice_hasher *chain; /* the trainer's */
+    struct sluice_hasher *chain;
+    struct sluice_held *spare; /* the header for the next batch; NULL: none yet */
+    uint64_t waited_ns;        /* for the next batch, in calls that returned SLUICE_E_AGAIN */
+    uint64_t outside_since_ns; /* the caller has a batch, or nothing yet; 0: neither */
 
     /* The loader thread's alone. */
     struct sluice_ask ask; /* for the next item */
@@ -76,6 +83,7 @@ struct sluice_prefetcher {
     /* Constant. */
     struct sluice_prefetcher_options options;
     struct sluice_worker_pool *workers;
+    struct sluice_held_home *home; /* its lock is taken before this one's */
     struct slot *slots;
 };
 
@@ -86,5 +94,23 @@ void prefetcher_worker_stop(void *ctx, void *state);
 
 /* Finishes a row, on any thread. */
 void prefetcher_complete_row(struct row *row, sluice_status status);
+
+static inline struct slot *prefetcher_slot_of(struct sluice_prefetcher *prefetcher, size_t batch)
+{
+    return &prefetcher->slots[batch % prefetcher->options.num_slots];
+}
+
+/* The pixels of a batch that was not handed out.  Under the lock, or when nobody else is left. */
+void prefetcher_give_memory_back(struct sluice_prefetcher *prefetcher, struct slot *slot);
+/* The release of a batch: sluice_held_home_options; ctx is the loader. */
+void *prefetcher_take_back(void *ctx, const struct sluice_held *held);
+/* Frees the slot of the batch that was returned last, if that is still held: its block is lent, and
+ * another one takes the block's place. */
+SLUICE_MUST_USE sluice_status prefetcher_lend_current(struct sluice_prefetcher *prefetcher,
+                                                      struct sluice_err *err);
+/* So many rows are ready no longer. */
+void prefetcher_see_taken(struct sluice_prefetcher *prefetcher, size_t num_rows);
+/* The caller's own time, since next() returned, ends. */
+void prefetcher_end_outside(struct sluice_prefetcher *prefetcher);
 
 #endif

@@ -84,14 +84,17 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
     const uint64_t num_batches = (num_samples + batch_size - 1) / batch_size;
     uint64_t trainer_ns = 0, samples = 0;
     sluice_status status = SLUICE_OK;
-    for (;;) {
+    uint32_t *labels = malloc(batch_size * sizeof(*labels));
+    if (!labels)
+        status = sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch");
+    while (status == SLUICE_OK) {
         if (sluice_quit_requested()) {
             pass->is_stopped = true;
             break;
         }
-        const struct sluice_rows *batch = NULL;
+        struct sluice_held *batch = NULL;
         struct sluice_err cause = {0};
-        status = sluice_prefetcher_next(run->loader->prefetcher, &batch, &cause);
+        status = sluice_prefetcher_next(run->loader->prefetcher, -1, &batch, &cause);
         if (status == SLUICE_E_CLOSED && sluice_quit_requested()) {
             status = SLUICE_OK;
             pass->is_stopped = true;
@@ -108,26 +111,30 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
             break;
         }
         const uint64_t step_start = sluice_clock_ns();
+        for (unsigned i = 0; i < batch->num_rows; i++)
+            labels[i] = (uint32_t)batch->labels[i];
         const struct sluice_train_batch rows = {
             .pixels = batch->pixels,
-            .labels = batch->labels,
-            .n = batch->n,
+            .labels = labels,
+            .n = batch->num_rows,
         };
         struct sluice_batch_entry entry = {
             .epoch = epoch,
-            .batch = pass->first_batch + sluice_prefetcher_position(run->loader->prefetcher) - 1,
+            .batch = pass->first_batch + batch->index,
             .is_evaluation = !is_training,
-            .samples = batch->n,
+            .samples = batch->num_rows,
         };
         memcpy(entry.stall_ns, batch->stall_ns, sizeof(entry.stall_ns));
-        samples += batch->n;
+        samples += batch->num_rows;
         status = is_training ? sluice_trainer_step(run->trainer, &rows, err)
                              : sluice_trainer_evaluate(run->trainer, &rows, err);
-        if (status != SLUICE_OK)
+        if (status != SLUICE_OK) {
+            sluice_held_release(batch);
             break;
+        }
         take_place(run, pass);
         run->batch_now = pass->place.batch;
-        sluice_prefetcher_release(run->loader->prefetcher);
+        sluice_held_release(batch);
         struct sluice_train_totals totals = {0};
         status = show_loss(run, &totals, err);
         if (status != SLUICE_OK)
@@ -153,6 +160,7 @@ static sluice_status consume(struct run *run, const struct part *part, uint64_t 
     if (status == SLUICE_OK)
         status = sluice_trainer_collect(run->trainer, &pass->totals, err);
     const uint64_t end = sluice_clock_ns();
+    free(labels);
     run_show_end(run);
     pass->stats = sluice_prefetcher_finish(run->loader->prefetcher);
     pass->stats.stall_ns[SLUICE_GPU] = trainer_ns + end - collect_start;

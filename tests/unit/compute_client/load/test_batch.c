@@ -15,6 +15,8 @@ static void make(struct sluice_rows *batch, uint8_t *memory, const char *rows)
     for (unsigned i = 0; i < batch->n; i++) {
         memset(memory + i * ROW, rows[i], ROW);
         batch->labels[i] = (uint32_t)rows[i];
+        batch->ids[i] = 1000 + (uint32_t)rows[i];
+        batch->draw_epochs[i] = 2000 + (uint32_t)rows[i];
         batch->hashes[i].low = (uint64_t)rows[i];
         batch->status[i] = rows[i] == '-' ? SLUICE_E_CORRUPT : SLUICE_OK;
     }
@@ -31,6 +33,8 @@ static void check(enum sluice_on_error on_error, const char *rows, const char *w
         for (int k = 0; k < ROW; k++)
             CU_ASSERT_EQUAL(memory[i * ROW + (unsigned)k], want[i]);
         CU_ASSERT_EQUAL(batch.labels[i], (uint32_t)want[i]);
+        CU_ASSERT_EQUAL(batch.ids[i], 1000 + (uint32_t)want[i]);
+        CU_ASSERT_EQUAL(batch.draw_epochs[i], 2000 + (uint32_t)want[i]);
         CU_ASSERT_EQUAL(batch.hashes[i].low, (uint64_t)want[i]);
         CU_ASSERT_EQUAL(batch.status[i], SLUICE_OK);
     }

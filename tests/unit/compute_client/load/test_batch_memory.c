@@ -24,6 +24,7 @@ static sluice_status make(void *ctx, size_t bytes, void **memory, struct sluice_
 
 static void unmake(void *ctx, void *memory, size_t bytes)
 {
+    CU_ASSERT_EQUAL(bytes, BYTES);
     struct made *made = ctx;
     (void)bytes;
     made->num_freed++;
@@ -69,6 +70,41 @@ static void what_was_given_back_last_is_taken_first(void)
     CU_ASSERT_EQUAL(made.num_freed, 3);
 }
 
+static void a_lent_block_is_replaced_and_few_stay_when_it_returns(void)
+{
+    struct made made = {0};
+    struct sluice_batch_memory memory;
+    CU_ASSERT_EQUAL_FATAL(open_memory(&made, &memory, NULL), SLUICE_OK);
+    void *lent[4];
+    for (int i = 0; i < 4; i++) {
+        lent[i] = sluice_batch_memory_take(&memory);
+        CU_ASSERT_FALSE(sluice_batch_memory_lend(&memory)); /* three must be left */
+        void *more = NULL;
+        CU_ASSERT_EQUAL_FATAL(make(&made, BYTES, &more, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_batch_memory_add(&memory, more, NULL), SLUICE_OK);
+        CU_ASSERT_TRUE(sluice_batch_memory_lend(&memory));
+    }
+    CU_ASSERT_EQUAL(memory.num_blocks, 7);
+    CU_ASSERT_EQUAL(memory.num_free, 3);
+    CU_ASSERT_TRUE(sluice_batch_memory_return(&memory, lent[0]));
+    CU_ASSERT_TRUE(sluice_batch_memory_return(&memory, lent[2]));
+    CU_ASSERT_FALSE(sluice_batch_memory_return(&memory, lent[1]));
+    unmake(&made, lent[1], BYTES);
+    CU_ASSERT_EQUAL(memory.num_free, 5);
+    /* The spare blocks are lent before another is needed. */
+    void *a = sluice_batch_memory_take(&memory), *b = sluice_batch_memory_take(&memory);
+    CU_ASSERT_PTR_EQUAL(a, lent[2]);
+    CU_ASSERT_TRUE(sluice_batch_memory_lend(&memory));
+    CU_ASSERT_TRUE(sluice_batch_memory_lend(&memory));
+    CU_ASSERT_FALSE(sluice_batch_memory_lend(&memory));
+    sluice_batch_memory_clear(&memory); /* the others stay with whoever has them */
+    CU_ASSERT_EQUAL(made.num_freed, 1 + 3);
+    unmake(&made, a, BYTES);
+    unmake(&made, b, BYTES);
+    unmake(&made, lent[3], BYTES);
+    CU_ASSERT_EQUAL(made.num_freed, made.num_made);
+}
+
 static void a_failure_leaves_nothing(void)
 {
     for (unsigned at = 1; at <= 3; at++) {
@@ -87,6 +123,7 @@ int main(void)
 {
     static const struct sluice_test tests[] = {
         SLUICE_TEST(what_was_given_back_last_is_taken_first),
+        SLUICE_TEST(a_lent_block_is_replaced_and_few_stay_when_it_returns),
         SLUICE_TEST(a_failure_leaves_nothing),
     };
     return sluice_test_run("batch_memory", tests, SLUICE_TEST_COUNT(tests));

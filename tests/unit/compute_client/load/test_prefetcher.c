@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "compute_client/load/batch_memory.h"
 #include "compute_client/load/digest.h"
 #include "compute_client/load/fetcher.h"
 #include "fake_server.h"
@@ -62,17 +63,31 @@ static void make_reference(const struct fake_dataset *dataset,
 
 /* --- a loader with plain memory --- */
 
+/* The blocks of a loader's memory, if somebody counts them. */
+struct blocks {
+    _Atomic unsigned num_made, num_freed;
+    bool fails;
+};
+
 static sluice_status alloc_memory(void *ctx, size_t bytes, void **memory, struct sluice_err *err)
 {
-    (void)ctx, (void)err;
+    struct blocks *blocks = ctx;
+    CU_ASSERT_EQUAL(bytes, BATCH * FAKE_ROW_BYTES);
+    if (blocks && blocks->fails)
+        return sluice_fail(err, SLUICE_E_NO_MEMORY, "none for you");
+    if (blocks)
+        blocks->num_made++;
     *memory = malloc(bytes);
     return *memory ? SLUICE_OK : SLUICE_E_NO_MEMORY;
 }
 
 static void free_memory(void *ctx, void *memory, size_t bytes)
 {
-    (void)ctx;
-    (void)bytes;
+    struct blocks *blocks = ctx;
+    if (bytes != BATCH * FAKE_ROW_BYTES)
+        abort(); /* several threads: CUnit counts in one */
+    if (blocks)
+        blocks->num_freed++;
     free(memory);
 }
 
@@ -121,7 +136,22 @@ struct net {
     struct sluice_client *client;
     struct sluice_source *source;
     struct sluice_prefetcher *prefetcher;
+    struct sluice_live *live;
 };
+
+static void net_open_source(struct net *net)
+{
+    const struct sluice_fetcher_options fetcher = {
+        .client = net->client,
+        .pipeline = pipeline,
+        .dataset_id = "",
+        .max_items = sluice_prefetcher_max_items(net->prefetcher),
+        .live = net->live,
+        .window_bytes = 1 << 20,
+        .events = sluice_prefetcher_events(net->prefetcher),
+    };
+    CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&fetcher, &net->source, NULL), SLUICE_OK);
+}
 
 static void net_open(struct net *net, struct fake_server_options server,
                      struct sluice_prefetcher_options options)
@@ -134,17 +164,9 @@ static void net_open(struct net *net, struct fake_server_options server,
         .retry_for_s = 20,
     };
     CU_ASSERT_EQUAL_FATAL(sluice_client_create(&client, &net->client, NULL), SLUICE_OK);
+    net->live = options.live;
     net->prefetcher = make_loader(options);
-    const struct sluice_fetcher_options fetcher = {
-        .client = net->client,
-        .pipeline = pipeline,
-        .dataset_id = "",
-        .max_items = sluice_prefetcher_max_items(net->prefetcher),
-        .live = options.live,
-        .window_bytes = 1 << 20,
-        .events = sluice_prefetcher_events(net->prefetcher),
-    };
-    CU_ASSERT_EQUAL_FATAL(sluice_fetcher_create(&fetcher, &net->source, NULL), SLUICE_OK);
+    net_open_source(net);
 }
 
 static void net_close(struct net *net)
@@ -181,19 +203,19 @@ static void check_batches(struct sluice_prefetcher *prefetcher, const struct ref
 {
     size_t row = first;
     for (;;) {
-        const struct sluice_rows *batch = NULL;
+        struct sluice_held *batch = NULL;
         struct sluice_err err = {0};
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, &err), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, &err), SLUICE_OK);
         if (!batch)
             break;
-        CU_ASSERT_EQUAL(batch->n, NUM_SAMPLES - row < BATCH ? NUM_SAMPLES - row : BATCH);
-        for (unsigned i = 0; i < batch->n; i++, row++) {
+        CU_ASSERT_EQUAL(batch->num_rows, NUM_SAMPLES - row < BATCH ? NUM_SAMPLES - row : BATCH);
+        for (unsigned i = 0; i < batch->num_rows; i++, row++) {
             CU_ASSERT_EQUAL(batch->labels[i], reference->labels[row]);
             CU_ASSERT_EQUAL(
                 memcmp(batch->pixels + i * FAKE_ROW_BYTES, reference->pixels[row], FAKE_ROW_BYTES),
                 0);
         }
-        sluice_prefetcher_release(prefetcher);
+        sluice_held_release(batch);
     }
     CU_ASSERT_EQUAL(row, NUM_SAMPLES);
 }
@@ -244,12 +266,12 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
     net_open(&net, (struct fake_server_options){0},
              (struct sluice_prefetcher_options){.live = &live});
     start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
-    const struct sluice_rows *batch = NULL;
+    struct sluice_held *batch = NULL;
     do {
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, &batch, NULL), SLUICE_OK);
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
         CU_ASSERT_EQUAL(sluice_live_get(&live.waits_since_ns), 0);
         if (batch)
-            sluice_prefetcher_release(net.prefetcher);
+            sluice_held_release(batch);
     } while (batch);
     const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     CU_ASSERT_EQUAL(sluice_live_get(&live.samples), stats.samples);
@@ -262,7 +284,8 @@ static void whoever_looks_on_sees_the_same_sums_as_the_epoch(void)
             CU_ASSERT_EQUAL(sluice_live_get(&live.choices[s][f]), stats.choices[s][f]);
     }
     for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
-        CU_ASSERT_EQUAL(sluice_live_get(&live.stall_ns[r]), stats.stall_ns[r]);
+        CU_ASSERT_EQUAL(sluice_live_get(&live.stall_ns[r]),
+                        r == SLUICE_GPU ? 0 : stats.stall_ns[r]);
     net_close(&net);
 }
 
@@ -318,11 +341,11 @@ static struct sluice_epoch_stats run_bad(enum sluice_on_error on_error, unsigned
                  .has_digest = true, .on_error = on_error, .live = &live});
     start_epoch(net.prefetcher, net.source, &bad, &drawn, 0, NULL);
     for (;;) {
-        const struct sluice_rows *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, &batch, NULL), SLUICE_OK);
+        struct sluice_held *batch = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(net.prefetcher, -1, &batch, NULL), SLUICE_OK);
         if (!batch)
             break;
-        sluice_prefetcher_release(net.prefetcher);
+        sluice_held_release(batch);
     }
     const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
     net_close(&net);
@@ -363,11 +386,11 @@ static void on_error_fail_ends_with_the_samples_name(void)
     struct sluice_err err = {0};
     sluice_status status = SLUICE_OK;
     while (status == SLUICE_OK) {
-        const struct sluice_rows *batch = NULL;
-        status = sluice_prefetcher_next(net.prefetcher, &batch, &err);
+        struct sluice_held *batch = NULL;
+        status = sluice_prefetcher_next(net.prefetcher, -1, &batch, &err);
         if (status == SLUICE_OK) {
             CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
-            sluice_prefetcher_release(net.prefetcher);
+            sluice_held_release(batch);
         }
     }
     CU_ASSERT_EQUAL(status, SLUICE_E_CORRUPT);
@@ -460,10 +483,10 @@ static void pass_batch_after(struct sluice_prefetcher *prefetcher, size_t i)
 {
     if (i % BATCH != BATCH - 1 && i != NUM_SAMPLES - 1)
         return;
-    const struct sluice_rows *batch = NULL;
-    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NOT_NULL(batch);
-    sluice_prefetcher_release(prefetcher);
+    sluice_held_release(batch);
 }
 
 static void end(struct sluice_prefetcher *prefetcher)
@@ -535,14 +558,14 @@ static void reads_ahead_as_far_as_the_slots_and_no_further(void)
         for (size_t i = ahead; i > answered; i--)
             answer(&held, prefetcher, i - 1);
         answered = ahead;
-        const struct sluice_rows *batch = NULL;
-        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
+        struct sluice_held *batch = NULL;
+        CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
         CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
         CU_ASSERT_EQUAL(num_asked(&held), ahead); /* the slot is not free before it is released */
-        for (unsigned i = 0; i < batch->n; i++)
+        for (unsigned i = 0; i < batch->num_rows; i++)
             CU_ASSERT_EQUAL(batch->labels[i],
                             good.manifest->entries[ids[drawn.items[taken + i].position]].label);
-        sluice_prefetcher_release(prefetcher);
+        sluice_held_release(batch);
     }
     end(prefetcher);
 }
@@ -567,10 +590,10 @@ static void reads_ahead_as_far_as_usual_until_batches_are_taken(void)
                 wait_asked(&held, answered + 1);
                 answer(&held, prefetcher, answered);
             }
-            const struct sluice_rows *batch = NULL;
-            CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
+            struct sluice_held *batch = NULL;
+            CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
             CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
-            sluice_prefetcher_release(prefetcher);
+            sluice_held_release(batch);
         }
         end(prefetcher);
     }
@@ -757,9 +780,9 @@ static void stop_wakes_a_waiting_next_for_good(void)
     wait_asked(&held, 1);
     answer(&held, prefetcher, 0);
     sluice_prefetcher_stop(prefetcher);
-    const struct sluice_rows *batch = NULL;
-    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_E_CLOSED);
-    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_E_CLOSED);
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_E_CLOSED);
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_E_CLOSED);
     end(prefetcher);
 }
 
@@ -771,9 +794,9 @@ static void a_source_that_gives_up_ends_the_epoch_with_its_words(void)
         held_start(&held, &drawn, (struct sluice_prefetcher_options){0});
     const struct sluice_source_events events = sluice_prefetcher_events(prefetcher);
     events.on_failed(events.ctx, SLUICE_E_IO, "nobody there");
-    const struct sluice_rows *batch = NULL;
+    struct sluice_held *batch = NULL;
     struct sluice_err err = {0};
-    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, &err), SLUICE_E_IO);
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, -1, &batch, &err), SLUICE_E_IO);
     CU_ASSERT_STRING_EQUAL(err.text, "nobody there");
     end(prefetcher);
 }
@@ -818,10 +841,11 @@ static sluice_status first_batch_of(const sluice_status refused[BATCH], uint64_t
         else
             refuse(&held, prefetcher, i, refused[i]);
     }
-    const struct sluice_rows *batch = NULL;
-    const sluice_status status = sluice_prefetcher_next(prefetcher, &batch, err);
+    struct sluice_held *batch = NULL;
+    const sluice_status status = sluice_prefetcher_next(prefetcher, -1, &batch, err);
     *has_lost_source = sluice_prefetcher_has_lost_source(prefetcher);
     CU_ASSERT_EQUAL(sluice_prefetcher_position(prefetcher), status == SLUICE_OK ? 1 : 0);
+    sluice_held_release(batch);
     end(prefetcher);
     return status;
 }
@@ -913,8 +937,8 @@ static enum sluice_resource largest_stall(uint64_t disk_ns, uint64_t storage_ns)
     };
     pthread_t thread;
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, slow_main, &slow), 0);
-    const struct sluice_rows *batch = NULL;
-    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, &batch, NULL), SLUICE_OK);
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_OK);
     CU_ASSERT_PTR_NULL(batch); /* no row was good */
     const uint64_t elapsed = sluice_clock_ns() - start;
     pthread_join(thread, NULL);
@@ -941,6 +965,391 @@ static void waiting_is_put_down_to_what_the_slowest_sample_waited_for(void)
     CU_ASSERT_STRING_EQUAL(sluice_stall_name(SLUICE_COMPUTE_CPU), "compute_cpu");
 }
 
+/* --- batches that are held --- */
+
+#define NUM_BATCHES ((NUM_SAMPLES + BATCH - 1) / BATCH)
+
+/* Whether the batch is, whole, what the epoch's items say. */
+static bool is_right(const struct sluice_held *batch, const struct drawn *drawn,
+                     const struct reference *reference)
+{
+    bool is_right = batch->num_rows > 0;
+    for (unsigned i = 0; i < batch->num_rows; i++) {
+        const size_t row = batch->index * BATCH + i;
+        is_right &=
+            batch->labels[i] == (int64_t)reference->labels[row] &&
+            batch->ids[i] == ids[drawn->items[row].position] &&
+            batch->draw_epochs[i] == drawn->items[row].draw_epoch &&
+            memcmp(batch->pixels + i * FAKE_ROW_BYTES, reference->pixels[row], FAKE_ROW_BYTES) == 0;
+    }
+    return is_right;
+}
+
+static struct sluice_held *take(struct sluice_prefetcher *prefetcher)
+{
+    struct sluice_held *batch = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, &err), SLUICE_OK);
+    return batch;
+}
+
+static void a_trainer_with_one_batch_at_a_time_needs_the_slots_memory_alone(void)
+{
+    struct blocks blocks = {0};
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.memory_ctx = &blocks});
+    for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        const struct drawn drawn = draw(epoch, 3);
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        for (struct sluice_held *batch; (batch = take(net.prefetcher));)
+            sluice_held_release(batch);
+        (void)sluice_prefetcher_finish(net.prefetcher);
+    }
+    CU_ASSERT_EQUAL(blocks.num_made, 3);
+    CU_ASSERT_EQUAL(blocks.num_freed, 0);
+    net_close(&net);
+    CU_ASSERT_EQUAL(blocks.num_freed, 3);
+}
+
+static void held_batches_stay_as_they_are_and_are_released_in_any_order(void)
+{
+    struct blocks blocks = {0};
+    struct reference reference;
+    const struct drawn drawn = draw(5, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.memory_ctx = &blocks, .has_digest = true});
+    for (int k = 0; k < 3; k++) {
+        struct sluice_held *held[NUM_BATCHES];
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        for (size_t i = 0; i < NUM_BATCHES; i++) {
+            held[i] = take(net.prefetcher);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(held[i]);
+            CU_ASSERT_EQUAL(held[i]->index, i);
+        }
+        CU_ASSERT_PTR_NULL(take(net.prefetcher));
+        CU_ASSERT_EQUAL(blocks.num_made - blocks.num_freed, 3 + NUM_BATCHES - 1);
+        const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+        CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+        for (size_t i = 0; i < NUM_BATCHES; i++) {
+            const size_t mine = i * 3 % NUM_BATCHES; /* NUM_BATCHES is 7 */
+            CU_ASSERT_TRUE(is_right(held[mine], &drawn, &reference));
+            sluice_held_release(held[mine]);
+            held[mine] = NULL;
+        }
+        CU_ASSERT_EQUAL(blocks.num_made - blocks.num_freed, 3 + SLUICE_BATCH_MEMORY_SPARE);
+    }
+    sluice_held_release(NULL);
+    net_close(&net);
+    CU_ASSERT_EQUAL(blocks.num_made, blocks.num_freed);
+}
+
+static void a_trainer_that_holds_three_allocates_two_more_and_no_more(void)
+{
+    struct blocks blocks = {0};
+    struct reference reference;
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.memory_ctx = &blocks});
+    for (uint32_t epoch = 0; epoch < 4; epoch++) {
+        const struct drawn drawn = draw(epoch, 3);
+        make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+        struct sluice_held *held[3] = {0};
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        for (size_t i = 0;; i++) {
+            struct sluice_held *batch = take(net.prefetcher);
+            if (!batch)
+                break;
+            held[i % 3] = batch;
+            if (i < 2)
+                continue;
+            struct sluice_held **oldest = &held[(i + 1) % 3];
+            CU_ASSERT_TRUE(is_right(*oldest, &drawn, &reference));
+            sluice_held_release(*oldest);
+            *oldest = NULL;
+        }
+        for (size_t i = 0; i < 3; i++)
+            sluice_held_release(held[i]);
+        (void)sluice_prefetcher_finish(net.prefetcher);
+    }
+    CU_ASSERT_EQUAL(blocks.num_made, 3 + 2);
+    CU_ASSERT_EQUAL(blocks.num_freed, 0);
+    net_close(&net);
+    CU_ASSERT_EQUAL(blocks.num_freed, 5);
+}
+
+/* Threads that look at batches and release them. */
+struct releasers {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct sluice_held *queue[6 * NUM_BATCHES];
+    size_t num_queued;
+    bool is_over;
+    const struct drawn *drawn;
+    const struct reference *reference;
+    _Atomic unsigned num_wrong;
+};
+
+static void *release_main(void *ctx)
+{
+    struct releasers *releasers = ctx;
+    for (;;) {
+        pthread_mutex_lock(&releasers->lock);
+        while (releasers->num_queued == 0 && !releasers->is_over)
+            pthread_cond_wait(&releasers->changed, &releasers->lock);
+        struct sluice_held *batch =
+            releasers->num_queued ? releasers->queue[--releasers->num_queued] : NULL;
+        pthread_mutex_unlock(&releasers->lock);
+        if (!batch)
+            return NULL;
+        releasers->num_wrong += !is_right(batch, releasers->drawn, releasers->reference);
+        memset(batch->pixels, 0xEE, batch->num_rows * FAKE_ROW_BYTES); /* the holder may */
+        sluice_held_release(batch);
+    }
+}
+
+static void batches_are_released_from_other_threads_and_after_destroy(void)
+{
+    struct blocks blocks = {0};
+    struct reference reference;
+    const struct drawn drawn = draw(6, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct releasers releasers = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                  .changed = PTHREAD_COND_INITIALIZER,
+                                  .drawn = &drawn,
+                                  .reference = &reference};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, release_main, &releasers), 0);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.memory_ctx = &blocks, .has_digest = true});
+    struct sluice_held *kept[6] = {0};
+    for (int epoch = 0; epoch < 6; epoch++) {
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        for (struct sluice_held *batch; (batch = take(net.prefetcher));) {
+            if (batch->index == (uint64_t)epoch) {
+                kept[epoch] = batch;
+                continue;
+            }
+            pthread_mutex_lock(&releasers.lock);
+            CU_ASSERT_FATAL(releasers.num_queued < 6 * NUM_BATCHES);
+            releasers.queue[releasers.num_queued++] = batch;
+            pthread_cond_signal(&releasers.changed);
+            pthread_mutex_unlock(&releasers.lock);
+        }
+        const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+        CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+    }
+    /* Some threads may still release while the loader goes. */
+    net_close(&net);
+    pthread_mutex_lock(&releasers.lock);
+    releasers.is_over = true;
+    pthread_cond_broadcast(&releasers.changed);
+    pthread_mutex_unlock(&releasers.lock);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    CU_ASSERT_EQUAL(releasers.num_wrong, 0);
+    CU_ASSERT_EQUAL(blocks.num_made - blocks.num_freed, 6);
+    for (int i = 0; i < 6; i++) {
+        CU_ASSERT_PTR_NOT_NULL_FATAL(kept[i]);
+        CU_ASSERT_TRUE(is_right(kept[i], &drawn, &reference));
+        sluice_held_release(kept[i]);
+    }
+    CU_ASSERT_EQUAL(blocks.num_made, blocks.num_freed);
+}
+
+static void without_memory_next_says_so_and_goes_on_after_a_release(void)
+{
+    struct blocks blocks = {0};
+    struct reference reference;
+    const struct drawn drawn = draw(0, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){.memory_ctx = &blocks, .has_digest = true});
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    struct sluice_held *first = take(net.prefetcher), *other = NULL;
+    blocks.fails = true;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(net.prefetcher, -1, &other, &err), SLUICE_E_NO_MEMORY);
+    CU_ASSERT_STRING_EQUAL(err.text, "none for you");
+    CU_ASSERT_PTR_NULL(other);
+    CU_ASSERT_TRUE(is_right(first, &drawn, &reference));
+    sluice_held_release(first);
+    check_batches(net.prefetcher, &reference, BATCH);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+    CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+    net_close(&net);
+    CU_ASSERT_EQUAL(blocks.num_made, 3);
+    CU_ASSERT_EQUAL(blocks.num_freed, 3);
+}
+
+static void next_waits_no_longer_than_it_is_told(void)
+{
+    const struct drawn drawn = draw(0, 3);
+    struct held held;
+    struct sluice_prefetcher *prefetcher =
+        held_start(&held, &drawn, (struct sluice_prefetcher_options){.num_slots = 7});
+    struct sluice_held *batch = NULL;
+    struct sluice_err err = {0};
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, 0, &batch, &err), SLUICE_E_AGAIN);
+    const uint64_t start_ns = sluice_clock_ns();
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, 30, &batch, &err), SLUICE_E_AGAIN);
+    const uint64_t waited_ns = sluice_clock_ns() - start_ns;
+    CU_ASSERT(waited_ns >= 30000000);
+    CU_ASSERT_PTR_NULL(batch);
+    CU_ASSERT_EQUAL(sluice_prefetcher_position(prefetcher), 0);
+    wait_asked(&held, BATCH);
+    for (size_t i = 0; i < BATCH; i++)
+        answer(&held, prefetcher, i);
+    CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, 60000, &batch, &err), SLUICE_OK);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(batch);
+    /* The waits that were in vain are the batch's, too. */
+    uint64_t stall_ns = 0;
+    for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+        stall_ns += batch->stall_ns[r];
+    CU_ASSERT(stall_ns >= 30000000);
+    sluice_held_release(batch);
+    batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, 1, &batch, &err), SLUICE_E_AGAIN);
+    end(prefetcher);
+}
+
+static void the_callers_time_is_that_outside_next(void)
+{
+    const struct drawn drawn = draw(0, 3);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0}, (struct sluice_prefetcher_options){0});
+    start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+    const uint64_t start_ns = sluice_clock_ns();
+    uint64_t own_ns = 0, waited_ns = 0;
+    for (struct sluice_held *batch; (batch = take(net.prefetcher));) {
+        const uint64_t from_ns = sluice_clock_ns();
+        for (int r = 0; r < SLUICE_NUM_RESOURCES; r++)
+            waited_ns += batch->stall_ns[r];
+        CU_ASSERT_EQUAL(batch->stall_ns[SLUICE_GPU], 0);
+        const struct timespec step = {.tv_nsec = 2000000}; /* the step that is measured */
+        (void)nanosleep(&step, NULL);
+        sluice_held_release(batch);
+        own_ns += sluice_clock_ns() - from_ns;
+    }
+    const uint64_t elapsed_ns = sluice_clock_ns() - start_ns;
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+    CU_ASSERT(stats.stall_ns[SLUICE_GPU] >= own_ns);
+    CU_ASSERT(stats.stall_ns[SLUICE_GPU] + waited_ns <= elapsed_ns);
+    net_close(&net);
+}
+
+static void an_abandoned_epoch_leaves_the_next_one_right(void)
+{
+    struct blocks blocks = {0};
+    struct sluice_live live = {0};
+    struct reference first, second;
+    const struct drawn drawn = draw(2, 0), other = draw(3, 3);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &first);
+    make_reference(&good, other.items, NUM_SAMPLES, &second);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){0},
+             (struct sluice_prefetcher_options){
+                 .num_slots = 4, .memory_ctx = &blocks, .has_digest = true, .live = &live});
+    for (size_t num_taken = 0; num_taken <= NUM_BATCHES; num_taken++) {
+        struct sluice_held *kept = NULL;
+        start_epoch(net.prefetcher, net.source, &good, &drawn, 0, NULL);
+        for (size_t i = 0; i < num_taken; i++) {
+            sluice_held_release(kept);
+            kept = take(net.prefetcher);
+        }
+        (void)sluice_prefetcher_finish(net.prefetcher);
+        net.source->close(net.source);
+        sluice_prefetcher_abandon(net.prefetcher);
+        net.source->destroy(net.source);
+        CU_ASSERT_EQUAL(sluice_live_get(&live.rows), sluice_live_get(&live.taken));
+        if (num_taken % 2 == 0) { /* before the next epoch, or in it */
+            CU_ASSERT(!kept || is_right(kept, &drawn, &first));
+            sluice_held_release(kept);
+            kept = NULL;
+        }
+        net_open_source(&net);
+        start_epoch(net.prefetcher, net.source, &good, &other, 0, NULL);
+        check_batches(net.prefetcher, &second, 0);
+        const struct sluice_epoch_stats stats = sluice_prefetcher_finish(net.prefetcher);
+        CU_ASSERT_STRING_EQUAL(stats.digest, second.digest);
+        CU_ASSERT_EQUAL(stats.samples, NUM_SAMPLES);
+        CU_ASSERT(!kept || is_right(kept, &drawn, &first));
+        sluice_held_release(kept);
+    }
+    CU_ASSERT_EQUAL(blocks.num_made, 4 + 1);
+    net_close(&net);
+    CU_ASSERT_EQUAL(blocks.num_made, blocks.num_freed);
+}
+
+static void a_source_that_gave_up_is_forgotten_after_abandon(void)
+{
+    struct reference reference;
+    const struct drawn drawn = draw(0, 0);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct held held;
+    struct sluice_prefetcher *prefetcher = held_start(
+        &held, &drawn, (struct sluice_prefetcher_options){.num_slots = 7, .has_digest = true});
+    wait_asked(&held, NUM_SAMPLES);
+    for (size_t i = 0; i < NUM_SAMPLES; i += 2) /* no batch is whole */
+        answer(&held, prefetcher, i);
+    const struct sluice_source_events events = sluice_prefetcher_events(prefetcher);
+    events.on_failed(events.ctx, SLUICE_E_IO, "nobody there");
+    struct sluice_held *batch = NULL;
+    CU_ASSERT_EQUAL(sluice_prefetcher_next(prefetcher, -1, &batch, NULL), SLUICE_E_IO);
+    CU_ASSERT_TRUE(sluice_prefetcher_has_lost_source(prefetcher));
+    (void)sluice_prefetcher_finish(prefetcher);
+    sluice_prefetcher_abandon(prefetcher);
+
+    struct held again;
+    held_init(&again);
+    start_epoch(prefetcher, &again.source, &good, &drawn, 0, NULL);
+    CU_ASSERT_FALSE(sluice_prefetcher_has_lost_source(prefetcher));
+    wait_asked(&again, NUM_SAMPLES);
+    for (size_t i = NUM_SAMPLES; i > 0; i--)
+        answer(&again, prefetcher, i - 1);
+    check_batches(prefetcher, &reference, 0);
+    const struct sluice_epoch_stats stats = sluice_prefetcher_finish(prefetcher);
+    CU_ASSERT_STRING_EQUAL(stats.digest, reference.digest);
+    sluice_prefetcher_destroy(prefetcher);
+}
+
+static void a_substitute_has_the_id_of_the_row_that_it_copies(void)
+{
+    struct reference reference;
+    const struct drawn drawn = draw(1, 0);
+    make_reference(&good, drawn.items, NUM_SAMPLES, &reference);
+    struct net net = {0};
+    net_open(&net, (struct fake_server_options){.dataset = &bad},
+             (struct sluice_prefetcher_options){.on_error = SLUICE_ON_ERROR_SUBSTITUTE});
+    start_epoch(net.prefetcher, net.source, &bad, &drawn, 0, NULL);
+    size_t bad_item = 0;
+    while (ids[drawn.items[bad_item].position] != bad_id)
+        bad_item++;
+    size_t row = 0;
+    for (struct sluice_held *batch; (batch = take(net.prefetcher));) {
+        const bool is_after = (batch->index + 1) * BATCH > bad_item;
+        CU_ASSERT_EQUAL(batch->errors[SLUICE_E_CORRUPT], is_after ? 1 : 0);
+        for (unsigned i = 0; i < batch->num_rows; i++, row++) {
+            const size_t from = row != bad_item ? row : row % BATCH ? row - 1 : row + 1;
+            CU_ASSERT_EQUAL(batch->ids[i], ids[drawn.items[from].position]);
+            CU_ASSERT_EQUAL(batch->draw_epochs[i], drawn.items[from].draw_epoch);
+            CU_ASSERT_EQUAL(batch->labels[i], reference.labels[from]);
+            CU_ASSERT_EQUAL(
+                memcmp(batch->pixels + i * FAKE_ROW_BYTES, reference.pixels[from], FAKE_ROW_BYTES),
+                0);
+        }
+        sluice_held_release(batch);
+    }
+    CU_ASSERT_EQUAL(row, NUM_SAMPLES);
+    (void)sluice_prefetcher_finish(net.prefetcher);
+    net_close(&net);
+}
+
 int main(void)
 {
     static const struct sluice_test tests[] = {
@@ -962,6 +1371,16 @@ int main(void)
         SLUICE_TEST(more_errors_of_a_kind_than_allowed_end_the_epoch_at_once),
         SLUICE_TEST(too_many_errors_that_pass_leave_the_epoch_to_go_on),
         SLUICE_TEST(waiting_is_put_down_to_what_the_slowest_sample_waited_for),
+        SLUICE_TEST(a_trainer_with_one_batch_at_a_time_needs_the_slots_memory_alone),
+        SLUICE_TEST(held_batches_stay_as_they_are_and_are_released_in_any_order),
+        SLUICE_TEST(a_trainer_that_holds_three_allocates_two_more_and_no_more),
+        SLUICE_TEST(batches_are_released_from_other_threads_and_after_destroy),
+        SLUICE_TEST(without_memory_next_says_so_and_goes_on_after_a_release),
+        SLUICE_TEST(next_waits_no_longer_than_it_is_told),
+        SLUICE_TEST(the_callers_time_is_that_outside_next),
+        SLUICE_TEST(an_abandoned_epoch_leaves_the_next_one_right),
+        SLUICE_TEST(a_source_that_gave_up_is_forgotten_after_abandon),
+        SLUICE_TEST(a_substitute_has_the_id_of_the_row_that_it_copies),
     };
     sluice_log_set_level(SLUICE_LOG_ERROR);
     fake_dataset_make(&good, NUM_SAMPLES, SIZE_MAX);
