@@ -136,7 +136,7 @@ static void measure(struct bench_report *report, struct work *work, size_t repea
 
 int main(int argc, char **argv)
 {
-    uint64_t repeats = 15, num_rows = 64;
+    uint64_t repeats = 15, num_rows = 256;
     const struct sluice_option options[] = {
         {.name = "repeats",
          .type = SLUICE_OPTION_UINT,

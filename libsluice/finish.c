@@ -6,9 +6,43 @@
 #include "base/error.h"
 #include "image/kernels.h"
 #include "image/lookup.h"
+#include "libsluice/tuning.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* A number of at most six decimals, as means and deviations are given. */
+static float to_decimal(double value)
+{
+    return (float)(round(value * 1e6) / 1e6);
+}
+
+/* Kernels compute float32 values faster than they load them, but the caller only has the table: of
+ * (v / 255 - mean) / std its ends tell both constants.  A wrong guess costs nothing but the time,
+ * as sluice_lookup_set_formula() tries every value. */
+static void guess_formula(struct sluice_lookup *lookup, const float table[3][256])
+{
+    float mean[3], std[3];
+    for (int c = 0; c < 3; c++) {
+        const double first = table[c][0], last = table[c][255];
+        if (!isfinite(first) || !isfinite(last) || last <= first)
+            return;
+        const double deviation = 1 / (last - first);
+        mean[c] = to_decimal(-first * deviation);
+        std[c] = to_decimal(deviation);
+        if (std[c] == 0)
+            return;
+    }
+    (void)sluice_lookup_set_formula(lookup, mean, std);
+}
+
+/* Where kernels would compute: not the scalar ones, and AVX-512 has permutes for planes. */
+static bool wants_formula(const struct sluice_lookup *lookup, enum sluice_cpu_level level)
+{
+    return lookup->type == SLUICE_LOOKUP_F32 && level != SLUICE_CPU_C &&
+           (level != SLUICE_CPU_AVX512 || lookup->layout == SLUICE_LOOKUP_NHWC);
+}
 
 /* Sizes of all that is written, or false if one does not fit. */
 static bool multiply_sizes(size_t num_rows, size_t height, size_t width, size_t value_bytes,
@@ -46,7 +80,11 @@ sluice_status sluice_finish(const uint8_t *pixels, size_t num_rows, size_t heigh
                        : dtype == SLUICE_F16 ? SLUICE_LOOKUP_F16
                                              : SLUICE_LOOKUP_BF16,
                        layout == SLUICE_NCHW ? SLUICE_LOOKUP_CHW : SLUICE_LOOKUP_NHWC);
-    const struct sluice_kernels *kernels = sluice_kernels_for(sluice_cpu_level());
+    const enum sluice_cpu_level level = sluice_cpu_level();
+    if (wants_formula(&lookup, level) && plane * num_rows >= SLUICE_FINISH_FORMULA_PIXELS)
+        guess_formula(&lookup, table);
+    lookup.is_far = row_bytes * num_rows >= SLUICE_FINISH_FAR_BYTES;
+    const struct sluice_kernels *kernels = sluice_kernels_for(level);
     uint8_t *to = out;
     for (size_t row = 0; row < num_rows; row++)
         kernels->look_up(&lookup, pixels + row * plane * 3, plane, to + row * row_bytes, plane);

@@ -3,6 +3,7 @@
 #include "base/compiler.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "libsluice/tuning.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -159,12 +160,17 @@ static void check(const float table[3][256], const uint8_t *pixels, size_t num_r
     CU_ASSERT_EQUAL(
         sluice_finish(pixels, num_rows, height, width, table, dtype, layout, memory + start, &err),
         SLUICE_OK);
+    uint32_t expected[3][256];
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            expected[c][v] = reference(dtype, table[c][v]);
+    }
     size_t num_wrong = 0;
     for (size_t i = 0; i < num_values; i++) {
         const size_t c = i % 3, x = i / 3 % width, y = i / 3 / width % height,
                      n = i / 3 / width / height;
         const size_t at = place(layout, height, width, n, y, x, c);
-        num_wrong += value_at(memory + start, dtype, at) != reference(dtype, table[c][pixels[i]]);
+        num_wrong += value_at(memory + start, dtype, at) != expected[c][pixels[i]];
     }
     if (num_wrong)
         printf("%zu x %zu x %zu, dtype %d, layout %d, offset %zu: %zu wrong\n", num_rows, height,
@@ -193,8 +199,9 @@ static uint8_t *random_pixels(size_t num)
     /* The exact size: the sanitizer sees a byte too many. */
     uint8_t *pixels = malloc(num);
     CU_ASSERT_PTR_NOT_NULL_FATAL(pixels);
+    const size_t period = 1000003; /* of many pixels; a prime */
     for (size_t i = 0; i < num; i++)
-        pixels[i] = (uint8_t)sluice_rng_u32(&rng);
+        pixels[i] = i < period ? (uint8_t)sluice_rng_u32(&rng) : pixels[i - period];
     return pixels;
 }
 
@@ -225,6 +232,80 @@ static void all_256_values_of_each_channel(void)
         float table[3][256];
         make_table(table);
         check_all_ways(table, pixels, 1, 16, 16, 0);
+    }
+}
+
+static void normalise(float table[3][256], const float mean[3], const float std[3])
+{
+    for (int c = 0; c < 3; c++) {
+        for (int v = 0; v < 256; v++)
+            table[c][v] = ((float)v / 255.0f - mean[c]) / std[c];
+    }
+}
+
+/* Sizes from which on values may be computed. */
+static void tables_of_mean_and_std_are_exact(void)
+{
+    static const struct {
+        float mean[3], std[3];
+    } known[] = {
+        {{0, 0, 0}, {1, 1, 1}},
+        {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
+        {{0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.5f}},
+        {{0.48145466f, 0.4578275f, 0.40821073f}, {0.26862954f, 0.26130258f, 0.27577711f}},
+        {{0.4914f, 0.4822f, 0.4465f}, {0.2023f, 0.1994f, 0.2010f}},
+        {{-3, 0.1f, 70}, {1e-4f, 1e-7f, 1000}},
+        {{0.5f, 0.5f, 0.5f}, {-0.5f, 0.5f, 0.5f}}, /* falling */
+        {{0.5f, 0.5f, 0.5f}, {0, 0, 0}},           /* infinite */
+    };
+    const size_t height = 130, width = 131;
+    uint8_t *pixels = random_pixels(height * width * 3);
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(known); i++) {
+        float table[3][256];
+        normalise(table, known[i].mean, known[i].std);
+        check_all_ways(table, pixels, 1, height, width, 0);
+        check_all_ways(table, pixels, 1, height, width, 1);
+        /* Almost such a table: one value is another. */
+        table[i % 3][1 + sluice_rng_below(&rng, 254)] = (float)NAN;
+        check_all_ways(table, pixels, 1, height, width, 0);
+        const unsigned c = sluice_rng_below(&rng, 3), v = sluice_rng_below(&rng, 256);
+        normalise(table, known[i].mean, known[i].std);
+        table[c][v] = float_of(bits_of(table[c][v]) ^ 1);
+        check_all_ways(table, pixels, 1, height, width, 0);
+    }
+    for (int round = 0; round < 20; round++) {
+        float table[3][256], mean[3], std[3];
+        for (int c = 0; c < 3; c++) {
+            mean[c] = (float)sluice_rng_below(&rng, 1000000) / 1e6f;
+            std[c] = (float)(1 + sluice_rng_below(&rng, 1000000)) / 1e6f;
+        }
+        normalise(table, mean, std);
+        check(table, pixels, 1, height, width, SLUICE_F32, SLUICE_NCHW, 0);
+        check(table, pixels, 1, height, width, SLUICE_F32, SLUICE_NHWC, 0);
+    }
+    free(pixels);
+}
+
+/* Sizes that are written past the caches, in planes that are aligned for that and in others. */
+static void large_batches_are_the_same(void)
+{
+    static const struct {
+        size_t height, width;
+    } sizes[] = {{1184, 960}, {1185, 959}};
+    const size_t num_rows = 5;
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(sizes); i++) {
+        const size_t height = sizes[i].height, width = sizes[i].width;
+        CU_ASSERT(num_rows * height * width * 3 * 4 >= SLUICE_FINISH_FAR_BYTES);
+        uint8_t *pixels = random_pixels(num_rows * 2 * height * width * 3);
+        float table[3][256];
+        normalise(table, (float[3]){0.485f, 0.456f, 0.406f}, (float[3]){0.229f, 0.224f, 0.225f});
+        check(table, pixels, num_rows, height, width, SLUICE_F32, SLUICE_NCHW, 0);
+        check(table, pixels, num_rows, height, width, SLUICE_F32, SLUICE_NHWC, 0);
+        make_table(table);
+        check(table, pixels, num_rows, height, width, SLUICE_F32, SLUICE_NCHW, i);
+        check(table, pixels, num_rows * 2, height, width, i ? SLUICE_BF16 : SLUICE_F16, SLUICE_NCHW,
+              0);
+        free(pixels);
     }
 }
 
@@ -370,6 +451,8 @@ int main(void)
     static const struct sluice_test tests[] = {
         SLUICE_TEST(every_value_is_the_tables_in_its_place),
         SLUICE_TEST(all_256_values_of_each_channel),
+        SLUICE_TEST(tables_of_mean_and_std_are_exact),
+        SLUICE_TEST(large_batches_are_the_same),
         SLUICE_TEST(output_may_start_at_any_element),
         SLUICE_TEST(f16_is_what_the_compiler_makes_of_a_float),
         SLUICE_TEST(known_values),
