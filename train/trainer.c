@@ -1,14 +1,12 @@
 #include "train/train.h"
 
+#include "base/pages.h"
 #include "train/checkpoint.h"
 #include "train/trainer_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 static const struct device {
     const char *name;
@@ -212,16 +210,7 @@ sluice_status sluice_trainer_host_alloc(struct sluice_trainer *trainer, size_t b
 {
     if (trainer->ops->host_alloc)
         return trainer->ops->host_alloc(trainer, bytes, memory, err);
-    void *block;
-    const bool is_large = bytes >= HUGE_PAGE_BYTES;
-    if (posix_memalign(&block, is_large ? HUGE_PAGE_BYTES : 64, bytes ? bytes : 1) != 0)
-        return sluice_fail(err, SLUICE_E_NO_MEMORY, "no memory for a batch of %zu bytes", bytes);
-    /* Without huge pages the faults of small ones make the first rows of an epoch take half as
-     * long again.  The kernel may refuse; that costs only this time. */
-    if (is_large)
-        (void)madvise(block, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
-    *memory = block;
-    return SLUICE_OK;
+    return sluice_pages_alloc(bytes, memory, err);
 }
 
 void sluice_trainer_host_free(struct sluice_trainer *trainer, void *memory)

@@ -4,8 +4,8 @@
 #include "base/show.h"
 #include "compute_client/load/choice_words.h"
 #include "compute_client/load/stall.h"
-#include "compute_client/run/fit.h"
 #include "compute_client/run/tuning.h"
+#include "libsluice/fit.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/quit.h"
 #include "compute_client/load/fetcher.h"
 #include "compute_client/load/sampler.h"
-#include "compute_client/run/report.h"
+#include "libsluice/report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -213,6 +213,16 @@ static sluice_status run_pass(struct run *run, struct part *part, struct place p
     return status;
 }
 
+static struct sluice_learned learned(const struct sluice_train_totals *totals)
+{
+    return (struct sluice_learned){
+        .samples = totals->samples,
+        .loss_sum = totals->loss_sum,
+        .top1 = totals->top1,
+        .top5 = totals->top5,
+    };
+}
+
 static double lr_at(const struct sluice_options *options, uint64_t epoch)
 {
     double lr = options->lr;
@@ -278,7 +288,7 @@ sluice_status run_evaluation(struct run *run, uint64_t epoch, bool *is_stopped,
         .stats = &pass.stats,
         .manifest = run->loader->manifest,
         .has_loss = run->learns,
-        .totals = pass.totals,
+        .totals = learned(&pass.totals),
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .retries = lost_streams(run, &run->loader->val),
         .hash_errors = hash_errors(run, &run->loader->val),
@@ -321,7 +331,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
         .stats = &train.stats,
         .manifest = run->loader->manifest,
         .has_loss = run->learns,
-        .totals = train.totals,
+        .totals = learned(&train.totals),
         .is_deterministic = sluice_trainer_is_deterministic(run->trainer),
         .lr = lr,
         .retries = lost_streams(run, &run->loader->train) - lost_before,
@@ -334,7 +344,7 @@ sluice_status run_one_epoch(struct run *run, struct place *place, bool *is_stopp
                           &val, err);
         *has_lost_source = val.has_lost_source;
         report.has_val = status == SLUICE_OK && !val.is_stopped;
-        report.val = val.totals;
+        report.val = learned(&val.totals);
         report.val_seconds = val.seconds;
         report.val_errors = val.stats.errors;
     }

@@ -207,8 +207,8 @@ SLUICE_API void sluice_loader_stop(struct sluice_loader *loader);
 /* Frees the loader.  NULL is allowed. */
 SLUICE_API void sluice_loader_close(struct sluice_loader *loader);
 
-/* The epoch under way, or the last one, as offload_train --json prints it: one JSON object; without
- * a trainer loss and top1 are null.  sluice_free() it. */
+/* The last epoch that ended, by its last batch or by finish, as offload_train --json prints it: one
+ * JSON object; loss and top1 are null.  sluice_free() it.  SLUICE_E_INVALID: none has ended. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_stats(struct sluice_loader *loader,
                                                              char **json, struct sluice_err *err);
 

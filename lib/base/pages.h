@@ -1,6 +1,8 @@
 #ifndef SLUICE_BASE_PAGES_H
 #define SLUICE_BASE_PAGES_H
 
+#include "base/error.h"
+
 #include <stddef.h>
 
 /* Pre-faults memory: maps all its pages in, so that later writes are not delayed by page faults.
@@ -10,5 +12,9 @@
  * use.
  */
 void sluice_pages_touch(void *memory, size_t bytes);
+
+/* Memory for a batch: 64-byte aligned, in huge pages if it is large.  free() it. */
+SLUICE_MUST_USE sluice_status sluice_pages_alloc(size_t bytes, void **memory,
+                                                 struct sluice_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMPUTE_CLIENT_RUN_FIT_H
-#define SLUICE_COMPUTE_CLIENT_RUN_FIT_H
+#ifndef SLUICE_LIBSLUICE_FIT_H
+#define SLUICE_LIBSLUICE_FIT_H
 
 #include "base/compiler.h"
 

@@ -1,4 +1,4 @@
-#include "compute_client/run/fit.h"
+#include "libsluice/fit.h"
 
 #include "support/test.h"
 

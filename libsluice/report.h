@@ -1,12 +1,11 @@
-#ifndef SLUICE_COMPUTE_CLIENT_RUN_REPORT_H
-#define SLUICE_COMPUTE_CLIENT_RUN_REPORT_H
+#ifndef SLUICE_LIBSLUICE_REPORT_H
+#define SLUICE_LIBSLUICE_REPORT_H
 
 #include "base/error.h"
 #include "compute_client/load/choice.h"
 #include "compute_client/load/prefetcher.h"
 #include "compute_client/replan/replan.h"
 #include "datasets/manifest.h"
-#include "train/train.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +14,13 @@
 /* The report at the end of an epoch: two lines for a person, or one JSON object.
  *
  * Threads: pure functions. */
+
+/* Sums of what a trainer learned in an epoch. */
+struct sluice_learned {
+    uint64_t samples;
+    double loss_sum; /* cross-entropy, natural log, summed over samples */
+    uint64_t top1, top5;
+};
 
 struct sluice_epoch_report {
     uint64_t epoch;
@@ -29,7 +35,7 @@ struct sluice_epoch_report {
     const struct sluice_manifest *manifest;
     /* The device trains, so there is a loss. */
     bool has_loss;
-    struct sluice_train_totals totals;
+    struct sluice_learned totals;
     /* sluice_trainer_is_deterministic(). */
     bool is_deterministic;
     double lr;
@@ -43,7 +49,7 @@ struct sluice_epoch_report {
     double cpu_s;
     /* An evaluation followed. */
     bool has_val;
-    struct sluice_train_totals val;
+    struct sluice_learned val;
     double val_seconds;
     uint64_t val_errors;
 };

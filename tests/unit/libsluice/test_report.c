@@ -1,4 +1,4 @@
-#include "compute_client/run/report.h"
+#include "libsluice/report.h"
 
 #include "support/test.h"
 
@@ -64,7 +64,7 @@ static void the_json_has_the_keys_that_checks_read(void)
         .stats = &stats,
         .manifest = manifest,
         .has_loss = true,
-        .totals = {.samples = 400, .steps = 2, .loss_sum = 600, .top1 = 100, .top5 = 300},
+        .totals = {.samples = 400, .loss_sum = 600, .top1 = 100, .top5 = 300},
         .is_deterministic = true,
         .has_val = true,
         .val = {.samples = 10, .loss_sum = 5, .top1 = 4, .top5 = 8},

@@ -1,4 +1,4 @@
-#include "compute_client/run/fit.h"
+#include "libsluice/fit.h"
 
 #include <assert.h>
 #include <stdarg.h>

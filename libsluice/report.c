@@ -1,10 +1,10 @@
-#include "compute_client/run/report.h"
+#include "libsluice/report.h"
 
 #include "base/compiler.h"
 #include "base/noted_alloc.h"
 #include "base/show.h"
 #include "compute_client/load/choice_words.h"
-#include "compute_client/run/fit.h"
+#include "libsluice/fit.h"
 
 #include <jansson.h>
 
@@ -38,7 +38,7 @@ static json_t *choices_json(const struct sluice_epoch_stats *stats)
     return choices;
 }
 
-static void set_totals(json_t *object, const char *prefix, const struct sluice_train_totals *totals)
+static void set_totals(json_t *object, const char *prefix, const struct sluice_learned *totals)
 {
     char name[32];
     const double n = (double)totals->samples;
