@@ -208,6 +208,7 @@ static void check_batches(struct sluice_prefetcher *prefetcher, const struct ref
         CU_ASSERT_EQUAL_FATAL(sluice_prefetcher_next(prefetcher, -1, &batch, &err), SLUICE_OK);
         if (!batch)
             break;
+        CU_ASSERT_EQUAL(batch->index, row / BATCH);
         CU_ASSERT_EQUAL(batch->num_rows, NUM_SAMPLES - row < BATCH ? NUM_SAMPLES - row : BATCH);
         for (unsigned i = 0; i < batch->num_rows; i++, row++) {
             CU_ASSERT_EQUAL(batch->labels[i], reference->labels[row]);
