@@ -1,0 +1,29 @@
+"""Batches as NumPy arrays.
+
+    with sluice.numpy.Loader("storage:50051", 256) as loader:
+        for images, labels in loader: ...
+
+images is uint8 [rows, height, width, 3], RGB; labels int64 [rows].  Both are the library's memory
+and may be written to; the batch is theirs until the last array of it has gone.
+"""
+import numpy
+
+from sluice._batches import Batches
+
+
+class Loader(Batches):
+    """Of a folder or HOST:PORT; options as of sluice.torch.Loader, without devices."""
+
+    def __init__(self, source, batch_size, *, sample_ids=False, **options):
+        self._sample_ids = sample_ids
+        super().__init__(source, batch_size, **options)
+
+    def _made_of(self, batch):
+        made = numpy.asarray(batch.pixels), numpy.asarray(batch.labels)
+        return (*made, numpy.asarray(batch.ids)) if self._sample_ids else made
+
+
+def normalization(loader):
+    """float32 [3, 256]: the value of each u8 of a channel; None if the pipeline ends at u8."""
+    table = loader.info["table"]
+    return None if table is None else numpy.frombuffer(table, numpy.float32).reshape(3, 256)

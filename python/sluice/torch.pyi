@@ -1,0 +1,17 @@
+import os
+from typing import Any, Callable, Optional, Union
+
+import torch
+
+from sluice._batches import Batches
+
+class Loader(Batches[tuple[Any, ...]]):
+    def __init__(self, source: Union[str, os.PathLike[str]], batch_size: int, *,
+                 sample_ids: bool = False, paths: bool = False, rank: Optional[int] = None,
+                 world_size: Optional[int] = None,
+                 device: Union[None, str, int, torch.device] = None,
+                 dtype: Optional[torch.dtype] = None, channels_last: bool = False,
+                 normalize: Optional[bool] = None,
+                 transform: Optional[Callable[[torch.Tensor], Any]] = None,
+                 target_transform: Optional[Callable[[torch.Tensor], Any]] = None,
+                 pin_memory: bool = False, **options: Any) -> None: ...

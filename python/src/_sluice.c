@@ -1,0 +1,1215 @@
+/* sluice._sluice: include/sluice/sluice.h for Python, over CPython's stable ABI (3.10 and later).
+ *
+ * MEMORY     A batch is released when the last of these has gone: its Batch, its Arrays, and what
+ *            consumers made of their DLPack capsules.  These count references in C (struct held),
+ * as a consumer may drop its tensor on any thread, without the GIL, after the interpreter. GIL
+ * Given up around every call that can wait.  open() and start() run on a thread of their own, so
+ * that the caller can look for signals meanwhile; next() waits in slices. THREADS    What the
+ * header allows to one thread at a time is refused to a second one in words. */
+
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030A0000
+#endif
+#include <Python.h>
+
+#include "cuda_memory.h"
+#include "dlpack.h"
+#include <sluice/sluice.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SIGNAL_SLICE_MS = 50 }; /* how often a wait looks whether Python has a signal */
+
+static PyObject *errors[SLUICE_NUM_STATUS]; /* by status; [SLUICE_OK]: the base of all */
+static PyTypeObject *batch_type, *array_type;
+
+/* --- errors --- */
+
+static const struct {
+    const char *name, *doc;
+    PyObject **also; /* a class of Python's that it is too */
+} error_classes[SLUICE_NUM_STATUS] = {
+    [SLUICE_OK] = {"Error", "What the library reports; .status is the kind, in words.", NULL},
+    [SLUICE_E_INVALID] = {"InvalidError", "An argument, setting or request is wrong.",
+                          &PyExc_ValueError},
+    [SLUICE_E_CORRUPT] = {"CorruptError", "Bytes are not what they claim to be.", NULL},
+    [SLUICE_E_UNSUPPORTED] = {"UnsupportedError", "A feature that there is not, or too much data.",
+                              NULL},
+    [SLUICE_E_NOT_FOUND] = {"NotFoundError", "There is none such.", &PyExc_FileNotFoundError},
+    [SLUICE_E_IO] = {"IoError", "The operating system or the network said no.", &PyExc_OSError},
+    [SLUICE_E_NO_MEMORY] = {"NoMemoryError", "Memory is short now.", &PyExc_MemoryError},
+    [SLUICE_E_AGAIN] = {"AgainError", "Nothing is ready within the time given.",
+                        &PyExc_TimeoutError},
+    [SLUICE_E_CLOSED] = {"ClosedError", "It was stopped or closed.", NULL},
+    [SLUICE_E_INTERNAL] = {"InternalError", "A mistake of the library.", &PyExc_RuntimeError},
+    [SLUICE_E_STALE] = {"StaleError", "The data changed since it was listed.", NULL},
+};
+
+static int add_errors(PyObject *module)
+{
+    for (int status = 0; status < SLUICE_NUM_STATUS; status++) {
+        char name[64];
+        PyOS_snprintf(name, sizeof(name), "sluice.%s", error_classes[status].name);
+        PyObject *bases = NULL;
+        if (status != SLUICE_OK && error_classes[status].also)
+            bases = PyTuple_Pack(2, errors[SLUICE_OK], *error_classes[status].also);
+        else
+            bases = PyTuple_Pack(1, status == SLUICE_OK ? PyExc_Exception : errors[SLUICE_OK]);
+        if (!bases)
+            return -1;
+        PyObject *error = PyErr_NewExceptionWithDoc(name, error_classes[status].doc, bases, NULL);
+        Py_DECREF(bases);
+        if (!error)
+            return -1;
+        errors[status] = error;
+        PyObject *word = PyUnicode_FromString(sluice_status_name((sluice_status)status));
+        const int rc = word ? PyObject_SetAttrString(error, "status", word) : -1;
+        Py_XDECREF(word);
+        if (rc || PyModule_AddObjectRef(module, error_classes[status].name, error))
+            return -1;
+    }
+    return 0;
+}
+
+/* Returns NULL. */
+static PyObject *raise_status(sluice_status status, const struct sluice_err *err)
+{
+    const unsigned kind = (unsigned)status < SLUICE_NUM_STATUS ? status : SLUICE_E_INTERNAL;
+    const char *text = err && err->text[0] ? err->text : sluice_status_name(status);
+    /* A path in the text may be of any bytes. */
+    PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
+    if (message)
+        PyErr_SetObject(errors[kind], message);
+    Py_XDECREF(message);
+    return NULL;
+}
+
+static PyObject *raise_text(sluice_status status, const char *text)
+{
+    struct sluice_err err = {0};
+    PyOS_snprintf(err.text, sizeof(err.text), "%s", text);
+    return raise_status(status, &err);
+}
+
+static PyObject *text_or_none(const char *text)
+{
+    if (!text)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
+}
+
+static void free_object(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+/* --- settings --- */
+
+struct settings {
+    struct sluice_setting *list;
+    PyObject **held; /* the strings that the list points into */
+    Py_ssize_t count;
+};
+
+static void settings_clear(struct settings *s)
+{
+    for (Py_ssize_t i = 0; i < 2 * s->count; i++)
+        Py_XDECREF(s->held[i]);
+    PyMem_Free(s->held);
+    PyMem_Free(s->list);
+    *s = (struct settings){0};
+}
+
+/* A dict of strings.  Returns -1 with an exception set. */
+static int settings_from(PyObject *dict, struct settings *s)
+{
+    *s = (struct settings){0};
+    if (!dict || dict == Py_None)
+        return 0;
+    if (!PyDict_Check(dict)) {
+        PyErr_SetString(PyExc_TypeError, "settings are a dict of strings");
+        return -1;
+    }
+    const Py_ssize_t count = PyDict_Size(dict);
+    s->list = PyMem_Calloc((size_t)count + 1, sizeof(*s->list));
+    s->held = PyMem_Calloc(2 * (size_t)count + 1, sizeof(*s->held));
+    if (!s->list || !s->held) {
+        PyErr_NoMemory();
+        goto fail;
+    }
+    s->count = count;
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+    for (Py_ssize_t i = 0; i < count && PyDict_Next(dict, &at, &key, &value); i++) {
+        if (!PyUnicode_Check(key) || !PyUnicode_Check(value)) {
+            PyErr_Format(PyExc_TypeError, "setting %R: key and value are strings, not %R", key,
+                         value);
+            goto fail;
+        }
+        s->held[2 * i] = PyUnicode_EncodeFSDefault(key);
+        s->held[2 * i + 1] = PyUnicode_EncodeFSDefault(value);
+        if (!s->held[2 * i] || !s->held[2 * i + 1])
+            goto fail;
+        /* With a NULL for the length a NUL within is a ValueError. */
+        char *key_text, *value_text;
+        if (PyBytes_AsStringAndSize(s->held[2 * i], &key_text, NULL) ||
+            PyBytes_AsStringAndSize(s->held[2 * i + 1], &value_text, NULL))
+            goto fail;
+        s->list[i] = (struct sluice_setting){key_text, value_text};
+    }
+    return 0;
+
+fail:
+    settings_clear(s);
+    return -1;
+}
+
+/* --- a batch that several hold --- */
+
+struct held {
+    atomic_size_t num_refs; /* consumers of DLPack drop theirs on any thread */
+    const struct sluice_batch *batch;
+};
+
+static struct held *held_ref(struct held *held)
+{
+    atomic_fetch_add_explicit(&held->num_refs, 1, memory_order_relaxed);
+    return held;
+}
+
+static void held_unref(struct held *held)
+{
+    if (held && atomic_fetch_sub_explicit(&held->num_refs, 1, memory_order_acq_rel) == 1) {
+        sluice_batch_release(held->batch);
+        free(held);
+    }
+}
+
+/* --- Array: one of the arrays of a batch --- */
+
+struct array {
+    PyObject_HEAD struct held *held;
+    void *data;
+    uint8_t dl_code, bits;
+    int ndim;
+    int64_t shape[4];
+};
+
+static PyObject *array_new(struct held *held, void *data, uint8_t dl_code, uint8_t bits, int ndim,
+                           const int64_t *shape)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(array_type, Py_tp_alloc);
+    struct array *a = (struct array *)alloc(array_type, 0);
+    if (!a)
+        return NULL;
+    a->held = held_ref(held);
+    a->data = data;
+    a->dl_code = dl_code;
+    a->bits = bits;
+    a->ndim = ndim;
+    memcpy(a->shape, shape, (size_t)ndim * sizeof(*shape));
+    return (PyObject *)a;
+}
+
+static void array_dealloc(PyObject *self)
+{
+    held_unref(((struct array *)self)->held);
+    free_object(self);
+}
+
+static PyObject *array_shape(PyObject *self, void *closure)
+{
+    (void)closure;
+    const struct array *a = (struct array *)self;
+    PyObject *shape = PyTuple_New(a->ndim);
+    for (int i = 0; shape && i < a->ndim; i++) {
+        PyObject *length = PyLong_FromLongLong(a->shape[i]);
+        if (!length || PyTuple_SetItem(shape, i, length)) {
+            Py_DECREF(shape);
+            return NULL;
+        }
+    }
+    return shape;
+}
+
+static PyObject *array_typestr(PyObject *self, void *closure)
+{
+    (void)closure;
+    const struct array *a = (struct array *)self;
+    const bool is_big_endian = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+    return PyUnicode_FromFormat("%c%c%d",
+                                a->bits == 8    ? '|'
+                                : is_big_endian ? '>'
+                                                : '<',
+                                a->dl_code == DL_INT ? 'i' : 'u', a->bits / 8);
+}
+
+static PyObject *array_address(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyLong_FromVoidPtr(((struct array *)self)->data);
+}
+
+static PyObject *array_nbytes(PyObject *self, void *closure)
+{
+    (void)closure;
+    const struct array *a = (struct array *)self;
+    long long bytes = a->bits / 8;
+    for (int i = 0; i < a->ndim; i++)
+        bytes *= a->shape[i];
+    return PyLong_FromLongLong(bytes);
+}
+
+/* NumPy's protocol: its array holds this object, and can be written to. */
+static PyObject *array_interface(PyObject *self, void *closure)
+{
+    PyObject *shape = array_shape(self, closure), *typestr = array_typestr(self, closure);
+    PyObject *address = array_address(self, closure), *result = NULL;
+    if (shape && typestr && address)
+        result = Py_BuildValue("{s:O,s:O,s:(O,O),s:i}", "shape", shape, "typestr", typestr, "data",
+                               address, Py_False, "version", 3);
+    Py_XDECREF(shape);
+    Py_XDECREF(typestr);
+    Py_XDECREF(address);
+    return result;
+}
+
+static PyObject *array_signed(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const struct array *a = (struct array *)self;
+    return array_new(a->held, a->data, DL_INT, a->bits, a->ndim, a->shape);
+}
+
+struct exported {
+    struct dl_managed_tensor tensor; /* first: the consumer has its address */
+    struct held *held;
+    int64_t shape[4], strides[4];
+};
+
+/* Any thread, without the GIL. */
+static void exported_delete(struct dl_managed_tensor *tensor)
+{
+    struct exported *e = (struct exported *)tensor;
+    held_unref(e->held);
+    free(e);
+}
+
+/* A consumer renames the capsule that it took. */
+static void capsule_destroy(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        struct dl_managed_tensor *tensor = PyCapsule_GetPointer(capsule, "dltensor");
+        tensor->deleter(tensor);
+    }
+}
+
+static PyObject *array_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", names, &stream, &max_version, &device,
+                                     &copy))
+        return NULL;
+    if (stream != Py_None)
+        return PyErr_Format(PyExc_BufferError, "memory of the host has no stream, not %R", stream);
+    if (copy == Py_True)
+        return PyErr_Format(PyExc_BufferError, "a batch is exported without a copy");
+    if (device != Py_None) {
+        int kind, id;
+        if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &kind, &id))
+            return PyErr_Format(PyExc_BufferError, "dl_device is (type, id), not %R", device);
+        if (kind != DL_CPU)
+            return PyErr_Format(PyExc_BufferError, "a batch is in memory of the host");
+    }
+
+    const struct array *a = (struct array *)self;
+    struct exported *e = calloc(1, sizeof(*e));
+    if (!e)
+        return PyErr_NoMemory();
+    int64_t stride = 1;
+    for (int i = a->ndim; i-- > 0;) {
+        e->shape[i] = a->shape[i];
+        e->strides[i] = stride;
+        stride *= a->shape[i];
+    }
+    e->tensor = (struct dl_managed_tensor){
+        .tensor = {.data = a->data,
+                   .device = {.type = DL_CPU},
+                   .ndim = a->ndim,
+                   .dtype = {.code = a->dl_code, .bits = a->bits, .lanes = 1},
+                   .shape = e->shape,
+                   .strides = e->strides},
+        .deleter = exported_delete,
+    };
+    e->held = held_ref(a->held);
+    PyObject *capsule = PyCapsule_New(&e->tensor, "dltensor", capsule_destroy);
+    if (!capsule)
+        exported_delete(&e->tensor);
+    return capsule;
+}
+
+static PyObject *array_dlpack_device(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return Py_BuildValue("(ii)", DL_CPU, 0);
+}
+
+static PyMethodDef array_methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))array_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "A DLPack capsule of the same memory."},
+    {"__dlpack_device__", array_dlpack_device, METH_NOARGS, "(1, 0): the host."},
+    {"signed", array_signed, METH_NOARGS, "The same memory as signed integers."},
+    {0},
+};
+
+static PyGetSetDef array_getset[] = {
+    {"shape", array_shape, NULL, "Lengths, outermost first; rows follow each other.", NULL},
+    {"typestr", array_typestr, NULL, "'|u1', '<i8' and so on, as NumPy writes it.", NULL},
+    {"address", array_address, NULL, "Of the first element.", NULL},
+    {"nbytes", array_nbytes, NULL, "Of all elements.", NULL},
+    {"__array_interface__", array_interface, NULL, "For numpy.asarray(), without a copy.", NULL},
+    {0},
+};
+
+static PyType_Slot array_slots[] = {
+    {Py_tp_doc, "An array of a batch; the batch is held as long as it or what was made of it is."},
+    {Py_tp_dealloc, array_dealloc},
+    {Py_tp_methods, array_methods},
+    {Py_tp_getset, array_getset},
+    {0, NULL},
+};
+
+static PyType_Spec array_spec = {
+    .name = "sluice._sluice.Array",
+    .basicsize = sizeof(struct array),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = array_slots,
+};
+
+/* --- Batch --- */
+
+struct batch {
+    PyObject_HEAD struct held *held;
+};
+
+/* Takes the batch, also on failure. */
+static PyObject *batch_new(const struct sluice_batch *taken)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(batch_type, Py_tp_alloc);
+    struct held *held = malloc(sizeof(*held));
+    struct batch *b = held ? (struct batch *)alloc(batch_type, 0) : NULL;
+    if (!b) {
+        free(held);
+        sluice_batch_release(taken);
+        return held ? NULL : PyErr_NoMemory();
+    }
+    atomic_init(&held->num_refs, 1);
+    held->batch = taken;
+    b->held = held;
+    return (PyObject *)b;
+}
+
+static void batch_dealloc(PyObject *self)
+{
+    held_unref(((struct batch *)self)->held);
+    free_object(self);
+}
+
+/* The held batch, or NULL with an exception set. */
+static struct held *batch_held(PyObject *self)
+{
+    struct held *held = ((struct batch *)self)->held;
+    if (!held)
+        raise_text(SLUICE_E_INVALID, "the batch was released");
+    return held;
+}
+
+enum batch_field {
+    PIXELS,
+    LABELS,
+    IDS,
+    DRAW_EPOCHS,
+    NUM_ROWS,
+    HEIGHT,
+    WIDTH,
+    NUM_PADDED,
+    EPOCH,
+    INDEX,
+};
+
+static PyObject *batch_get(PyObject *self, void *closure)
+{
+    struct held *held = batch_held(self);
+    if (!held)
+        return NULL;
+    const struct sluice_batch *b = held->batch;
+    const int64_t shape[4] = {b->num_rows, b->height, b->width, 3};
+    switch ((enum batch_field)(uintptr_t)closure) {
+    case PIXELS:
+        return array_new(held, b->pixels, DL_UINT, 8, 4, shape);
+    case LABELS:
+        return array_new(held, b->labels, DL_INT, 64, 1, shape);
+    case IDS:
+        return array_new(held, b->ids, DL_UINT, 64, 1, shape);
+    case DRAW_EPOCHS:
+        return array_new(held, b->draw_epochs, DL_UINT, 32, 1, shape);
+    case NUM_ROWS:
+        return PyLong_FromUnsignedLong(b->num_rows);
+    case HEIGHT:
+        return PyLong_FromUnsignedLong(b->height);
+    case WIDTH:
+        return PyLong_FromUnsignedLong(b->width);
+    case NUM_PADDED:
+        return PyLong_FromUnsignedLong(b->num_padded);
+    case EPOCH:
+        return PyLong_FromUnsignedLongLong(b->epoch);
+    case INDEX:
+        return PyLong_FromUnsignedLongLong(b->index);
+    }
+    return raise_text(SLUICE_E_INTERNAL, "no such field");
+}
+
+static PyObject *batch_state(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct held *held = batch_held(self);
+    if (!held)
+        return NULL;
+    char state[SLUICE_MAX_STATE] = "";
+    sluice_batch_state(held->batch, state);
+    return PyUnicode_FromString(state);
+}
+
+static PyObject *batch_release(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    held_unref(((struct batch *)self)->held);
+    ((struct batch *)self)->held = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef batch_methods[] = {
+    {"state", batch_state, METH_NOARGS, "The place after this batch, as JSON; for start(state=)."},
+    {"release", batch_release, METH_NOARGS,
+     "Gives up this reference; arrays that were taken from it stay.  Twice is fine."},
+    {0},
+};
+
+#define BATCH_FIELD(field) ((void *)(uintptr_t)(field))
+static PyGetSetDef batch_getset[] = {
+    {"pixels", batch_get, NULL, "Array [rows, height, width, 3] of u8, RGB.", BATCH_FIELD(PIXELS)},
+    {"labels", batch_get, NULL, "Array [rows] of int64.", BATCH_FIELD(LABELS)},
+    {"ids", batch_get, NULL, "Array [rows] of uint64: the samples.", BATCH_FIELD(IDS)},
+    {"draw_epochs", batch_get, NULL, "Array [rows] of uint32: seeds of crops and flips.",
+     BATCH_FIELD(DRAW_EPOCHS)},
+    {"num_rows", batch_get, NULL, NULL, BATCH_FIELD(NUM_ROWS)},
+    {"height", batch_get, NULL, NULL, BATCH_FIELD(HEIGHT)},
+    {"width", batch_get, NULL, NULL, BATCH_FIELD(WIDTH)},
+    {"num_padded", batch_get, NULL, "The last so many rows repeat others.",
+     BATCH_FIELD(NUM_PADDED)},
+    {"epoch", batch_get, NULL, NULL, BATCH_FIELD(EPOCH)},
+    {"index", batch_get, NULL, "Of the global batch in its epoch.", BATCH_FIELD(INDEX)},
+    {0},
+};
+
+static PyType_Slot batch_slots[] = {
+    {Py_tp_doc, "Rows of an epoch, in memory of the library."},
+    {Py_tp_dealloc, batch_dealloc},
+    {Py_tp_methods, batch_methods},
+    {Py_tp_getset, batch_getset},
+    {0, NULL},
+};
+
+static PyType_Spec batch_spec = {
+    .name = "sluice._sluice.Batch",
+    .basicsize = sizeof(struct batch),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = batch_slots,
+};
+
+/* --- Loader --- */
+
+struct loader {
+    PyObject_HEAD struct sluice_loader *loader; /* NULL: closed */
+    bool is_busy;                               /* a thread is in a call that only one may be in */
+    bool is_open;
+    unsigned num_readers; /* threads in calls that any may be in */
+};
+
+static bool loader_is_usable(const struct loader *l)
+{
+    if (!l->loader)
+        raise_text(SLUICE_E_CLOSED, "the loader is closed");
+    return l->loader;
+}
+
+/* With the GIL.  False with an exception set: another thread is at it, or it is closed. */
+static bool loader_enter(struct loader *l)
+{
+    if (!loader_is_usable(l))
+        return false;
+    if (l->is_busy) {
+        raise_text(SLUICE_E_INVALID, "another thread is using this loader: one at a time");
+        return false;
+    }
+    l->is_busy = true;
+    return true;
+}
+
+static bool loader_enter_open(struct loader *l)
+{
+    if (!loader_enter(l))
+        return false;
+    if (!l->is_open) {
+        l->is_busy = false;
+        raise_text(SLUICE_E_INVALID, "the loader is not open: call open() first");
+        return false;
+    }
+    return true;
+}
+
+static PyObject *loader_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"settings", "pinned_device", NULL};
+    PyObject *dict;
+    int device = -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i", names, &dict, &device))
+        return NULL;
+    struct settings settings;
+    if (settings_from(dict, &settings))
+        return NULL;
+
+    struct sluice_err err = {0};
+    struct sluice_loader *loader = NULL;
+    const struct sluice_host_memory *memory = NULL;
+    sluice_status status = SLUICE_OK;
+    Py_BEGIN_ALLOW_THREADS if (device >= 0) status = sluice_cuda_memory(device, &memory, &err);
+    if (status == SLUICE_OK)
+        status = sluice_loader_create(settings.list, (size_t)settings.count, &loader, &err);
+    if (status == SLUICE_OK && memory)
+        sluice_loader_set_memory(loader, memory);
+    Py_END_ALLOW_THREADS settings_clear(&settings);
+    if (status != SLUICE_OK)
+        return raise_status(status, &err);
+
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct loader *l = (struct loader *)alloc(type, 0);
+    if (!l) {
+        sluice_loader_close(loader);
+        return NULL;
+    }
+    l->loader = loader;
+    return (PyObject *)l;
+}
+
+static void loader_dealloc(PyObject *self)
+{
+    struct sluice_loader *loader = ((struct loader *)self)->loader;
+    Py_BEGIN_ALLOW_THREADS sluice_loader_close(loader);
+    Py_END_ALLOW_THREADS free_object(self);
+}
+
+/* open() or start() under way on a thread of its own. */
+struct waiting_call {
+    struct sluice_loader *loader;
+    const struct sluice_epoch_start *start; /* NULL: open */
+    struct sluice_err err;
+    sluice_status status;
+
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool has_ended;
+};
+
+static void *run_call(void *arg)
+{
+    struct waiting_call *call = arg;
+    const sluice_status status = call->start
+                                     ? sluice_loader_start(call->loader, call->start, &call->err)
+                                     : sluice_loader_open(call->loader, &call->err);
+    pthread_mutex_lock(&call->lock);
+    call->status = status;
+    call->has_ended = true;
+    pthread_cond_signal(&call->ended);
+    pthread_mutex_unlock(&call->lock);
+    return NULL;
+}
+
+static bool wait_a_slice(struct waiting_call *call)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += SIGNAL_SLICE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&call->lock);
+    int rc = 0;
+    while (!call->has_ended && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&call->ended, &call->lock, &until);
+    const bool has_ended = call->has_ended;
+    pthread_mutex_unlock(&call->lock);
+    return has_ended;
+}
+
+/* The thread, with all signals blocked: they are for Python's threads. */
+static int spawn(pthread_t *thread, struct waiting_call *call)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = pthread_create(thread, NULL, run_call, call);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+/* Runs the call and looks for signals meanwhile; one whose handler raises stops the loader. */
+static PyObject *call_and_wait(struct loader *l, const struct sluice_epoch_start *start)
+{
+    struct waiting_call call = {.loader = l->loader, .start = start};
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&call.lock, NULL);
+    pthread_cond_init(&call.ended, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+
+    pthread_t thread;
+    bool has_raised = false;
+    const int rc = spawn(&thread, &call);
+    if (rc) {
+        call.status = SLUICE_E_NO_MEMORY;
+        PyOS_snprintf(call.err.text, sizeof(call.err.text), "no thread: %s", strerror(rc));
+    } else {
+        for (bool has_ended = false; !has_ended && !has_raised;) {
+            Py_BEGIN_ALLOW_THREADS has_ended = wait_a_slice(&call);
+            Py_END_ALLOW_THREADS has_raised = PyErr_CheckSignals() != 0;
+        }
+        Py_BEGIN_ALLOW_THREADS if (has_raised) sluice_loader_stop(l->loader);
+        pthread_join(thread, NULL);
+        Py_END_ALLOW_THREADS
+    }
+    pthread_cond_destroy(&call.ended);
+    pthread_mutex_destroy(&call.lock);
+
+    if (!start && call.status == SLUICE_OK)
+        l->is_open = true;
+    if (has_raised)
+        return NULL;
+    if (call.status != SLUICE_OK)
+        return raise_status(call.status, &call.err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_open(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct loader *l = (struct loader *)self;
+    if (!loader_enter(l))
+        return NULL;
+    PyObject *result = call_and_wait(l, NULL);
+    l->is_busy = false;
+    return result;
+}
+
+static PyObject *loader_start(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"epoch", "part", "order", "state", NULL};
+    unsigned long long epoch = 0;
+    int part = SLUICE_TRAIN;
+    PyObject *order = Py_None;
+    const char *state = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KiOz", names, &epoch, &part, &order, &state))
+        return NULL;
+    if (part != SLUICE_TRAIN && part != SLUICE_VAL)
+        return PyErr_Format(PyExc_ValueError, "part is TRAIN or VAL, not %d", part);
+
+    struct sluice_epoch_start start = {
+        .part = (enum sluice_part)part, .epoch = epoch, .state = state};
+    uint64_t *positions = NULL;
+    if (order != Py_None) {
+        char *bytes;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(order, &bytes, &size))
+            return NULL;
+        if (size % (Py_ssize_t)sizeof(*positions))
+            return PyErr_Format(PyExc_ValueError, "order is bytes of uint64, not %zd bytes", size);
+        /* A copy, as bytes need not be aligned; never NULL, which would mean no order. */
+        positions = malloc((size_t)size + 1);
+        if (!positions)
+            return PyErr_NoMemory();
+        memcpy(positions, bytes, (size_t)size);
+        start.order = positions;
+        start.num_order = (size_t)size / sizeof(*positions);
+    }
+
+    struct loader *l = (struct loader *)self;
+    PyObject *result = NULL;
+    if (loader_enter_open(l)) {
+        result = call_and_wait(l, &start);
+        l->is_busy = false;
+    }
+    free(positions);
+    return result;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static PyObject *loader_next(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"timeout", NULL};
+    PyObject *timeout = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", names, &timeout))
+        return NULL;
+    double until_s = 0;
+    if (timeout != Py_None) {
+        const double seconds = PyFloat_AsDouble(timeout);
+        if (seconds == -1 && PyErr_Occurred())
+            return NULL;
+        until_s = now_s() + (seconds > 0 ? seconds : 0);
+    }
+
+    struct loader *l = (struct loader *)self;
+    if (!loader_enter_open(l))
+        return NULL;
+    const struct sluice_batch *batch = NULL;
+    struct sluice_err err;
+    sluice_status status;
+    bool has_raised = false, is_late = false;
+    do {
+        int slice_ms = SIGNAL_SLICE_MS;
+        if (timeout != Py_None) {
+            const double left_ms = 1000 * (until_s - now_s());
+            is_late = left_ms <= slice_ms;
+            if (is_late)
+                slice_ms = left_ms > 0 ? (int)left_ms : 0;
+        }
+        err = (struct sluice_err){0};
+        Py_BEGIN_ALLOW_THREADS status = sluice_loader_next(l->loader, slice_ms, &batch, &err);
+        Py_END_ALLOW_THREADS has_raised = status == SLUICE_E_AGAIN && PyErr_CheckSignals() != 0;
+    } while (status == SLUICE_E_AGAIN && !has_raised && !is_late);
+    l->is_busy = false;
+
+    if (has_raised)
+        return NULL;
+    if (status != SLUICE_OK)
+        return raise_status(status, &err);
+    if (!batch)
+        Py_RETURN_NONE;
+    return batch_new(batch);
+}
+
+static PyObject *loader_finish(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct loader *l = (struct loader *)self;
+    if (!loader_enter_open(l))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS sluice_loader_finish(l->loader);
+    Py_END_ALLOW_THREADS l->is_busy = false;
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_stop(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct loader *l = (struct loader *)self;
+    if (l->loader) {
+        l->num_readers++;
+        Py_BEGIN_ALLOW_THREADS sluice_loader_stop(l->loader);
+        Py_END_ALLOW_THREADS l->num_readers--;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_close(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct loader *l = (struct loader *)self;
+    if (!l->loader)
+        Py_RETURN_NONE;
+    if (l->is_busy || l->num_readers > 0)
+        return raise_text(
+            SLUICE_E_INVALID,
+            "another thread is using this loader: stop() it and wait for that thread");
+    struct sluice_loader *loader = l->loader;
+    l->loader = NULL;
+    Py_BEGIN_ALLOW_THREADS sluice_loader_close(loader);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+/* Frees the text. */
+static PyObject *take_text(sluice_status status, char *text, const struct sluice_err *err)
+{
+    if (status != SLUICE_OK)
+        return raise_status(status, err);
+    PyObject *result = text_or_none(text);
+    sluice_free(text);
+    return result;
+}
+
+static PyObject *loader_stats(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct loader *l = (struct loader *)self;
+    if (!loader_is_usable(l))
+        return NULL;
+    char *json = NULL;
+    struct sluice_err err = {0};
+    sluice_status status;
+    l->num_readers++;
+    Py_BEGIN_ALLOW_THREADS status = sluice_loader_stats(l->loader, &json, &err);
+    Py_END_ALLOW_THREADS l->num_readers--;
+    return take_text(status, json, &err);
+}
+
+static bool loader_must_be_open(const struct loader *l)
+{
+    if (!loader_is_usable(l))
+        return false;
+    if (!l->is_open)
+        raise_text(SLUICE_E_INVALID, "the loader is not open: call open() first");
+    return l->is_open;
+}
+
+static PyObject *loader_info(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const struct loader *l = (struct loader *)self;
+    if (!loader_must_be_open(l))
+        return NULL;
+    const struct sluice_dataset_info *info = sluice_loader_info(l->loader);
+    if (!info)
+        return raise_text(SLUICE_E_INVALID, "the loader knows nothing of its dataset");
+    PyObject *table = info->has_normalization ? PyBytes_FromStringAndSize((const char *)info->table,
+                                                                          sizeof(info->table))
+                                              : Py_NewRef(Py_None);
+    if (!table)
+        return NULL;
+    return Py_BuildValue("{s:s,s:(KK),s:K,s:I,s:I,s:N,s:(KK),s:s}", "id", info->id, "num_samples",
+                         (unsigned long long)info->num_samples[0],
+                         (unsigned long long)info->num_samples[1], "num_classes",
+                         (unsigned long long)info->num_classes, "height", (unsigned)info->height,
+                         "width", (unsigned)info->width, "table", table, "pipeline_fingerprint",
+                         (unsigned long long)info->pipeline_fingerprint[0],
+                         (unsigned long long)info->pipeline_fingerprint[1], "mode", info->mode);
+}
+
+static PyObject *loader_path(PyObject *self, PyObject *id)
+{
+    const struct loader *l = (struct loader *)self;
+    const unsigned long long sample = PyLong_AsUnsignedLongLong(id);
+    if (sample == (unsigned long long)-1 && PyErr_Occurred())
+        return NULL;
+    if (!loader_must_be_open(l))
+        return NULL;
+    return text_or_none(sluice_loader_path(l->loader, sample));
+}
+
+static PyObject *loader_num_batches(PyObject *self, PyObject *arg)
+{
+    const struct loader *l = (struct loader *)self;
+    const long part = PyLong_AsLong(arg);
+    if (part == -1 && PyErr_Occurred())
+        return NULL;
+    if (part != SLUICE_TRAIN && part != SLUICE_VAL)
+        return PyErr_Format(PyExc_ValueError, "part is TRAIN or VAL, not %ld", part);
+    if (!loader_must_be_open(l))
+        return NULL;
+    return PyLong_FromUnsignedLongLong(
+        sluice_loader_num_batches(l->loader, (enum sluice_part)part));
+}
+
+static PyMethodDef loader_methods[] = {
+    {"open", loader_open, METH_NOARGS, "Connects and lists the samples.  Once."},
+    {"start", (PyCFunction)(void (*)(void))loader_start, METH_VARARGS | METH_KEYWORDS,
+     "start(epoch=0, part=TRAIN, order=None, state=None): an epoch; order is bytes of uint64."},
+    {"next", (PyCFunction)(void (*)(void))loader_next, METH_VARARGS | METH_KEYWORDS,
+     "next(timeout=None): a Batch, or None at the epoch's end; AgainError after the seconds."},
+    {"finish", loader_finish, METH_NOARGS, "Ends the epoch."},
+    {"stop", loader_stop, METH_NOARGS, "Any thread: open, start and next fail, now and later."},
+    {"close", loader_close, METH_NOARGS, "Frees the loader; batches stay.  Twice is fine."},
+    {"stats", loader_stats, METH_NOARGS, "The last epoch that ended, as JSON."},
+    {"info", loader_info, METH_NOARGS, "The dataset, as a dict."},
+    {"path", loader_path, METH_O, "path(id): of a sample, or None."},
+    {"num_batches", loader_num_batches, METH_O, "num_batches(part): that this rank gets."},
+    {0},
+};
+
+static PyType_Slot loader_slots[] = {
+    {Py_tp_doc, "Loader(settings, pinned_device=-1): settings is a dict of strings."},
+    {Py_tp_new, loader_create},
+    {Py_tp_dealloc, loader_dealloc},
+    {Py_tp_methods, loader_methods},
+    {0, NULL},
+};
+
+static PyType_Spec loader_spec = {
+    .name = "sluice._sluice.Loader",
+    .basicsize = sizeof(struct loader),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = loader_slots,
+};
+
+/* --- Server --- */
+
+struct server {
+    PyObject_HEAD struct sluice_server *server; /* NULL: stopped */
+    PyObject *address;
+    unsigned num_readers;
+};
+
+static PyObject *server_create(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"root", "settings", NULL};
+    PyObject *root = NULL, *dict = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|O", names, PyUnicode_FSConverter, &root,
+                                     &dict))
+        return NULL;
+    struct settings settings;
+    if (settings_from(dict, &settings)) {
+        Py_DECREF(root);
+        return NULL;
+    }
+
+    struct sluice_err err = {0};
+    struct sluice_server *server = NULL;
+    sluice_status status;
+    const char *path = PyBytes_AsString(root);
+    Py_BEGIN_ALLOW_THREADS status =
+        sluice_server_start(path, settings.list, (size_t)settings.count, &server, &err);
+    Py_END_ALLOW_THREADS settings_clear(&settings);
+    Py_DECREF(root);
+    if (status != SLUICE_OK)
+        return raise_status(status, &err);
+
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *address = PyUnicode_FromString(sluice_server_address(server));
+    struct server *s = address ? (struct server *)alloc(type, 0) : NULL;
+    if (!s) {
+        Py_XDECREF(address);
+        Py_BEGIN_ALLOW_THREADS sluice_server_stop(server);
+        Py_END_ALLOW_THREADS return NULL;
+    }
+    s->server = server;
+    s->address = address;
+    return (PyObject *)s;
+}
+
+static void server_dealloc(PyObject *self)
+{
+    struct server *s = (struct server *)self;
+    Py_BEGIN_ALLOW_THREADS sluice_server_stop(s->server);
+    Py_END_ALLOW_THREADS Py_XDECREF(s->address);
+    free_object(self);
+}
+
+static PyObject *server_address(PyObject *self, void *closure)
+{
+    (void)closure;
+    return Py_NewRef(((struct server *)self)->address);
+}
+
+static bool server_is_usable(const struct server *s)
+{
+    if (!s->server)
+        raise_text(SLUICE_E_CLOSED, "the server was stopped");
+    return s->server;
+}
+
+static PyObject *server_stats(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct server *s = (struct server *)self;
+    if (!server_is_usable(s))
+        return NULL;
+    char *json = NULL;
+    struct sluice_err err = {0};
+    sluice_status status;
+    s->num_readers++;
+    Py_BEGIN_ALLOW_THREADS status = sluice_server_stats(s->server, &json, &err);
+    Py_END_ALLOW_THREADS s->num_readers--;
+    return take_text(status, json, &err);
+}
+
+static PyObject *server_reread(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct server *s = (struct server *)self;
+    if (!server_is_usable(s))
+        return NULL;
+    sluice_server_reread(s->server);
+    Py_RETURN_NONE;
+}
+
+static PyObject *server_stop(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct server *s = (struct server *)self;
+    if (s->num_readers > 0)
+        return raise_text(SLUICE_E_INVALID, "another thread is asking this server for its stats");
+    struct sluice_server *server = s->server;
+    s->server = NULL;
+    Py_BEGIN_ALLOW_THREADS sluice_server_stop(server);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+static PyMethodDef server_methods[] = {
+    {"stats", server_stats, METH_NOARGS, "The counters, as JSON."},
+    {"reread", server_reread, METH_NOARGS, "Reads the list of samples again, in the background."},
+    {"stop", server_stop, METH_NOARGS, "Answers what was accepted, and ends.  Twice is fine."},
+    {0},
+};
+
+static PyGetSetDef server_getset[] = {
+    {"address", server_address, NULL, "'HOST:PORT' that it listens on.", NULL},
+    {0},
+};
+
+static PyType_Slot server_slots[] = {
+    {Py_tp_doc, "Server(root, settings=None): serves the images beneath root from this process."},
+    {Py_tp_new, server_create},
+    {Py_tp_dealloc, server_dealloc},
+    {Py_tp_methods, server_methods},
+    {Py_tp_getset, server_getset},
+    {0, NULL},
+};
+
+static PyType_Spec server_spec = {
+    .name = "sluice._sluice.Server",
+    .basicsize = sizeof(struct server),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = server_slots,
+};
+
+/* --- the module --- */
+
+static PyObject *module_finish(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    static char *names[] = {"pixels", "num_rows", "height", "width", "table",
+                            "dtype",  "layout",   "out",    NULL};
+    unsigned long long pixels, out, num_rows, height, width;
+    const char *table_bytes;
+    Py_ssize_t table_size;
+    int dtype, layout;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KKKKy#iiK", names, &pixels, &num_rows, &height,
+                                     &width, &table_bytes, &table_size, &dtype, &layout, &out))
+        return NULL;
+    float table[3][256];
+    if (table_size != (Py_ssize_t)sizeof(table))
+        return PyErr_Format(PyExc_ValueError, "table is %zu bytes, 3 x 256 float32, not %zd",
+                            sizeof(table), table_size);
+    memcpy(table, table_bytes, sizeof(table));
+    struct sluice_err err = {0};
+    sluice_status status;
+    Py_BEGIN_ALLOW_THREADS status = sluice_finish(
+        (const uint8_t *)(uintptr_t)pixels, num_rows, height, width, table,
+        (enum sluice_dtype)dtype, (enum sluice_layout)layout, (void *)(uintptr_t)out, &err);
+    Py_END_ALLOW_THREADS if (status != SLUICE_OK) return raise_status(status, &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *module_version(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyUnicode_FromString(sluice_version());
+}
+
+static PyObject *module_set_log_level(PyObject *module, PyObject *level)
+{
+    (void)module;
+    const long least = PyLong_AsLong(level);
+    if (least == -1 && PyErr_Occurred())
+        return NULL;
+    if (least < SLUICE_LOG_ERROR || least > SLUICE_LOG_DEBUG)
+        return PyErr_Format(PyExc_ValueError, "a level is LOG_ERROR to LOG_DEBUG, not %ld", least);
+    sluice_set_log(NULL, NULL, (enum sluice_log_level)least);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef module_methods[] = {
+    {"finish", (PyCFunction)(void (*)(void))module_finish, METH_VARARGS | METH_KEYWORDS,
+     "finish(pixels, num_rows, height, width, table, dtype, layout, out): u8 to a model's input, "
+     "from one address to another."},
+    {"version", module_version, METH_NOARGS, "Of the library: '0.1.0'."},
+    {"set_log_level", module_set_log_level, METH_O,
+     "The least severe lines that the library writes to stderr: LOG_INFO at first."},
+    {0},
+};
+
+static PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "sluice._sluice",
+    .m_doc = "libsluice for Python; sluice.torch, sluice.numpy and sluice.jax are made of it.",
+    .m_size = -1,
+    .m_methods = module_methods,
+};
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    if (type && PyModule_AddObjectRef(module, name, type)) {
+        Py_DECREF(type);
+        return NULL;
+    }
+    return (PyTypeObject *)type;
+}
+
+PyMODINIT_FUNC PyInit__sluice(void);
+PyMODINIT_FUNC PyInit__sluice(void)
+{
+    static const struct {
+        const char *name;
+        int value;
+    } numbers[] = {
+        {"TRAIN", SLUICE_TRAIN},
+        {"VAL", SLUICE_VAL},
+        {"F32", SLUICE_F32},
+        {"F16", SLUICE_F16},
+        {"BF16", SLUICE_BF16},
+        {"NCHW", SLUICE_NCHW},
+        {"NHWC", SLUICE_NHWC},
+        {"LOG_ERROR", SLUICE_LOG_ERROR},
+        {"LOG_WARN", SLUICE_LOG_WARN},
+        {"LOG_INFO", SLUICE_LOG_INFO},
+        {"LOG_DEBUG", SLUICE_LOG_DEBUG},
+        {"MAX_STATE", SLUICE_MAX_STATE},
+    };
+    PyObject *module = PyModule_Create(&module_def);
+    if (!module || add_errors(module))
+        goto fail;
+    array_type = add_type(module, &array_spec, "Array");
+    batch_type = array_type ? add_type(module, &batch_spec, "Batch") : NULL;
+    if (!batch_type)
+        goto fail;
+    PyTypeObject *loader = add_type(module, &loader_spec, "Loader");
+    PyTypeObject *server = add_type(module, &server_spec, "Server");
+    Py_XDECREF((PyObject *)loader);
+    Py_XDECREF((PyObject *)server);
+    if (!loader || !server)
+        goto fail;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value))
+            goto fail;
+    return module;
+
+fail:
+    Py_XDECREF(module);
+    return NULL;
+}

@@ -1,0 +1,86 @@
+"""What the tests of the Python package share: a set of images, a server, Ctrl-C.
+
+A test program here is a unittest module that ends with support.main(); exit 77 means skipped, with
+the reason on standard output.
+"""
+import contextlib
+import importlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ.get("SLUICE_BIN", "build/dev/bin")).resolve()
+PIPELINE = "decode,random_resized_crop=64,hflip,to_tensor,normalize=imagenet"
+NUM_TRAIN, NUM_VAL = 50, 9
+
+
+def skip(reason):
+    print(f"SKIPPED: {reason}")
+    sys.exit(77)
+
+
+def require(*modules):
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            skip(f"python3-{name} is missing ({error})")
+
+
+@contextlib.contextmanager
+def offload_server(root, *flags):
+    """The process of an offload_server, with its address."""
+    with subprocess.Popen([BIN / "offload_server", "--root", root, "--listen", "127.0.0.1:0",
+                           *flags],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            assert line.startswith("listening on "), line
+            process.address = line.split()[-1]
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate()
+
+
+@contextlib.contextmanager
+def signal_after(seconds):
+    """SIGINT to this process, as Ctrl-C sends it; yields a function: seconds since it was sent."""
+    sent = []
+
+    def send(number, frame):
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, send)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield lambda: time.monotonic() - sent[0]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class SetTest(unittest.TestCase):
+    """Tests with a set of images, cls.root, that a server at cls.address has, too."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = os.path.join(folder.name, "set")
+        subprocess.run([BIN / "offload_dataset", "synth", cls.root,
+                        "--num", str(NUM_TRAIN), "--num-val", str(NUM_VAL), "--classes", "3"],
+                       check=True, capture_output=True)
+        server = contextlib.ExitStack()
+        cls.addClassCleanup(server.close)
+        cls.address = server.enter_context(offload_server(cls.root)).address
+
+
+def main():
+    unittest.main(verbosity=2)
