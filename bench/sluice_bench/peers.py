@@ -291,6 +291,7 @@ def parse():
 
 def main():
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the shards are removed
     if not image_files.warm(options.images):
         print("peers: skipped: the images take over half of the memory", file=sys.stderr)
         return SKIPPED
