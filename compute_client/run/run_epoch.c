@@ -178,9 +178,8 @@ static sluice_status check_delivered(const struct part *part, uint64_t epoch, si
                        part->name, (unsigned long long)epoch, count);
 }
 
-/* In items of all ranks, at the beginning of a global batch. */
-static uint64_t run_cursor(const struct run *run, const struct part *part, bool is_training,
-                           uint64_t batch)
+uint64_t run_cursor(const struct run *run, const struct part *part, bool is_training,
+                    uint64_t batch)
 {
     const struct sluice_options *o = run->options;
     const uint64_t cursor = batch * o->batch_size * o->world_size;

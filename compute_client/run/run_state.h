@@ -90,6 +90,10 @@ SLUICE_MUST_USE sluice_status run_make_trainer(struct run *run, struct sluice_er
 /* Batches live in the trainer's memory. */
 SLUICE_MUST_USE sluice_status run_lend_memory(struct run *run, struct sluice_err *err);
 
+/* Where so many batches of this rank lead to, in items of all ranks (order.h). */
+uint64_t run_cursor(const struct run *run, const struct part *part, bool is_training,
+                    uint64_t batch);
+
 /* Before a server is waited for: whether --resume's file can be read, and --checkpoint's be written
  * where it is. */
 SLUICE_MUST_USE sluice_status run_try_checkpoints(struct run *run, struct sluice_err *err);

@@ -32,8 +32,12 @@ sluice_status __wrap_sluice_trainer_load(struct sluice_trainer *trainer, const c
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct sluice_options options = {
-        .resume = "run.ckpt", .checkpoint = "run.ckpt", .batch_size = 64, .repeat = 1, .seed = 7};
+    static struct sluice_options options = {.resume = "run.ckpt",
+                                            .checkpoint = "run.ckpt",
+                                            .batch_size = 64,
+                                            .world_size = 1,
+                                            .repeat = 1,
+                                            .seed = 7};
     static struct sluice_loader loader = {.dataset_id = "0123456789abcdef0123456789abcdef"};
     static struct run run = {.options = &options, .loader = &loader};
     if (!loader.train.pipeline) {

@@ -35,7 +35,7 @@ class Killed(unittest.TestCase):
         if process.returncode == 1 and "SLUICE_ONEDNN" in err:
             raise unittest.SkipTest("this build has no CPU trainer")
         assert process.returncode == 0, err
-        assert b'"epoch":%d,"batch":0' % EPOCHS in cls.whole.read_bytes()
+        assert b'"epoch":%d,"cursor":0' % EPOCHS in cls.whole.read_bytes()
 
     def finish(self, path, *flags):
         """Goes on to the end; the weights are those of the run that nobody disturbed."""
