@@ -3,6 +3,7 @@
 
 Without torchvision the reference is a transcription of its rule; with it, both are compared.
 """
+import inspect
 import os
 import pathlib
 import random
@@ -19,6 +20,8 @@ IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tif
 
 try:
     from torchvision.datasets import ImageFolder
+    if "allow_empty" not in inspect.signature(ImageFolder).parameters:
+        ImageFolder = None  # older than 0.17: the rule was another one
 except ImportError:
     ImageFolder = None
 
