@@ -202,7 +202,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=torture.rounds(8, 200))
     parser.add_argument("--seed", type=int, default=torture.SEED)
-    parser.add_argument("--repeat", type=int, default=7, help="of the images in an epoch")
+    parser.add_argument("--repeat", type=int, default=20, help="of the images in an epoch")
     parser.add_argument("--root", help="of a dataset; left out: small images are made")
     options = parser.parse_args()
     torture.harness.require()
