@@ -289,7 +289,7 @@ def sluice_torch(options):
     loader = sluice.torch.Loader(
         options.images, options.batch, seed=options.seed, workers=options.workers, drop_last=True,
         normalize=options.output == "f32", image_size=options.size, repeat=options.repeat,
-        jpeg_index="off", no_digest=True)
+        jpeg_index="off", digest=False)
     for epoch in itertools.count():
         loader.set_epoch(epoch)
         for pixels, _ in loader:
