@@ -258,6 +258,8 @@ def parse():
         options.package = options.bin.parent / "python"
     if min(options.rounds, options.groups, options.batches, options.repeat, options.batch) < 1:
         parser.error("numbers are above 0")
+    if options.batches < 4:
+        parser.error("--batches: a slope takes 4 at least")
     return options
 
 
