@@ -142,6 +142,7 @@ static int settings_from(PyObject *dict, struct settings *s)
     }
     const Py_ssize_t count = PyDict_Size(dict);
     s->list = PyMem_Calloc((size_t)count + 1, sizeof(*s->list));
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
     s->held = PyMem_Calloc(2 * (size_t)count + 1, sizeof(*s->held));
     if (!s->list || !s->held) {
         PyErr_NoMemory();

@@ -73,6 +73,7 @@ static void must_fail(const char *key, const char *value, const char *words)
     struct sluice_err err = {0};
     CU_ASSERT_EQUAL(set(&values, &texts, key, value, &err), SLUICE_E_INVALID);
     CU_ASSERT_STRING_EQUAL(err.text, words);
+    /* To the byte: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
     CU_ASSERT_EQUAL(memcmp(&before, &values, sizeof(values)), 0);
     CU_ASSERT_PTR_NULL(texts.first);
 }
@@ -95,7 +96,7 @@ static void sets_options_of_every_type(void)
     must_set(&v, NULL, "hosts", "b:2");
     CU_ASSERT_FALSE(v.strict);
     CU_ASSERT_TRUE(v.verify);
-    CU_ASSERT_STRING_EQUAL(v.root, "/data");
+    CU_ASSERT(v.root && strcmp(v.root, "/data") == 0);
     CU_ASSERT_STRING_EQUAL(v.even, "ab");
     CU_ASSERT_STRING_EQUAL(v.mode, "optimal");
     CU_ASSERT_EQUAL(v.workers, 12);
@@ -141,7 +142,7 @@ static void copies_or_borrows_text(void)
     must_set(&v, &texts, "hosts", host);
     memset(text, 'x', 3);
     memset(host, 'x', 3);
-    CU_ASSERT_STRING_EQUAL(v.root, "/data");
+    CU_ASSERT(v.root && strcmp(v.root, "/data") == 0);
     CU_ASSERT_STRING_EQUAL(v.hosts.items[0], "a:1");
 
     /* Of a choice the table has the text. */
