@@ -97,8 +97,8 @@ static void sets_options_of_every_type(void)
     CU_ASSERT_FALSE(v.strict);
     CU_ASSERT_TRUE(v.verify);
     CU_ASSERT(v.root && strcmp(v.root, "/data") == 0);
-    CU_ASSERT_STRING_EQUAL(v.even, "ab");
-    CU_ASSERT_STRING_EQUAL(v.mode, "optimal");
+    CU_ASSERT(v.even && strcmp(v.even, "ab") == 0);
+    CU_ASSERT(v.mode && strcmp(v.mode, "optimal") == 0);
     CU_ASSERT_EQUAL(v.workers, 12);
     CU_ASSERT_EQUAL(v.cache, 1u << 30);
     CU_ASSERT_EQUAL(v.ratio, -0.5);
@@ -106,8 +106,8 @@ static void sets_options_of_every_type(void)
     CU_ASSERT_EQUAL(v.patience, 120);
     CU_ASSERT_EQUAL(v.wait, 2000);
     CU_ASSERT_EQUAL_FATAL(v.hosts.num_items, 2);
-    CU_ASSERT_STRING_EQUAL(v.hosts.items[0], "a:1");
-    CU_ASSERT_STRING_EQUAL(v.hosts.items[1], "b:2");
+    CU_ASSERT(v.hosts.items[0] && strcmp(v.hosts.items[0], "a:1") == 0);
+    CU_ASSERT(v.hosts.items[1] && strcmp(v.hosts.items[1], "b:2") == 0);
 }
 
 static void writes_to_the_given_struct_alone(void)
@@ -143,7 +143,7 @@ static void copies_or_borrows_text(void)
     memset(text, 'x', 3);
     memset(host, 'x', 3);
     CU_ASSERT(v.root && strcmp(v.root, "/data") == 0);
-    CU_ASSERT_STRING_EQUAL(v.hosts.items[0], "a:1");
+    CU_ASSERT(v.hosts.items[0] && strcmp(v.hosts.items[0], "a:1") == 0);
 
     /* Of a choice the table has the text. */
     char mode[] = "fast";
