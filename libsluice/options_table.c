@@ -557,6 +557,17 @@ static const struct sluice_option *find(const char *key)
     return NULL;
 }
 
+/* The rest is about training, and what offload_train itself writes and serves. */
+static bool is_for_loader(const struct sluice_option *option)
+{
+    static const char *const others[] = {"batch-size", "seed", "digest"};
+    for (size_t i = 0; i < SLUICE_ARRAY_LEN(others); i++) {
+        if (strcmp(option->name, others[i]) == 0)
+            return true;
+    }
+    return option->group == DATA || option->group == PLACE || option->group == PLANNING;
+}
+
 sluice_status sluice_options_set(const struct sluice_setting *settings, size_t num_settings,
                                  struct sluice_cli_texts *texts, struct sluice_options *options,
                                  struct sluice_err *err)
@@ -570,10 +581,9 @@ sluice_status sluice_options_set(const struct sluice_setting *settings, size_t n
         const struct sluice_option *option = find(key);
         if (strcmp(key, "dir") == 0)
             status = sluice_cli_set(&dir, 1, 0, texts, key, value, err);
-        else if (option && option->group == TRAINING && strcmp(key, "batch-size") != 0 &&
-                 strcmp(key, "seed") != 0)
-            status = sluice_fail(err, SLUICE_E_INVALID, "%s is for a trainer, and not for a loader",
-                                 key);
+        else if (option && !is_for_loader(option))
+            status = sluice_fail(err, SLUICE_E_INVALID,
+                                 "%s is for offload_train, and not for a loader", key);
         else
             status = sluice_cli_set(table, SLUICE_ARRAY_LEN(table), 0, texts, key, value, err);
     }

@@ -24,8 +24,9 @@ extern const struct sluice_cli sluice_options_cli;
 struct sluice_cli_result sluice_options_read(int argc, char **argv,
                                              struct sluice_given_options *out);
 
-/* The same from settings (sluice.h): "dir" is DIR, and options of training but batch-size and seed
- * are refused.  `texts` takes copies that *options points to.  Any thread. */
+/* The same from settings (sluice.h): "dir" is DIR, and what is about training or
+ * about offload_train's own output is refused.  `texts` takes copies that *options points to.  Any
+ * thread. */
 SLUICE_MUST_USE sluice_status sluice_options_set(const struct sluice_setting *settings,
                                                  size_t num_settings,
                                                  struct sluice_cli_texts *texts,

@@ -100,9 +100,9 @@ struct sluice_setting {
 
 struct sluice_loader;
 
-/* What a loader needs beyond the flags of offload_train that are about data, place, planning and
- * output: nothing.  Flags about training are refused.  SLUICE_E_INVALID names the setting, and what
- * is near to a name that is unknown. */
+/* Takes the flags of offload_train about data, place and planning, batch-size, seed and digest;
+ * "dir" is the folder for mode local.  Others are refused.  SLUICE_E_INVALID names the setting, and
+ * what is near to a name that is unknown. */
 SLUICE_API SLUICE_MUST_USE sluice_status sluice_loader_create(const struct sluice_setting *settings,
                                                               size_t num_settings,
                                                               struct sluice_loader **loader,

@@ -285,7 +285,8 @@ static void refuses_in_words(void)
     static const struct {
         const char *settings[8], *words;
     } all[] = {
-        {{"dir", "x", "lr", "0.1", NULL}, "lr is for a trainer"},
+        {{"dir", "x", "lr", "0.1", NULL}, "lr is for offload_train"},
+        {{"dir", "x", "metrics", "9464", NULL}, "metrics is for offload_train"},
         {{"dir", "x", "batch-sise", "8", NULL}, "batch-size"},
         {{"dir", "x", "batch-size", "0", NULL}, "batch-size"},
         {{"dir", "x", "rank", "4", "world-size", "4", NULL}, "rank"},
